@@ -1,0 +1,100 @@
+"""Memory for LLM agents: a token budget per session, long-term blocks per user, nothing lost.
+
+Every public name can be imported from here; each loads when it is first used, so that
+`import agent_memory` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_memory.aio import AsyncAgentMemory
+    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.context import MemoryContext
+    from agent_memory.engine import AgentMemory
+    from agent_memory.errors import AgentMemoryError
+    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.ltm_blocks.extractive import ExtractiveMemory
+    from agent_memory.ltm_blocks.static import StaticMemory
+    from agent_memory.ltm_blocks.vector import VectorMemory
+    from agent_memory.messages import Message
+    from agent_memory.null import NullMemory
+    from agent_memory.records import Absorbed, Entry, Head, Recall, Scope, Summary
+    from agent_memory.session import Session
+    from agent_memory.stats import Progress, Stats
+    from agent_memory.strategies.base import Strategy
+    from agent_memory.strategies.chain import Chain
+    from agent_memory.strategies.flush import FlushToLTM
+    from agent_memory.strategies.summarize import Summarize
+    from agent_memory.strategies.trim import Trim
+    from agent_memory.tokens import TokenCounter
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "aio": ("AsyncAgentMemory",),
+    "config": ("AgentMemoryConfig",),
+    "context": ("MemoryContext",),
+    "engine": ("AgentMemory",),
+    "errors": ("AgentMemoryError",),
+    "ltm_blocks.base": ("Block",),
+    "ltm_blocks.extractive": ("ExtractiveMemory",),
+    "ltm_blocks.static": ("StaticMemory",),
+    "ltm_blocks.vector": ("VectorMemory",),
+    "messages": ("Message",),
+    "null": ("NullMemory",),
+    "records": ("Absorbed", "Entry", "Head", "Recall", "Scope", "Summary"),
+    "session": ("Session",),
+    "stats": ("Progress", "Stats"),
+    "strategies.base": ("Strategy",),
+    "strategies.chain": ("Chain",),
+    "strategies.flush": ("FlushToLTM",),
+    "strategies.summarize": ("Summarize",),
+    "strategies.trim": ("Trim",),
+    "tokens": ("TokenCounter",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Absorbed",
+    "AgentMemory",
+    "AgentMemoryConfig",
+    "AgentMemoryError",
+    "AsyncAgentMemory",
+    "Block",
+    "Chain",
+    "Entry",
+    "ExtractiveMemory",
+    "FlushToLTM",
+    "Head",
+    "MemoryContext",
+    "Message",
+    "NullMemory",
+    "Progress",
+    "Recall",
+    "Scope",
+    "Session",
+    "StaticMemory",
+    "Stats",
+    "Strategy",
+    "Summarize",
+    "Summary",
+    "TokenCounter",
+    "Trim",
+    "VectorMemory",
+]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'agent_memory' has no attribute {name!r}")
+        value = getattr(import_module(f"agent_memory.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

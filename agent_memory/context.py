@@ -1,0 +1,243 @@
+"""`MemoryContext`: what a model is to see, within the budget. Packing and rendering are pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from agent_memory.fusion import select
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Head, Recall, Summary
+from agent_memory.text import escape
+from agent_memory.tokens import TokenCounter
+from agent_memory.window import fit, visible
+
+MemoryRole = Literal["system", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInfo:
+    """What rendering needs to know of a block."""
+
+    kind: str
+    max_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryContext:
+    """The window, and what the blocks recalled.
+
+    Attributes:
+        messages: System message, summary, newest turns.
+        recalls: All that was recalled and fits, merged, best first.
+        tokens: What `to_messages()` costs, as the configured tokenizer counts it.
+        max_tokens: The budget; `tokens` never passes it.
+        warnings: Blocks that failed or were too slow, and other trouble; nothing of it is raised.
+        head: The session's head; None for a session that does not exist yet.
+        blocks: For each block, what it is, in the configured order.
+        memory_role: Under which role recalls are placed.
+    """
+
+    messages: list[Message]
+    recalls: list[Recall]
+    tokens: int
+    max_tokens: int
+    warnings: list[str]
+    head: Head | None
+    blocks: Mapping[str, BlockInfo]
+    memory_role: MemoryRole = "system"
+
+    @property
+    def static_facts(self) -> list[Recall]:
+        """Recalls of static blocks."""
+        return self._of("static")
+
+    @property
+    def extracted_facts(self) -> list[Recall]:
+        """Recalls of extractive blocks."""
+        return self._of("extractive")
+
+    @property
+    def vector_matches(self) -> list[Recall]:
+        """Recalls of vector blocks."""
+        return self._of("vector")
+
+    def _of(self, kind: str) -> list[Recall]:
+        return [recall for recall in self.recalls if self.blocks[recall.block].kind == kind]
+
+    def to_messages(self) -> list[dict[str, Any]]:
+        """OpenAI chat dicts for any chat API.
+
+        Recalls stand in one `<memory>` element right before the newest user message (role
+        "system"), or at the beginning of that message (role "user"), so that all before it stays
+        the same from turn to turn and prompt caches stay warm.
+        """
+        memory = render_memory(self.recalls, list(self.blocks))
+        leading = leading_count(self.messages, self.head)
+        return place_memory(_chat(self.messages), memory, self.memory_role, leading)
+
+
+def leading_count(messages: Sequence[Message], head: Head | None) -> int:
+    """How many of a context's messages stand before its turns: the system message, the summary."""
+    count = 1 if messages and messages[0].is_system else 0
+    if head is None or head.summary is None or len(messages) == count:
+        return count
+    summary = summary_message(head.summary, "user").content
+    return count + 1 if messages[count].content == summary else count
+
+
+def summary_message(summary: Summary, role: MemoryRole) -> Message:
+    """The one message that stands for all that left, marked as a summary."""
+    return Message(
+        role=role,
+        content=f"<summary>\n{escape(summary.text)}\n</summary>",
+        metadata={"kind": "summary", "upto": summary.upto, "by": summary.by},
+    )
+
+
+def render_line(recall: Recall) -> str:
+    """One recall as an item of a list: its day where known, and its text, escaped."""
+    day = f"[{recall.created_at:%Y-%m-%d}] " if recall.created_at else ""
+    return "- " + day + escape(recall.text).replace("\n", "\n  ")
+
+
+def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:
+    """The `<memory>` element with a child per block; empty for no recalls."""
+    parts: list[str] = []
+    for block in order:
+        lines = [render_line(recall) for recall in recalls if recall.block == block]
+        if lines:
+            parts += [f"<{block}_memory>", *lines, f"</{block}_memory>"]
+    return "\n".join(["<memory>", *parts, "</memory>"]) if parts else ""
+
+
+def place_memory(
+    chat: list[dict[str, Any]], memory: str, role: MemoryRole, leading: int = 0
+) -> list[dict[str, Any]]:
+    """Put the memory element where the newest user message is; without one, before the turns.
+
+    Args:
+        chat: The window as OpenAI chat dicts.
+        memory: The rendered element; nothing is placed where it is empty.
+        role: See `MemoryContext.memory_role`.
+        leading: How many messages stand before the turns.
+    """
+    if not memory:
+        return chat
+    users = (i for i, m in enumerate(chat) if i >= leading and m["role"] == "user")
+    newest = max(users, default=None)
+    if newest is None:
+        return [*chat[:leading], {"role": role, "content": memory}, *chat[leading:]]
+    if role == "system":
+        return [*chat[:newest], {"role": "system", "content": memory}, *chat[newest:]]
+    return [*chat[:newest], _with_memory(chat[newest], memory), *chat[newest + 1 :]]
+
+
+def _chat(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    return [view for message in messages if (view := message.to_openai()) is not None]
+
+
+def _with_memory(message: dict[str, Any], memory: str) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [{"type": "text", "text": memory}, *content]}
+    return {**message, "content": f"{memory}\n\n{content or ''}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Packer:
+    """Packs contexts: pure, but for the token counter's tables.
+
+    Attributes:
+        counter: The configured token counter.
+        max_tokens: The budget.
+        max_recall_tokens: What recalls may take of it at most.
+        role: Where recalls and the summary stand.
+        blocks: The blocks, in order.
+    """
+
+    counter: TokenCounter
+    max_tokens: int
+    max_recall_tokens: int
+    role: MemoryRole
+    blocks: Mapping[str, BlockInfo]
+
+    def window(
+        self, head: Head | None, entries: Sequence[Entry]
+    ) -> tuple[list[Message], list[Entry]]:
+        """Leading messages (system, summary) and the turns that fit beside them.
+
+        The system message comes first, then the newest turns, then the summary. A system message
+        that passes the budget alone (which has become smaller since) is left out.
+        """
+        if head is None:
+            return [], []
+        leading = [head.system] if head.system else []
+        room = self.max_tokens - self.counter.overhead - self._cost(leading)
+        if room < 0:
+            leading, room = [], room + self._cost(leading)
+        shown = visible([self._counted(entry) for entry in entries], was_cut=head.start > 0)
+        if head.summary:
+            summary = summary_message(head.summary, self.role)
+            left = room - self.counter.message(summary)
+            kept = fit(shown, left) if left >= 0 else []
+            if kept or (not shown and left >= 0):
+                return [*leading, summary], kept
+        return leading, fit(shown, room)
+
+    def pack(
+        self,
+        head: Head | None,
+        window: tuple[list[Message], list[Entry]],
+        recalls: Sequence[Recall],
+        warnings: list[str],
+    ) -> MemoryContext:
+        """The context: the window, and as many of the merged recalls as there is room for."""
+        leading, turns = window
+        messages = [*leading, *(entry.message for entry in turns)]
+        if head and head.system and head.system not in leading:
+            warnings = [*warnings, "The system message alone passes max_tokens and was left out."]
+        chat = _chat(messages)
+        used = self.counter.overhead + self._cost(leading) + sum(e.tokens for e in turns)
+        room = min(self.max_recall_tokens, self.max_tokens - used)
+        priced = [
+            replace(recall, tokens=self.counter.text(render_line(recall)) + 1) for recall in recalls
+        ]
+        limits = {name: info.max_tokens for name, info in self.blocks.items()}
+        chosen = select(priced, room, limits)
+        # The element's own tags cost too, and text joined to a message may be counted anew.
+        while chosen and (extra := self._memory_cost(chat, len(leading), chosen)) > room:
+            chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
+        extra = self._memory_cost(chat, len(leading), chosen) if chosen else 0
+        return MemoryContext(
+            messages=messages,
+            recalls=chosen,
+            tokens=used + extra,
+            max_tokens=self.max_tokens,
+            warnings=warnings,
+            head=head,
+            blocks=self.blocks,
+            memory_role=self.role,
+        )
+
+    def _memory_cost(
+        self, chat: list[dict[str, Any]], leading: int, recalls: Sequence[Recall]
+    ) -> int:
+        memory = render_memory(recalls, list(self.blocks))
+        placed = place_memory(chat, memory, self.role, leading)
+        if len(placed) > len(chat):
+            return self.counter.chat({"role": self.role, "content": memory})
+        pairs = zip(placed, chat, strict=True)
+        return sum(
+            self.counter.chat(new) - self.counter.chat(old) for new, old in pairs if new is not old
+        )
+
+    def _counted(self, entry: Entry) -> Entry:
+        """The entry with the configured tokenizer's count, should another one have counted it."""
+        if entry.encoding == self.counter.encoding:
+            return entry
+        return replace(entry, tokens=self.counter.message(entry.message))
+
+    def _cost(self, messages: Sequence[Message]) -> int:
+        return sum(self.counter.message(message) for message in messages)

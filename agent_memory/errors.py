@@ -1,0 +1,144 @@
+"""Every error this library raises on purpose.
+
+    AgentMemoryError
+    ├── InvalidInput               refused at the door; nothing was stored
+    │   ├── InvalidId              an empty or unusable session or user id
+    │   ├── InvalidMessage         no role and no raw, an unknown role, or not JSON
+    │   └── MessageTooLarge        it could never fit the token budget
+    ├── AccessDenied               the caller may not see this
+    │   └── SessionOfAnotherUser   the session belongs to the user first named for it
+    ├── ConfigError                the configuration cannot work
+    │   ├── InvalidBudget          a budget that leaves no room
+    │   ├── InvalidShares          shares of the budget that pass 1
+    │   ├── UnknownKind            no strategy or block of that kind
+    │   ├── UnknownStore           a store URL whose scheme nobody serves
+    │   ├── MissingExtra           an optional package is not installed
+    │   └── DimensionMismatch      vectors of another dimension are already stored
+    ├── StoreError                 the store failed
+    │   ├── StoreUnavailable       it cannot be reached or opened
+    │   ├── SessionDeleting        a deletion of the session has begun and is not finished
+    │   └── SchemaTooNew           it was written by a newer release
+    ├── ModelError                 a language or embedding model failed
+    │   ├── ModelRequired          the work needs a model and none is configured
+    │   ├── ModelUnavailable       it is down, slow or rate limited; a later try may succeed
+    │   ├── ModelRefused           it refused the request; trying again will not help
+    │   │   └── ContextTooLong     the request passes the model's context window
+    │   └── ModelOutputInvalid     it answered, but not in the form that was asked for
+    ├── UnsupportedOperation       this object cannot do that
+    └── MemoryClosed               the memory was closed
+
+None of them derives from ValueError: raised inside a pydantic validator they reach the caller as
+they are, instead of being folded into a ValidationError.
+"""
+
+from __future__ import annotations
+
+
+class AgentMemoryError(Exception):
+    """Root of every error raised on purpose by agent-memory."""
+
+
+class InvalidInput(AgentMemoryError):
+    """The input was refused at the door; nothing was stored."""
+
+
+class InvalidId(InvalidInput):
+    """A session or user id is empty, too long, or holds characters that stores cannot keep."""
+
+
+class InvalidMessage(InvalidInput):
+    """A message has no role and no raw form, an unknown role, or content that is not JSON."""
+
+
+class MessageTooLarge(InvalidInput):
+    """A message could never fit the token budget, even alone."""
+
+
+class AccessDenied(AgentMemoryError):
+    """The caller may not see or change this."""
+
+
+class SessionOfAnotherUser(AccessDenied):
+    """The session belongs to the user who was first named for it."""
+
+
+class ConfigError(AgentMemoryError):
+    """The configuration cannot work."""
+
+
+class InvalidBudget(ConfigError):
+    """A token budget is negative or leaves no room for a message."""
+
+
+class InvalidShares(ConfigError):
+    """Shares of the token budget that are not above 0, or that pass 1."""
+
+
+class UnknownKind(ConfigError):
+    """No strategy or block of that kind is built in or registered as an entry point."""
+
+
+class UnknownStore(ConfigError):
+    """The scheme of a store URL is not one that agent-memory can open."""
+
+
+class MissingExtra(ConfigError):
+    """An optional package is not installed; the message names the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs an optional package. Install it with: "
+            f'pip install "agent-memory[{extra}]"'
+        )
+
+
+class DimensionMismatch(ConfigError):
+    """The stored vectors have another dimension than the embedder's."""
+
+
+class StoreError(AgentMemoryError):
+    """The store failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or opened."""
+
+
+class SessionDeleting(StoreError):
+    """A deletion of the session has begun and is not finished."""
+
+
+class SchemaTooNew(StoreError):
+    """The store was written by a newer release of agent-memory."""
+
+
+class ModelError(AgentMemoryError):
+    """A language or embedding model failed."""
+
+
+class ModelRequired(ModelError):
+    """The work needs a language model and none is configured."""
+
+
+class ModelUnavailable(ModelError):
+    """The model is down, slow or rate limited; a later try may succeed."""
+
+
+class ModelRefused(ModelError):
+    """The model refused the request (bad key, bad request); trying again will not help."""
+
+
+class ContextTooLong(ModelRefused):
+    """The request passes the model's context window."""
+
+
+class ModelOutputInvalid(ModelError):
+    """The model answered, but not in the form that was asked for, twice."""
+
+
+class UnsupportedOperation(AgentMemoryError):
+    """This object cannot do that."""
+
+
+class MemoryClosed(AgentMemoryError):
+    """The memory was closed; open a new one."""

@@ -1,0 +1,102 @@
+"""Plain-text helpers: sentences, terms, identifiers, escaping. Pure."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
+_SPACE = re.compile(r"\s+")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_IDENTIFIER = re.compile(
+    r"https?://[^\s<>\"')]+"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+    r"|[$€£]\s?\d[\d,.]*\d|[$€£]\s?\d"
+    r"|\b(?=[\w./:#-]{0,100}?\d)[A-Za-z0-9][\w./:#-]*[A-Za-z0-9%]\b%?"
+    r"|\b\d+%?"
+)
+_NAME = re.compile(r"(?<![.!?。]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
+STOP_WORDS = frozenset(
+    "a about after all also am an and any are as at be because been before being but by can could "
+    "did do does doing don't for from had has have having he her here hers him his how i i'm if in "
+    "into is it it's its just like me more most my no not of on or our out over please she should "
+    "so some such than that that's the their them then there these they this those through to too "
+    "up us very was we were what what's when where which while who why will with would you you're "
+    "your yours".split()
+)
+
+
+def sentences(text: str) -> list[str]:
+    """A text's sentences or lines, stripped; none empty."""
+    return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+
+
+def last_break(text: str, upto: int) -> int:
+    """Where to end a text at or before `upto`: with a sentence, else with a word, else right there.
+
+    The end of a sentence counts only in the second half.
+    """
+    ends = [found.start() for found in _SENTENCE.finditer(text[: upto + 1])]
+    if ends and ends[-1] * 2 >= upto:
+        return ends[-1]
+    words = [found.start() for found in _SPACE.finditer(text[: upto + 1])]
+    return words[-1] if words and words[-1] > 0 else upto
+
+
+def pieces(text: str, size: int) -> list[str]:
+    """A text in pieces of at most `size` characters, parted between words; a longer word is whole."""
+    if len(text) <= size:
+        return [text]
+    done: list[str] = []
+    current = ""
+    for word in text.split():
+        longer = f"{current} {word}" if current else word
+        if current and len(longer) > size:
+            done.append(current)
+            longer = word
+        current = longer
+    return [*done, current] if current else done
+
+
+def terms(text: str) -> list[str]:
+    """Lower-case words that carry meaning: no stop words, a plural s folded."""
+    words = (word.lower().replace("’", "'") for word in _WORD.findall(text))
+    return [_stem(word) for word in words if word not in STOP_WORDS]
+
+
+def _stem(word: str) -> str:
+    word = word.removesuffix("'s")
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def identifiers(text: str) -> list[str]:
+    """Numbers, amounts, codes, links and addresses, each once, in order: what must stay verbatim."""
+    return list(dict.fromkeys(found.strip() for found in _IDENTIFIER.findall(text)))
+
+
+def names(text: str) -> list[str]:
+    """Capitalised words inside sentences, each once, in order."""
+    return list(dict.fromkeys(_NAME.findall(text)))
+
+
+def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
+    """For each text, the share of the query's term weight that it holds, 0 to 1.
+
+    A term weighs its inverse document frequency among `texts`, so that common words count little.
+    """
+    wanted = set(terms(query))
+    held = [set(terms(text)) for text in texts]
+    seen = Counter(term for bag in held for term in bag & wanted)
+    weight = {term: math.log(1 + (len(texts) + 1) / (seen[term] + 0.5)) for term in wanted}
+    whole = sum(weight.values())
+    if not whole:
+        return [0.0] * len(texts)
+    return [sum(weight[term] for term in bag & wanted) / whole for bag in held]
+
+
+def escape(text: str) -> str:
+    """Text that can neither open nor close an element; NUL is left out."""
+    return html.escape(text, quote=False).replace("\x00", "")

@@ -1,0 +1,261 @@
+"""What a window shows and where it may be cut. Pure functions over entries.
+
+Two rules hold everywhere. A tool call and its results stand or fall together, matched by call id
+and not by place. And once anything was cut away, a window starts at a user message wherever it has
+one: where a cut has to fall inside a turn, the user message that opened the turn stays pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent_memory.messages import Message
+from agent_memory.records import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a window begins: after seq `start`, with the `pinned` earlier seqs kept."""
+
+    start: int
+    pinned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """For each entry: may it be shown, and may the window be cut right after it?"""
+
+    shown: list[bool]
+    cuttable: list[bool]
+
+
+_CallId = tuple[str, str]
+"""Kind and id of a call: an old function call goes by its name, a tool call by its id."""
+
+_NO_CALL = ("call without an id", "")  # nothing can answer it
+
+
+def role_of(message: Message) -> str | None:
+    """The role a chat would show the message under."""
+    if message.role is not None:
+        return message.role
+    view = message.to_openai()
+    return view.get("role") if view else None
+
+
+def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
+    """The entries a context may show, in order.
+
+    Left out are system messages (they stand at the top), calls whose results have not come, results
+    without their call, and raw items that have no chat form. They stay in the log.
+
+    Args:
+        entries: A window, pinned entries first.
+        was_cut: Whether earlier entries have left it; then leading entries before the first user
+            message are left out too.
+    """
+    shown = _shown(entries)
+    if was_cut:
+        first = next((i for i, entry in enumerate(shown) if _is_user(entry)), 0)
+        if first:
+            shown = _shown(shown[first:])
+    return shown
+
+
+def choose_cut(
+    entries: Sequence[Entry], keep_tokens: int, keep_messages: int | None = None
+) -> Cut | None:
+    """Where to cut a window so that it keeps the newest whole turns within bounds.
+
+    Prefers the boundary between two turns. Where that would leave more than half of `keep_tokens`
+    unused, because one turn is very long, the cut falls inside that turn, between tool groups, and
+    the turn's user message stays pinned, unless it alone passes `keep_tokens`. A call still waiting
+    for its results in the newest turn is never cut away.
+
+    Args:
+        entries: The window, pinned entries first.
+        keep_tokens: Tokens that may stay.
+        keep_messages: Messages that may stay; None for any number.
+
+    Returns:
+        The cut; None where no legal cut would take anything away. If even the newest group passes
+        the bounds, it alone is kept, beside the user message of its turn.
+    """
+    candidates = _candidates(entries, _layout(entries), keep_tokens)
+    fitting = [c for c in candidates if c.use(keep_tokens, keep_messages) <= 1]
+    boundary = next((c for c in fitting if c.at_turn), None)
+    inside = next((c for c in fitting if not c.at_turn), None)
+    if boundary and inside and boundary.use(keep_tokens, keep_messages) < 0.5:
+        boundary = None
+    chosen = boundary or inside or (candidates[-1] if candidates else None)
+    return chosen.cut if chosen else None
+
+
+def fit(entries: Sequence[Entry], room: int) -> list[Entry]:
+    """The newest of the visible entries that fit into `room` tokens, cut as `choose_cut` cuts.
+
+    Where not even the newest group fits beside the user message of its turn, that message stands
+    alone, if it does.
+    """
+    kept = list(entries)
+    if sum(entry.tokens for entry in kept) <= room:
+        return kept
+    cut = choose_cut(entries, room)
+    if cut is not None:
+        kept = visible(apply(entries, cut), was_cut=True)
+        if sum(entry.tokens for entry in kept) <= room:
+            return kept
+    newest_user = _anchors(entries)[-1] if entries else None
+    return [newest_user] if newest_user and newest_user.tokens <= room else []
+
+
+def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:
+    """The entries that stay after a cut."""
+    return [entry for entry in entries if entry.seq > cut.start or entry.seq in cut.pinned]
+
+
+def snap(entries: Sequence[Entry], start: int) -> int:
+    """The last legal place to cut at or before seq `start`; 0 where there is none."""
+    layout = _layout(entries)
+    legal = (e.seq for e, ok in zip(entries, layout.cuttable, strict=True) if ok)
+    return max((seq for seq in legal if seq <= start), default=0)
+
+
+def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
+    """Visible entries as turns: a user message with all that follows until the next one.
+
+    What precedes the first user message is a turn of its own. A tool group that spans two user
+    messages joins their turns into one.
+    """
+    layout = _layout(entries)
+    done: list[tuple[Entry, ...]] = []
+    current: list[Entry] = []
+    previous_cuttable = True
+    for i, entry in enumerate(entries):
+        if current and _is_user(entry) and previous_cuttable:
+            done.append(tuple(current))
+            current = []
+        if layout.shown[i]:
+            current.append(entry)
+        previous_cuttable = layout.cuttable[i]
+    return [*done, tuple(current)] if current else done
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    cut: Cut
+    tokens: int
+    messages: int
+    at_turn: bool
+
+    def use(self, keep_tokens: int, keep_messages: int | None) -> float:
+        """The share of the bounds that is kept; above 1 it does not fit."""
+        by_tokens = self.tokens / keep_tokens if keep_tokens > 0 else 2.0
+        return max(by_tokens, self.messages / keep_messages if keep_messages else 0.0)
+
+
+def _candidates(entries: Sequence[Entry], layout: _Layout, keep_tokens: int) -> list[_Candidate]:
+    """Every legal cut with what it would keep, from the one that keeps most to the least."""
+    found: list[_Candidate] = []
+    tokens = messages = 0
+    next_shown: Entry | None = None
+    user_after = False
+    anchors = _anchors(entries)
+    for i in range(len(entries) - 1, -1, -1):
+        if next_shown is not None and layout.cuttable[i]:
+            at_turn, anchor = _is_user(next_shown), anchors[i]
+            start = entries[i].seq
+            if not at_turn and anchor is not None and anchor.tokens <= keep_tokens:
+                cost = tokens + anchor.tokens
+                found.append(_Candidate(Cut(start, (anchor.seq,)), cost, messages + 1, False))
+            elif at_turn or not user_after:
+                found.append(_Candidate(Cut(start), tokens, messages, at_turn))
+        if layout.shown[i]:
+            next_shown, messages = entries[i], messages + 1
+            user_after = user_after or _is_user(entries[i])
+        tokens += 0 if entries[i].message.is_system else entries[i].tokens
+    found.reverse()
+    first = entries[0].seq if entries else 0
+    return [c for c in found if c.cut.pinned != (first,) or c.cut.start > first]
+
+
+def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
+    """For each entry, the newest user message up to and with it."""
+    anchors: list[Entry | None] = []
+    newest: Entry | None = None
+    for entry in entries:
+        newest = entry if _is_user(entry) else newest
+        anchors.append(newest)
+    return anchors
+
+
+def _is_user(entry: Entry) -> bool:
+    return role_of(entry.message) == "user"
+
+
+def _shown(entries: Sequence[Entry]) -> list[Entry]:
+    layout = _layout(entries)
+    return [entry for entry, ok in zip(entries, layout.shown, strict=True) if ok]
+
+
+def _layout(entries: Sequence[Entry]) -> _Layout:
+    """Pair calls with results, newest unanswered call first where an id is used again."""
+    views = [entry.message.to_openai() for entry in entries]
+    waiting: dict[_CallId, int] = {}
+    missing: dict[int, set[_CallId]] = {}
+    group = list(range(len(entries)))
+    orphans: set[int] = set()
+    last_user = -1
+    for i, view in enumerate(views):
+        calls, answer = _calls(view or {}), _answer(view or {})
+        if calls:
+            missing[i] = set(calls)
+            waiting |= dict.fromkeys(calls, i)
+        if answer is not None:
+            call = waiting.pop(answer, None)
+            if call is None:
+                orphans.add(i)
+            else:
+                group[i] = call
+                missing[call].discard(answer)
+        if view and view.get("role") == "user":
+            last_user = i
+    shown = [
+        views[i] is not None
+        and not entry.message.is_system
+        and i not in orphans
+        and not missing.get(group[i])
+        for i, entry in enumerate(entries)
+    ]
+    first_open = min((i for i, ids in missing.items() if ids and i > last_user), default=None)
+    last_of_group = {call: i for i, call in enumerate(group) if shown[i]}
+    reach, cuttable = -1, []
+    for i in range(len(entries)):
+        if shown[i]:
+            reach = max(reach, last_of_group[group[i]])
+        cuttable.append(reach <= i and (first_open is None or i < first_open))
+    return _Layout(shown, cuttable)
+
+
+def _calls(view: dict[str, object]) -> list[_CallId]:
+    calls = view.get("tool_calls")
+    ids = [_call_id(call.get("id")) for call in calls] if isinstance(calls, list) else []
+    function = view.get("function_call")
+    if isinstance(function, dict):
+        ids.append(("function", str(function.get("name"))))
+    return ids
+
+
+def _answer(view: dict[str, object]) -> _CallId | None:
+    """Id of the call that a message answers; None for a message that is no answer."""
+    if view.get("role") == "tool":
+        found = _call_id(view.get("tool_call_id"))
+        return found if found != _NO_CALL else ("orphan", "")
+    if view.get("role") == "function":
+        return "function", str(view.get("name"))
+    return None
+
+
+def _call_id(value: object) -> _CallId:
+    return ("tool", value) if isinstance(value, str) else _NO_CALL
