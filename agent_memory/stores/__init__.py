@@ -1,0 +1,94 @@
+"""Where memory is kept: one URL picks the database, and drivers load when one is opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_memory.errors import UnknownStore
+from agent_memory.stores.base import Counts, FactStore, SessionStore, Store, VectorStore
+
+if TYPE_CHECKING:
+    from agent_memory.stores.memory import MemoryStore
+    from agent_memory.stores.sql import SQLStore
+
+__all__ = [
+    "Counts",
+    "FactStore",
+    "MemoryStore",
+    "SQLStore",
+    "SessionStore",
+    "Store",
+    "VectorStore",
+    "check_url",
+    "open_store",
+]
+
+_SERVED = "Use memory:// (gone with the process) or sqlite:///path.db."
+
+
+def check_url(url: str) -> None:
+    """Refuse a URL that no store serves, without loading a driver.
+
+    Raises:
+        UnknownStore: The scheme is not served, or the URL lacks what it needs.
+    """
+    scheme, mark, rest = url.partition("://")
+    if mark and scheme == "sqlite":
+        _check_sqlite(rest)
+    elif not mark or scheme != "memory":
+        # the rest of the URL may hold a password, so only the scheme is repeated
+        named = f"No store serves {scheme}://." if mark else "A store is named by a URL."
+        raise UnknownStore(f"{named} {_SERVED}")
+    elif rest:
+        raise UnknownStore("memory:// takes nothing behind it. Write memory:// alone.")
+
+
+def _check_sqlite(rest: str) -> None:
+    path = rest.removeprefix("/")
+    if path in ("", ":memory:"):
+        raise UnknownStore("sqlite:// needs a file. For a store without one use memory://.")
+    if not rest.startswith("/"):
+        raise UnknownStore(
+            "A SQLite URL has three slashes before a relative path and four before an absolute "
+            "one: sqlite:///memory.db, sqlite:////var/lib/memory.db."
+        )
+    if path.startswith("file:") or "?" in path or "\0" in path:
+        raise UnknownStore(
+            "A SQLite URL takes a plain path without options, such as sqlite:///memory.db."
+        )
+
+
+def open_store(url: str, namespace: str = "default") -> Store:
+    """Open the store that a URL names.
+
+    Args:
+        url: `memory://` or `sqlite:///path.db`.
+        namespace: Stores of different namespaces share a database and see nothing of each other.
+
+    Raises:
+        UnknownStore: No store serves the URL.
+        StoreUnavailable: The database cannot be reached or opened.
+        SchemaTooNew: A newer release of agent-memory wrote it.
+    """
+    check_url(url)
+    if url.startswith("memory:"):
+        from agent_memory.stores.memory import MemoryStore
+
+        return MemoryStore(namespace)
+    from agent_memory.stores.sql import SQLStore
+
+    return SQLStore(url, namespace)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name == "MemoryStore":
+            from agent_memory.stores.memory import MemoryStore
+
+            return MemoryStore
+        if name == "SQLStore":
+            from agent_memory.stores.sql import SQLStore
+
+            return SQLStore
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

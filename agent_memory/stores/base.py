@@ -1,0 +1,185 @@
+"""What a store must do. Small on purpose: four kinds of database have to do it alike.
+
+A store serves one namespace. Its methods are safe to call from many threads, and on a shared
+database from many processes. Ids arrive checked; the engine decides, the store keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from agent_memory.records import Draft, Entry, Head, Record
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much a store holds in its namespace."""
+
+    sessions: int
+    entries: int
+
+
+@runtime_checkable
+class SessionStore(Protocol):
+    """The logs and heads of sessions."""
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        """Append all drafts or none, with consecutive seqs, and return the head after it.
+
+        Creates the session if need be. The last draft that is a system message becomes the head's
+        `system`. A `user_id` is set on a session that has none; doing so clears `cursors`, so that
+        blocks absorb the session again under its user. Durable on return.
+
+        The entry's `total` is the last entry's plus its tokens; a system message adds nothing.
+        Appending bumps `version` only where it changed the system message or the user.
+
+        Raises:
+            SessionOfAnotherUser: The session has another user.
+            SessionDeleting: A deletion of the session has begun.
+        """
+        ...
+
+    def head(self, session_id: str) -> Head | None:
+        """The head, or None for a session that does not exist."""
+        ...
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """Entries with seq above `after`, in order, at most `limit`."""
+        ...
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """The entries with these seqs, in order."""
+        ...
+
+    def move(self, head: Head) -> Head | None:
+        """Compare-and-swap: write `head` if the stored version still equals `head.version`.
+
+        Writes start, start_total, pinned, pinned_tokens, system, system_tokens, summary, cursors,
+        user_id and deleting; `end` and `total` belong to the log. Returns the head as it is stored
+        now (version one higher), or None where another writer came first.
+        """
+        ...
+
+    def truncate(self, head: Head, end: int) -> Head | None:
+        """In one transaction: `move(head)` and remove all entries with seq above `end`."""
+        ...
+
+    def lease(self, session_id: str, owner: str, seconds: float) -> bool:
+        """Take or renew the session's lease; False while another owner's has not run out."""
+        ...
+
+    def release(self, session_id: str, owner: str) -> None:
+        """Give the lease back, if `owner` still holds it."""
+        ...
+
+    def delete(self, session_id: str) -> None:
+        """Remove log and head. Idempotent."""
+        ...
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """Heads in order of session id, those after `after`, of one user if one is named.
+
+        Sessions whose deletion has begun are included (`deleting` is set on them).
+        """
+        ...
+
+    def counts(self) -> Counts:
+        """How much there is."""
+        ...
+
+    def close(self) -> None:
+        """Release connections. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class FactStore(Protocol):
+    """Short texts that blocks derive and list, such as extracted facts."""
+
+    def put_facts(
+        self,
+        block: str,
+        records: Sequence[Record],
+        *,
+        replacing: tuple[str, int, int] | None = None,
+    ) -> None:
+        """Insert or overwrite records by id, in one transaction.
+
+        Args:
+            block: Name of the block.
+            records: What to keep.
+            replacing: `(session_id, first, last)`: first remove this block's records that derive
+                from any of those entries, so that a second answer replaces the first.
+        """
+        ...
+
+    def facts(self, block: str, owner: str) -> list[Record]:
+        """All records of one owner, oldest first (by created_at, then id)."""
+        ...
+
+    def delete_facts(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+    ) -> None:
+        """Remove records that match all that is given; with `after`, those with `last` above it.
+
+        Either `owner` or `session_id` must be given.
+        """
+        ...
+
+
+@runtime_checkable
+class VectorStore(Protocol):
+    """Records with a unit vector each, searched exactly or nearly so within one owner."""
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        """Announce a block's vectors; remembers dimension and embedding model. Idempotent.
+
+        Raises:
+            DimensionMismatch: Vectors of another dimension or model are stored for the block.
+        """
+        ...
+
+    def put_vectors(self, block: str, records: Sequence[Record], vectors: np.ndarray) -> None:
+        """Insert or overwrite records by id. `vectors`: (n, dimension) float32, unit length."""
+        ...
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        """The owner's nearest records by cosine, best first. `vector`: (dimension,) unit length."""
+        ...
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+    ) -> None:
+        """As `FactStore.delete_facts`."""
+        ...
+
+    def clear_vectors(self, block: str) -> None:
+        """Forget all of a block's vectors, and their dimension (before an embedder is changed)."""
+        ...
+
+    def close(self) -> None:
+        """Release connections. Idempotent."""
+        ...
+
+
+class Store(SessionStore, FactStore, VectorStore, Protocol):
+    """A database that keeps sessions, facts and vectors alike."""

@@ -1,0 +1,85 @@
+"""What an append does to a session, decided once for every database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
+from agent_memory.records import Draft, Entry, Head
+
+
+def new_head(session_id: str) -> Head:
+    """The head of a session that is about to begin; version 0 says that it is not stored yet."""
+    return Head(
+        session_id=session_id,
+        user_id=None,
+        end=0,
+        total=0,
+        start=0,
+        start_total=0,
+        pinned=(),
+        pinned_tokens=0,
+        system=None,
+        system_tokens=0,
+        summary=None,
+        cursors={},
+        version=0,
+        deleting=False,
+        created_at=datetime.now(UTC),
+    )
+
+
+def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
+    """The head after an append, and the entries to write.
+
+    Repeating the system message as it stands leaves the version alone, so that a caller who sends
+    it with every update makes nobody lose a compare-and-swap.
+
+    Raises:
+        SessionOfAnotherUser: The session has another user.
+        SessionDeleting: A deletion of the session has begun.
+    """
+    if user_id is not None and head.user_id not in (None, user_id):
+        raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
+    if head.deleting:
+        raise SessionDeleting(
+            f"Session {head.session_id!r} is being deleted. Delete it again to finish that."
+        )
+    entries: list[Entry] = []
+    total, system = head.total, None
+    for seq, draft in enumerate(drafts, head.end + 1):
+        message = draft.message
+        if message.is_system:
+            system = draft
+        else:
+            total += draft.tokens
+        entries.append(
+            Entry(
+                session_id=head.session_id,
+                seq=seq,
+                message=message,
+                tokens=draft.tokens,
+                total=total,
+                encoding=draft.encoding,
+                created_at=message.created_at,
+            )
+        )
+    changed = head.version == 0
+    after = replace(head, end=head.end + len(entries), total=total)
+    if user_id is not None and head.user_id is None:
+        changed = True
+        after = replace(after, user_id=user_id, cursors={})
+    if system is not None:
+        changed = changed or not _stands(head, system)
+        after = replace(after, system=system.message, system_tokens=system.tokens)
+    if changed:
+        after = replace(after, version=head.version + 1)
+    return after, entries
+
+
+def _stands(head: Head, system: Draft) -> bool:
+    if head.system is None or head.system_tokens != system.tokens:
+        return False
+    return head.system.to_json() == system.message.to_json()

@@ -1,0 +1,158 @@
+"""`MemoryStore`: everything in dicts, gone with the process. For tests, trials and short lives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from agent_memory.messages import Message
+from agent_memory.records import Draft, Entry, Head
+from agent_memory.stores.base import Counts
+from agent_memory.stores.log import extend, new_head
+from agent_memory.stores.memory_records import MemoryRecords
+
+
+@dataclass(slots=True)
+class _Session:
+    head: Head
+    log: list[Entry] = field(default_factory=list)
+    lease_owner: str | None = None
+    lease_until: float = 0.0
+
+
+class MemoryStore(MemoryRecords):
+    """A store without a database. Each instance is a world of its own.
+
+    Args:
+        namespace: Taken for the sake of likeness; no two instances share anything.
+    """
+
+    def __init__(self, namespace: str = "default") -> None:
+        super().__init__()
+        self.namespace = namespace
+        self._sessions: dict[str, _Session] = {}
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        """See `SessionStore.append`."""
+        owned = [replace(draft, message=_own(draft.message)) for draft in drafts]
+        with self._lock:
+            session = self._sessions.get(session_id) or _Session(new_head(session_id))
+            session.head, entries = extend(session.head, owned, user_id)
+            session.log.extend(entries)
+            self._sessions[session_id] = session
+            return _copy(session.head)
+
+    def head(self, session_id: str) -> Head | None:
+        """See `SessionStore.head`."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            return None if session is None else _copy(session.head)
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """See `SessionStore.read`."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            first = max(after, 0)
+            last = None if limit is None else first + limit
+            found = [] if session is None else session.log[first:last]
+        return [_lend(entry) for entry in found]
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """See `SessionStore.pick`."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            log = [] if session is None else session.log
+            found = [log[seq - 1] for seq in sorted(set(seqs)) if 0 < seq <= len(log)]
+        return [_lend(entry) for entry in found]
+
+    def move(self, head: Head) -> Head | None:
+        """See `SessionStore.move`."""
+        with self._lock:
+            return self._move(head)
+
+    def truncate(self, head: Head, end: int) -> Head | None:
+        """See `SessionStore.truncate`."""
+        with self._lock:
+            if self._move(head) is None:
+                return None
+            session = self._sessions[head.session_id]
+            del session.log[max(end, 0) :]
+            total = session.log[-1].total if session.log else 0
+            session.head = replace(session.head, end=len(session.log), total=total)
+            return _copy(session.head)
+
+    def _move(self, head: Head) -> Head | None:
+        session = self._sessions.get(head.session_id)
+        if session is None:
+            return None
+        now = session.head
+        # a session that was deleted and begun anew has another time of creation
+        if (now.version, now.created_at) != (head.version, head.created_at):
+            return None
+        session.head = replace(_copy(head), end=now.end, total=now.total, version=head.version + 1)
+        return _copy(session.head)
+
+    def lease(self, session_id: str, owner: str, seconds: float) -> bool:
+        """See `SessionStore.lease`."""
+        now = time.time()
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is None:
+                return False
+            if session.lease_owner not in (None, owner) and session.lease_until > now:
+                return False
+            session.lease_owner, session.lease_until = owner, now + seconds
+            return True
+
+    def release(self, session_id: str, owner: str) -> None:
+        """See `SessionStore.release`."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is not None and session.lease_owner == owner:
+                session.lease_owner = None
+
+    def delete(self, session_id: str) -> None:
+        """See `SessionStore.delete`."""
+        with self._lock:
+            self._sessions.pop(session_id, None)
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """See `SessionStore.sessions`."""
+        with self._lock:
+            names = sorted(
+                name
+                for name, session in self._sessions.items()
+                if (after is None or name > after)
+                and (user_id is None or session.head.user_id == user_id)
+            )
+            return [_copy(self._sessions[name].head) for name in names[:limit]]
+
+    def counts(self) -> Counts:
+        """See `SessionStore.counts`."""
+        with self._lock:
+            entries = sum(len(session.log) for session in self._sessions.values())
+            return Counts(sessions=len(self._sessions), entries=entries)
+
+    def close(self) -> None:
+        """See `SessionStore.close`."""
+
+
+def _own(message: Message) -> Message:
+    """A copy where the message holds lists or dicts that somebody could change."""
+    fields = (*message.__dict__.values(), *(message.model_extra or {}).values())
+    if any(isinstance(value, list | dict) and value for value in fields):
+        return message.model_copy(deep=True)
+    return message
+
+
+def _lend(entry: Entry) -> Entry:
+    message = _own(entry.message)
+    return entry if message is entry.message else replace(entry, message=message)
+
+
+def _copy(head: Head) -> Head:
+    system = None if head.system is None else _own(head.system)
+    return replace(head, system=system, cursors=dict(head.cursors))

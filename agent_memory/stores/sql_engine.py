@@ -1,0 +1,183 @@
+"""An SQL database as the stores use it: short reads, and writes in transactions of their own.
+
+What only SQLite needs (WAL, BEGIN IMMEDIATE, one writer at a time) is here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import URL, Connection, QueuePool, create_engine
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+
+from agent_memory.errors import StoreError, StoreUnavailable
+
+T = TypeVar("T")
+
+_BUSY_SECONDS = 30.0
+_TRIES = 20
+
+_locks: weakref.WeakValueDictionary[str, _WriterLock] = weakref.WeakValueDictionary()
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+class _WriterLock:
+    """Lets one thread of this process write a file; the others need not poll SQLite for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+class Database:
+    """A SQLite file.
+
+    Args:
+        path: The file, created if it does not exist; its folder must exist.
+
+    Raises:
+        StoreUnavailable: The folder does not exist.
+    """
+
+    def __init__(self, path: str) -> None:
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise StoreUnavailable(
+                f"The folder {str(folder)!r} of the SQLite database does not exist. Create it."
+            )
+        self._path = path
+        self._closed = False
+        real = os.path.realpath(path)
+        self._writer = _locks.setdefault(real, _WriterLock())
+        self._engine = create_engine(
+            URL.create("sqlite", database=path),
+            creator=lambda: _connect(path),
+            poolclass=QueuePool,
+            pool_size=8,
+            max_overflow=24,
+            hide_parameters=True,  # messages are nobody's business in a traceback
+        )
+        _databases.add(self)
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` outside of a transaction: each of its statements sees one state.
+
+        Raises:
+            StoreUnavailable: The database cannot be used now.
+        """
+        try:
+            return self._run(work)
+        except DBAPIError as error:
+            raise self._failure(error) from error
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in one transaction; again from the start where another writer came first.
+
+        Raises:
+            StoreUnavailable: The database cannot be used now.
+        """
+
+        def transaction(connection: Connection) -> T:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            result = work(connection)
+            connection.commit()
+            return result
+
+        for _ in range(_TRIES):
+            try:
+                with self._writer.lock:
+                    return self._run(transaction)
+            except IntegrityError:
+                continue
+            except DBAPIError as error:
+                raise self._failure(error) from error
+        raise StoreUnavailable(f"Too many writers at once in the database {self._path!r}.")
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._closed = True
+        self._engine.pool.dispose()
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("The store was closed. Open a new one.")
+        pool = self._engine.pool
+        try:
+            with self._engine.connect() as connection:
+                return work(connection)
+        finally:
+            if self._closed:  # closed meanwhile: what was just given back would stay open
+                pool.dispose()
+
+    def _failure(self, error: DBAPIError) -> StoreError:
+        text = f"The SQLite database {self._path!r} failed: {error.orig}."
+        return StoreUnavailable(text) if isinstance(error, OperationalError) else StoreError(text)
+
+    def forget_connections(self) -> None:
+        """In a forked child: leave the parent's connections alone and begin with none."""
+        self._engine.dispose(close=False)
+
+    def drop_idle(self) -> None:
+        """Before a fork: close what is idle, since SQLite connections must not cross a fork."""
+        self._engine.pool.dispose()
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        mode = _switch_to_wal(connection)
+        # NORMAL is safe in WAL mode only; a file system without shared memory has no WAL
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> str:
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for the lock here, whatever the busy timeout
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _before_fork() -> None:
+    for _, writer in sorted(_locks.items()):
+        writer.lock.acquire()
+        _held.append(writer)
+    for database in list(_databases):
+        database.drop_idle()
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for database in list(_databases):
+        database.forget_connections()
+    _after_fork()
+
+
+_held: list[_WriterLock] = []
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,0 +1,29 @@
+"""Tools for tests: a scripted model server, and the contracts that every store keeps.
+
+They need nothing that agent-memory itself does not need, except the store contracts, which are
+pytest classes.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_memory.testing.fake_llm import FakeLLM
+    from agent_memory.testing.stores import (
+        FactStoreContract,
+        SessionStoreContract,
+        VectorStoreContract,
+    )
+
+__all__ = ["FactStoreContract", "FakeLLM", "SessionStoreContract", "VectorStoreContract"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Load a public name at first use."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = "fake_llm" if name == "FakeLLM" else "stores"
+        return getattr(import_module(f"agent_memory.testing.{module}"), name)

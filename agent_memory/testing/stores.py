@@ -1,0 +1,759 @@
+"""What every store must do, as tests. Subclass, give a `store` fixture, run pytest.
+
+    class TestMyStore(SessionStoreContract, FactStoreContract, VectorStoreContract):
+        @pytest.fixture
+        def store(self):
+            store = MyStore(...)
+            yield store
+            store.close()
+
+Give `other` too, a second handle on the same data, where several processes may share it, and
+`elsewhere`, a handle on another namespace of the same database.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_memory.errors import DimensionMismatch, SessionDeleting, SessionOfAnotherUser
+from agent_memory.messages import Message
+from agent_memory.records import Draft, Entry, Head, Record, Summary
+from agent_memory.stores.base import Counts, FactStore, SessionStore, Store
+
+_DAY = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
+
+_MESSAGES: dict[str, dict[str, Any]] = {
+    "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},
+    "nul": {"role": "user", "content": "nul \x00, controls \x01\x1f\x7f, \r\n\u2028"},
+    "surrogates": {"role": "user", "content": "lone \ud83d surrogate \udc00"},
+    "empty": {"role": "user", "content": ""},
+    "calls": {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "x": [2.5, None]}]},
+    "parts": {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]},
+    "metadata": {"role": "user", "content": "x", "metadata": {"a": {"b": [True]}}},
+    "extra": {"role": "user", "content": "x", "reasoning": {"n": 1e300}, "refusal": None},
+    "dated": {"role": "user", "content": "old", "created_at": _DAY},
+    "raw": {"raw": {"type": "reasoning", "n": 2**53 + 1}, "format": "openai.responses"},
+    "4mb": {"role": "user", "content": "M" * 4 * 2**20},
+}
+
+
+def draft(content: Any, tokens: int = 3, role: str = "user", **fields: Any) -> Draft:
+    """A draft of a chat message."""
+    return Draft(Message(role=role, content=content, **fields), tokens, "test")
+
+
+def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: Any) -> Record:
+    """A record that derives from entry 1 of a session, unless said otherwise."""
+    given: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
+    given |= {"created_at": _DAY, **fields}
+    return Record(id=name, owner=owner, session_id=session_id, **given)
+
+
+def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run all calls at the same moment, each in its thread; their results, or the first error."""
+    gate = threading.Barrier(len(calls))
+    results: list[Any] = [None] * len(calls)
+    errors: list[BaseException] = []
+
+    def run(place: int, call: Callable[[], Any]) -> None:
+        try:
+            gate.wait()
+            results[place] = call()
+        except BaseException as error:  # noqa: BLE001 (raised again in the test's own thread)
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(place, call)) for place, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def stored(store: SessionStore, session_id: str = "s") -> Head:
+    """The head of a session that must exist."""
+    head = store.head(session_id)
+    assert head is not None
+    return head
+
+
+class _Contract:
+    @pytest.fixture
+    def store(self) -> Iterator[Store]:
+        """The store under test. Subclasses give it."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def other(self, store: Store) -> Store:
+        """A second handle on the same data."""
+        return store
+
+    @pytest.fixture
+    def elsewhere(self) -> Store:
+        """A handle on another namespace of the same database."""
+        pytest.skip("this store has no second namespace to compare with")
+
+
+class SessionStoreContract(_Contract):
+    """What a `SessionStore` must do."""
+
+    def test_append_numbers_entries_and_sums_tokens(self, store: Store) -> None:
+        """Else: seqs with gaps, or totals that are not running sums."""
+        first = store.append("s", [draft("a", 3), draft("b", 4)])
+        second = store.append("s", [draft("c", 5)])
+        assert (first.end, first.total, first.user_id) == (2, 7, None)
+        assert (second.end, second.total) == (3, 12)
+        assert [(e.seq, e.tokens, e.total) for e in store.read("s")] == [
+            (1, 3, 3),
+            (2, 4, 7),
+            (3, 5, 12),
+        ]
+        assert stored(store) == second
+
+    def test_append_creates_a_fresh_head(self, store: Store) -> None:
+        """Else: a session begins with a window, cursors or a deletion it never had."""
+        before = datetime.now(UTC)
+        head = store.append("s", [draft("a")], "u")
+        assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
+        assert (head.system, head.summary, head.cursors, head.deleting) == (None, None, {}, False)
+        assert before - timedelta(seconds=1) < head.created_at <= datetime.now(UTC)
+
+    def test_append_of_nothing(self, store: Store) -> None:
+        """Else: an empty list fails, or leaves no session behind."""
+        assert store.append("s", []).end == 0
+        assert store.read("s") == []
+        assert stored(store).end == 0
+
+    def test_append_leaves_the_version_alone(self, store: Store) -> None:
+        """Else: every update makes a compaction under way lose its compare-and-swap."""
+        first = store.append("s", [draft("a")], "u")
+        assert store.append("s", [draft("b")], "u").version == first.version
+        assert store.append("s", [draft("c")]).version == first.version
+
+    def test_append_is_all_or_nothing(self, store: Store) -> None:
+        """Else: half of a refused list is in the log."""
+        store.append("s", [draft("a")], "u")
+        with pytest.raises(SessionOfAnotherUser):
+            store.append("s", [draft("b"), draft("c")], "v")
+        assert stored(store).end == 1
+        assert len(store.read("s")) == 1
+
+    def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
+        """Else: system messages fill the window, or the first one stays for ever."""
+        first = store.append("s", [draft("one", 9, "system"), draft("a", 2)])
+        assert (first.total, first.system_tokens) == (2, 9)
+        assert first.system is not None
+        assert first.system.content == "one"
+        second = store.append(
+            "s", [draft("two", 5, "system"), draft("three", 7, "developer"), draft("b", 1)]
+        )
+        assert (second.total, second.system_tokens, second.end) == (3, 7, 5)
+        assert second.system is not None
+        assert second.system.content == "three"
+        assert second.version == first.version + 1
+        assert stored(store) == second
+        assert [e.total for e in store.read("s")] == [0, 2, 2, 2, 3]
+
+    def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
+        """Else: a caller who sends it with each update starves compactions."""
+        first = store.append("s", [draft("be kind", 4, "system")])
+        second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
+        assert second.version == first.version
+        assert stored(store) == second
+
+    def test_user_claims_a_session_once(self, store: Store) -> None:
+        """Else: cursors survive the claim, so blocks never absorb the past under its user."""
+        first = store.append("s", [draft("a")])
+        moved = store.move(replace(first, cursors={"vector": 1}))
+        assert moved is not None
+        assert moved.cursors == {"vector": 1}
+        claimed = store.append("s", [draft("b")], "u")
+        assert (claimed.user_id, claimed.cursors) == ("u", {})
+        assert claimed.version == moved.version + 1
+        assert stored(store) == claimed
+        for drafts in ([draft("c")], []):
+            with pytest.raises(SessionOfAnotherUser):
+                store.append("s", drafts, "U")
+
+    def test_racing_claims_have_one_winner(self, store: Store, other: Store) -> None:
+        """Else: two users own what one session holds."""
+
+        def claim(handle: Store, user: str) -> str | None:
+            try:
+                return handle.append("s", [draft(user)], user).user_id
+            except SessionOfAnotherUser:
+                return None
+
+        users = [f"u{n}" for n in range(6)]
+        handles = [store, other] * 3
+        owners = together(
+            [partial(claim, handle, user) for handle, user in zip(handles, users, strict=True)]
+        )
+        winners = [owner for owner in owners if owner is not None]
+        assert winners == [stored(store).user_id]
+        assert [e.message.content for e in store.read("s")] == winners
+
+    def test_read_pages(self, store: Store) -> None:
+        """Else: a page repeats, skips or reorders entries."""
+        store.append("s", [draft(str(n)) for n in range(1, 8)])
+        store.append("t", [draft("other")])
+
+        def seqs(entries: list[Entry]) -> list[int]:
+            return [entry.seq for entry in entries]
+
+        assert seqs(store.read("s")) == [1, 2, 3, 4, 5, 6, 7]
+        assert seqs(store.read("s", after=2, limit=3)) == [3, 4, 5]
+        assert seqs(store.read("s", after=5, limit=9)) == [6, 7]
+        assert seqs(store.read("s", after=7)) == []
+        assert seqs(store.read("s", after=100)) == []
+        assert seqs(store.read("s", limit=0)) == []
+        assert {e.session_id for e in store.read("s")} == {"s"}
+
+    def test_pick(self, store: Store) -> None:
+        """Else: entries come in the order asked for, twice, or from another session."""
+        store.append("s", [draft(str(n)) for n in range(1, 1202)])
+        assert [e.message.content for e in store.pick("s", [5, 2, 2, 999])] == ["2", "5", "999"]
+        assert len(store.pick("s", range(-3, 2000))) == 1201
+        assert store.pick("s", []) == []
+        assert store.pick("nobody", [1]) == []
+
+    def test_returned_values_are_the_callers(self, store: Store) -> None:
+        """Else: a caller who changes a list changes the log."""
+        parts = [{"type": "text", "text": "kept"}]
+        store.append("s", [draft(parts), draft(parts, role="system")])
+        parts[0]["text"] = "changed"
+        for entry in store.read("s"):
+            assert isinstance(entry.message.content, list)
+            entry.message.content[0]["text"] = "changed"
+        stored(store).cursors["vector"] = 9
+        store.read("s").clear()
+        assert [e.message.text() for e in store.read("s")] == ["kept", "kept"]
+        head = stored(store)
+        assert head.cursors == {}
+        assert head.system is not None
+        assert head.system.text() == "kept"
+
+    def test_missing_session(self, store: Store) -> None:
+        """Else: asking after a session creates it or fails."""
+        ghost = replace(store.append("s", [draft("a")]), session_id="ghost")
+        assert store.head("ghost") is None
+        assert store.read("ghost") == []
+        assert store.move(ghost) is None
+        assert store.truncate(ghost, 0) is None
+        assert store.lease("ghost", "w", 10) is False
+        store.release("ghost", "w")
+        store.delete("ghost")
+        assert store.counts() == Counts(sessions=1, entries=1)
+
+    def test_move_keeps_every_field(self, store: Store) -> None:
+        """Else: a field of the head is forgotten or mangled on its way."""
+        head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
+        summary = Summary("so far: \x00 \ud800 😀", 6, 3, "local", redo_after=0, redo_text=None)
+        wanted = replace(
+            head,
+            user_id="u",
+            start=3,
+            start_total=6,
+            pinned=(1, 2),
+            pinned_tokens=3,
+            system=Message(role="system", content="rules", created_at=_DAY),
+            system_tokens=4,
+            summary=summary,
+            cursors={"vector": 3, "facts": 5},
+        )
+        moved = store.move(wanted)
+        assert moved is not None
+        assert moved == replace(wanted, version=head.version + 1)
+        assert stored(store) == moved
+        cleared = store.move(replace(moved, system=None, summary=None, pinned=(), user_id=None))
+        assert cleared is not None
+        assert (cleared.system, cleared.summary, cleared.pinned) == (None, None, ())
+        assert stored(store) == cleared
+
+    def test_move_leaves_end_and_total_to_the_log(self, store: Store, other: Store) -> None:
+        """Else: a compaction takes back what was appended while it ran."""
+        head = store.append("s", [draft("a", 3)])
+        other.append("s", [draft("b", 4)])
+        moved = store.move(replace(head, start=1, start_total=3))
+        assert moved is not None
+        assert (moved.end, moved.total, moved.start) == (2, 7, 1)
+        assert stored(other) == moved
+
+    def test_stale_move_loses(self, store: Store, other: Store) -> None:
+        """Else: the later of two compactions overwrites the earlier."""
+        head = store.append("s", [draft("a"), draft("b")])
+        assert other.move(replace(head, start=1)) is not None
+        assert store.move(replace(head, start=2)) is None
+        assert store.truncate(replace(head, start=0), 0) is None
+        assert (stored(store).start, stored(store).end) == (1, 2)
+
+    def test_move_does_not_touch_a_session_begun_anew(self, store: Store) -> None:
+        """Else: a compaction of a deleted session lands in the one that took its id."""
+        head = store.append("s", [draft("secret")], "u")
+        store.delete("s")
+        anew = store.append("s", [draft("hello")], "v")
+        assert store.move(replace(head, start=1, version=anew.version)) is None
+        assert stored(store) == anew
+
+    def test_one_of_many_moves_wins(self, store: Store, other: Store) -> None:
+        """Else: two writers both believe that their head is the stored one."""
+        head = store.append("s", [draft("a")])
+        handles = [store, other] * 4
+        moves = [partial(h.move, replace(head, cursors={"n": n})) for n, h in enumerate(handles)]
+        winners = [moved for moved in together(moves) if moved is not None]
+        assert winners == [stored(store)]
+
+    def test_truncate(self, store: Store) -> None:
+        """Else: popped messages come back, or later ones continue from a wrong place."""
+        head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
+        cut = store.truncate(replace(head, cursors={"vector": 2}), 2)
+        assert cut is not None
+        assert (cut.end, cut.total, cut.cursors) == (2, 3, {"vector": 2})
+        assert cut.version == head.version + 1
+        assert stored(store) == cut
+        assert store.append("s", [draft("new", 10)]).total == 13
+        assert [e.message.content for e in store.read("s")] == ["1", "2", "new"]
+        emptied = store.truncate(stored(store), 0)
+        assert emptied is not None
+        assert (emptied.end, emptied.total) == (0, 0)
+        assert store.append("s", [draft("again", 2)]).total == 2
+
+    def test_lease_is_exclusive(self, store: Store, other: Store) -> None:
+        """Else: two workers absorb one session."""
+        store.append("s", [draft("a")])
+        assert store.lease("s", "w1", 60) is True
+        assert other.lease("s", "w2", 60) is False
+        assert other.lease("s", "w1", 60) is True
+        other.release("s", "w2")
+        assert other.lease("s", "w2", 60) is False
+        store.release("s", "w1")
+        assert other.lease("s", "w2", 60) is True
+
+    def test_lease_runs_out(self, store: Store, other: Store) -> None:
+        """Else: a worker that died keeps its session for ever."""
+        store.append("s", [draft("a")])
+        assert store.lease("s", "w1", 0.01) is True
+        while not other.lease("s", "w2", 60):
+            time.sleep(0.005)
+        assert store.lease("s", "w1", 60) is False
+
+    def test_one_of_many_takes_the_lease(self, store: Store, other: Store) -> None:
+        """Else: racing workers all get the lease."""
+        store.append("s", [draft("a")])
+        takes = [partial(h.lease, "s", f"w{n}", 60) for n, h in enumerate([store, other] * 4)]
+        assert together(takes).count(True) == 1
+
+    def test_lease_leaves_the_head_alone(self, store: Store) -> None:
+        """Else: taking a lease makes its owner's own move fail."""
+        head = store.append("s", [draft("a")])
+        store.lease("s", "w", 60)
+        assert stored(store) == head
+        assert store.move(replace(head, start=1)) is not None
+        assert store.lease("s", "x", 60) is False
+
+    def test_delete(self, store: Store) -> None:
+        """Else: traces of a deleted session stay, or those of another go too."""
+        store.append("s", [draft("a"), draft("b")], "u")
+        store.append("t", [draft("c")], "u")
+        store.lease("s", "w", 60)
+        if isinstance(store, FactStore):
+            store.put_facts("facts", [record("r", session_id="s")])
+        store.delete("s")
+        store.delete("s")
+        assert store.head("s") is None
+        assert store.read("s") == []
+        assert store.counts() == Counts(sessions=1, entries=1)
+        if isinstance(store, FactStore):
+            assert len(store.facts("facts", "user:a")) == 1
+        anew = store.append("s", [draft("d", 2)], "v")
+        assert (anew.end, anew.total, anew.user_id) == (1, 2, "v")
+        assert store.lease("s", "x", 60) is True
+
+    def test_deleting_refuses_appends(self, store: Store) -> None:
+        """Else: a message slips into a session that is half deleted, and is lost."""
+        head = store.append("s", [draft("a")], "u")
+        marked = store.move(replace(head, deleting=True))
+        assert marked is not None
+        assert marked.deleting is True
+        with pytest.raises(SessionDeleting):
+            store.append("s", [draft("b")])
+        with pytest.raises(SessionOfAnotherUser):
+            store.append("s", [draft("b")], "v")
+        assert [h.deleting for h in store.sessions()] == [True]
+        assert stored(store).end == 1
+        store.delete("s")
+        assert store.append("s", [draft("b")]).end == 1
+
+    def test_sessions_pages(self, store: Store) -> None:
+        """Else: a page repeats or skips sessions, or shows another user's."""
+        names = ["B", "a", "b", "z", "ä", "é", "😀"]
+        for place, name in enumerate(reversed(names)):
+            store.append(name, [draft("x", 2)], f"user{place % 2}" if place < 5 else None)
+        pages: list[str] = []
+        after: str | None = None
+        while page := store.sessions(limit=3, after=after):
+            assert len(page) <= 3
+            pages += [head.session_id for head in page]
+            after = page[-1].session_id
+        assert pages == names
+        assert [h.session_id for h in store.sessions(user_id="user0")] == ["b", "ä", "😀"]
+        assert [h.session_id for h in store.sessions(user_id="user0", after="b", limit=1)] == ["ä"]
+        assert store.sessions(user_id="USER0") == []
+        assert store.sessions(limit=1) == [stored(store, "B")]
+
+    def test_counts(self, store: Store) -> None:
+        """Else: stats tell of what is not there."""
+        assert store.counts() == Counts(sessions=0, entries=0)
+        store.append("s", [draft("a"), draft("b")])
+        store.append("t", [draft("c")])
+        assert store.counts() == Counts(sessions=2, entries=3)
+
+    def test_ids_are_compared_exactly(self, store: Store) -> None:
+        """Else: sessions of ids that look alike run together."""
+        names = [
+            "a",
+            "A",
+            "a ",
+            " a",
+            "á",
+            "a\u0301",
+            "%",
+            "_",
+            "x" * 255,
+            "x" * 254 + "y",
+            "😀" * 255,
+        ]
+        for name in names:
+            store.append(name, [draft(name)])
+        for name in names:
+            assert [e.message.content for e in store.read(name)] == [name]
+        assert store.counts().sessions == len(names)
+
+    @pytest.mark.parametrize("fields", _MESSAGES.values(), ids=_MESSAGES.keys())
+    def test_round_trip(self, store: Store, other: Store, fields: dict[str, Any]) -> None:
+        """Else: a message comes back changed."""
+        message = Message(**fields)
+        store.append("s", [Draft(message, 5, "o200k_base")])
+        (entry,) = other.read("s")
+        assert entry == Entry("s", 1, message, 5, 5, "o200k_base", message.created_at)
+        assert entry.message.to_dict() == message.to_dict()
+        assert other.pick("s", [1]) == [entry]
+
+    def test_many_threads_append(self, store: Store, other: Store) -> None:
+        """Else: racing appends are lost, or share a seq, or spoil the totals."""
+
+        def run(handle: Store, name: int) -> None:
+            for n in range(25):
+                handle.append("s", [draft(f"{name}-{n}", 2)])
+
+        together([partial(run, h, n) for n, h in enumerate([store, other] * 8)])
+        entries = store.read("s")
+        assert [e.seq for e in entries] == list(range(1, 401))
+        assert [e.total for e in entries] == list(range(2, 801, 2))
+        said = [str(e.message.content) for e in entries]
+        assert len(set(said)) == 400
+        for name in range(16):
+            mine = [text for text in said if text.startswith(f"{name}-")]
+            assert mine == [f"{name}-{n}" for n in range(25)]
+
+    def test_lists_stay_together(self, store: Store, other: Store) -> None:
+        """Else: another thread's message lands between a call and its result."""
+        lists = [
+            partial(h.append, "s", [draft(f"{n}")] * 5) for n, h in enumerate([store, other] * 4)
+        ]
+        together(lists)
+        said = [e.message.content for e in store.read("s")]
+        assert len(said) == 40
+        assert all(len(set(said[at : at + 5])) == 1 for at in range(0, 40, 5))
+
+    def test_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+        """Else: one deployment reads or deletes another's sessions."""
+        store.append("s", [draft("a")], "u")
+        assert elsewhere.head("s") is None
+        assert elsewhere.append("s", [draft("b"), draft("c")], "v").end == 2
+        assert elsewhere.counts() == Counts(sessions=1, entries=2)
+        assert [h.user_id for h in elsewhere.sessions()] == ["v"]
+        assert [e.message.content for e in store.pick("s", [1, 2])] == ["a"]
+        elsewhere.delete("s")
+        assert stored(store).end == 1
+        assert len(store.read("s")) == 1
+
+    def test_close_twice(self, store: Store) -> None:
+        """Else: leaving a context manager after close() fails."""
+        store.append("s", [draft("a")])
+        store.close()
+        store.close()
+
+
+class FactStoreContract(_Contract):
+    """What a `FactStore` must do."""
+
+    def test_facts_put_and_list(self, store: Store, other: Store) -> None:
+        """Else: a field of a record is lost, or another owner's or block's records appear."""
+        kept = record(
+            "r", text="é 😀 \x00 \ud800", sources=(3, 1), first=1, last=3,
+            metadata={"n": [1, {"x": None}], "s": "\udfff"},
+        )  # fmt: skip
+        store.put_facts("facts", [kept, record("q", owner="user:A")])
+        store.put_facts("notes", [record("p")])
+        assert other.facts("facts", "user:a") == [kept]
+        assert [r.id for r in other.facts("facts", "user:A")] == ["q"]
+        assert [r.id for r in other.facts("notes", "user:a")] == ["p"]
+        assert other.facts("facts", "user:b") == []
+
+    def test_facts_order(self, store: Store) -> None:
+        """Else: facts change their order from call to call."""
+        late = _DAY + timedelta(microseconds=1)
+        store.put_facts("facts", [record("c", created_at=late), record("b"), record("a")])
+        assert [r.id for r in store.facts("facts", "user:a")] == ["a", "b", "c"]
+
+    def test_facts_overwrite_by_id(self, store: Store) -> None:
+        """Else: a retry doubles what it wrote, or the old owner keeps it."""
+        store.put_facts("facts", [record("r", text="old"), record("r", text="newer")])
+        assert [r.text for r in store.facts("facts", "user:a")] == ["newer"]
+        store.put_facts("facts", [record("r", owner="user:b", text="newest")])
+        assert store.facts("facts", "user:a") == []
+        assert [r.text for r in store.facts("facts", "user:b")] == ["newest"]
+
+    def test_facts_replacing(self, store: Store) -> None:
+        """Else: a second answer stands beside the first, or takes neighbours with it."""
+        spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
+        store.put_facts(
+            "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]
+        )
+        store.put_facts("facts", [record("t", session_id="t", first=5, last=5)])
+        store.put_facts("notes", [record("n", first=5, last=5)])
+        store.put_facts("facts", [record("z", first=5, last=6)], replacing=("s", 5, 6))
+        assert [r.id for r in store.facts("facts", "user:a")] == ["a", "b", "e", "t", "z"]
+        assert len(store.facts("notes", "user:a")) == 1
+        store.put_facts("facts", [], replacing=("s", 1, 2))
+        assert [r.id for r in store.facts("facts", "user:a")] == ["e", "t", "z"]
+
+    def test_facts_delete(self, store: Store) -> None:
+        """Else: a deletion leaves records behind or takes more than was named."""
+
+        def fill() -> None:
+            store.put_facts("facts", [record(f"a{n}", last=n) for n in range(4)])
+            store.put_facts("facts", [record("t", session_id="t", last=9)])
+            store.put_facts("facts", [record("b", owner="user:b", last=9)])
+            store.put_facts("notes", [record("n", last=9)])
+
+        def left() -> list[str]:
+            return [r.id for owner in ("user:a", "user:b") for r in store.facts("facts", owner)]
+
+        fill()
+        store.delete_facts("facts", session_id="s", after=1)
+        assert left() == ["a0", "a1", "t"]
+        fill()
+        store.delete_facts("facts", owner="user:a")
+        assert left() == ["b"]
+        fill()
+        store.delete_facts("facts", owner="user:a", session_id="s")
+        assert left() == ["t", "b"]
+        fill()
+        store.delete_facts("facts", session_id="s")
+        store.delete_facts("facts", session_id="s")
+        assert left() == ["t"]
+        assert len(store.facts("notes", "user:a")) == 1
+        with pytest.raises(ValueError, match="owner or a session"):
+            store.delete_facts("facts")
+
+    def test_facts_returned_records_are_the_callers(self, store: Store) -> None:
+        """Else: a caller who changes metadata changes what is stored."""
+        given = record("r", metadata={"tags": ["kept"]})
+        store.put_facts("facts", [given])
+        given.metadata["tags"].append("changed")
+        store.facts("facts", "user:a")[0].metadata["tags"].append("changed")
+        assert store.facts("facts", "user:a")[0].metadata == {"tags": ["kept"]}
+
+    def test_facts_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+        """Else: one deployment reads or deletes another's facts."""
+        store.put_facts("facts", [record("r", text="ours")])
+        elsewhere.put_facts("facts", [record("r", text="theirs")], replacing=("s", 1, 1))
+        assert [r.text for r in store.facts("facts", "user:a")] == ["ours"]
+        elsewhere.delete_facts("facts", owner="user:a")
+        assert len(store.facts("facts", "user:a")) == 1
+
+
+def _unit(count: int, dimension: int = 8, seed: int = 7) -> np.ndarray:
+    rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+class VectorStoreContract(_Contract):
+    """What a `VectorStore` must do."""
+
+    def test_vectors_ranking_is_exact(self, store: Store, other: Store) -> None:
+        """Else: the nearest are missed, misordered or misjudged."""
+        vectors, queries = _unit(300), _unit(5, seed=8)
+        store.open_vectors("v", 8, "m")
+        store.put_vectors("v", [record(f"{n:03}") for n in range(300)], vectors)
+        for query in queries:
+            scores = vectors @ query
+            wanted = np.argsort(-scores)
+            for limit in (1, 10, 300, 1000):
+                found = other.search_vectors("v", "user:a", query, limit)
+                assert [int(r.id) for r, _ in found] == wanted[:limit].tolist()
+                assert [score for _, score in found] == pytest.approx(
+                    scores[wanted[:limit]].tolist(), abs=1e-5
+                )
+        assert other.search_vectors("v", "user:a", queries[0], 0) == []
+
+    def test_vectors_equals_go_by_id(self, store: Store) -> None:
+        """Else: which of several equals is shown changes from call to call."""
+        store.open_vectors("v", 8, "m")
+        names = [f"{n * 37 % 101:03}" for n in range(101)]
+        store.put_vectors("v", [record(n) for n in names], np.repeat(_unit(1), 101, axis=0))
+        found = store.search_vectors("v", "user:a", _unit(1)[0], 5)
+        assert [r.id for r, _ in found] == ["000", "001", "002", "003", "004"]
+
+    def test_vectors_records_come_back_whole(self, store: Store, other: Store) -> None:
+        """Else: a field of a record is lost."""
+        kept = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
+        store.open_vectors("v", 8, "m")
+        store.put_vectors("v", [kept], _unit(1))
+        ((found, score),) = other.search_vectors("v", "user:a", _unit(1)[0], 3)
+        assert found == kept
+        assert score == pytest.approx(1.0, abs=1e-5)
+        assert isinstance(score, float)
+
+    def test_vectors_owners_and_blocks_are_apart(self, store: Store) -> None:
+        """Else: one user's search finds another's memory."""
+        for block in ("v", "w"):
+            store.open_vectors(block, 8, "m")
+        store.put_vectors("v", [record("a"), record("b", owner="user:b")], _unit(2))
+        store.put_vectors("w", [record("c")], _unit(1))
+        for owner, names in (("user:a", ["a"]), ("user:b", ["b"]), ("user:A", []), ("user:", [])):
+            found = store.search_vectors("v", owner, _unit(2)[1], 9)
+            assert [r.id for r, _ in found] == names
+
+    def test_vectors_overwrite_by_id(self, store: Store, other: Store) -> None:
+        """Else: a retry doubles what it wrote, or the old vector or owner stays."""
+        vectors = _unit(3)
+        store.open_vectors("v", 8, "m")
+        store.put_vectors("v", [record("a"), record("b")], vectors[:2])
+        assert other.search_vectors("v", "user:a", vectors[0], 1)[0][0].id == "a"
+        store.put_vectors("v", [record("a", text="new")], vectors[2:])
+        ((best, _), (second, _)) = other.search_vectors("v", "user:a", vectors[2], 9)
+        assert (best.id, best.text, second.id) == ("a", "new", "b")
+        store.put_vectors("v", [record("a", owner="user:b")], vectors[2:])
+        assert [r.id for r, _ in other.search_vectors("v", "user:a", vectors[2], 1)] == ["b"]
+        assert [r.id for r, _ in other.search_vectors("v", "user:b", vectors[2], 9)] == ["a"]
+
+    def test_vectors_delete(self, store: Store, other: Store) -> None:
+        """Else: a deletion leaves records findable or takes more than was named."""
+        store.open_vectors("v", 8, "m")
+        store.open_vectors("w", 8, "m")
+
+        def fill() -> None:
+            records = [record(f"a{n}", last=n) for n in range(4)]
+            records += [record("t", session_id="t", last=9), record("b", owner="user:b", last=9)]
+            store.put_vectors("v", records, _unit(6))
+            store.put_vectors("w", [record("n", last=9)], _unit(1))
+
+        def left() -> list[str]:
+            owners = ("user:a", "user:b")
+            found = [other.search_vectors("v", owner, _unit(1)[0], 99) for owner in owners]
+            return sorted(r.id for records in found for r, _ in records)
+
+        fill()
+        assert left() == ["a0", "a1", "a2", "a3", "b", "t"]
+        store.delete_vectors("v", session_id="s", after=1)
+        assert left() == ["a0", "a1", "t"]
+        fill()
+        assert len(left()) == 6
+        store.delete_vectors("v", owner="user:a")
+        assert left() == ["b"]
+        fill()
+        store.delete_vectors("v", owner="user:a", session_id="s")
+        assert left() == ["b", "t"]
+        fill()
+        store.delete_vectors("v", session_id="s")
+        store.delete_vectors("v", session_id="s")
+        assert left() == ["t"]
+        assert len(store.search_vectors("w", "user:a", _unit(1)[0], 9)) == 1
+        with pytest.raises(ValueError, match="owner or a session"):
+            store.delete_vectors("v")
+
+    def test_vectors_a_write_is_seen_by_the_other_handle(self, store: Store, other: Store) -> None:
+        """Else: a cached matrix outlives what it was made of."""
+        vectors = _unit(3)
+        store.open_vectors("v", 8, "m")
+
+        def names(handle: Store) -> list[str]:
+            return sorted(r.id for r, _ in handle.search_vectors("v", "user:a", vectors[0], 9))
+
+        store.put_vectors("v", [record("a")], vectors[:1])
+        assert names(other) == ["a"]
+        store.put_vectors("v", [record("b")], vectors[1:2])
+        assert names(other) == names(store) == ["a", "b"]
+        store.delete_vectors("v", owner="user:a")
+        assert names(other) == names(store) == []
+        store.put_vectors("v", [record("c")], vectors[2:])
+        assert names(other) == names(store) == ["c"]
+
+    def test_another_dimension_or_model_is_refused(self, store: Store, other: Store) -> None:
+        """Else: vectors of two embedders are compared with each other."""
+        store.open_vectors("v", 8, "m")
+        other.open_vectors("v", 8, "m")
+        store.put_vectors("v", [record("a")], _unit(1))
+        for dimension, model in ((9, "m"), (8, "M")):
+            with pytest.raises(DimensionMismatch, match="replay"):
+                other.open_vectors("v", dimension, model)
+        with pytest.raises(DimensionMismatch):
+            store.put_vectors("v", [record("b")], _unit(1, 9))
+        with pytest.raises(DimensionMismatch):
+            store.search_vectors("v", "user:a", _unit(1, 9)[0], 1)
+        store.open_vectors("w", 9, "n")
+        assert len(store.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1
+
+    def test_vectors_clear(self, store: Store, other: Store) -> None:
+        """Else: an embedder cannot be changed, or old vectors turn up after it was."""
+        for block in ("v", "w"):
+            store.open_vectors(block, 8, "m")
+            store.put_vectors(block, [record("a")], _unit(1))
+        assert len(other.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1
+        store.clear_vectors("v")
+        store.clear_vectors("v")
+        assert other.search_vectors("v", "user:a", _unit(1)[0], 9) == []
+        other.open_vectors("v", 5, "n")
+        other.put_vectors("v", [record("b")], _unit(1, 5))
+        assert [r.id for r, _ in store.search_vectors("v", "user:a", _unit(1, 5)[0], 9)] == ["b"]
+        assert len(store.search_vectors("w", "user:a", _unit(1)[0], 9)) == 1
+
+    def test_a_stale_embedder_cannot_mix_in(self, store: Store, other: Store) -> None:
+        """Else: a worker with the old embedder adds to a block rebuilt with a new one."""
+        if store is other:
+            pytest.skip("one handle has one embedder")
+        store.open_vectors("v", 8, "old")
+        other.clear_vectors("v")
+        other.open_vectors("v", 8, "new")
+        with pytest.raises(DimensionMismatch):
+            store.put_vectors("v", [record("a")], _unit(1))
+
+    def test_vectors_nothing_to_put(self, store: Store) -> None:
+        """Else: a block with nothing to say fails."""
+        store.open_vectors("v", 8, "m")
+        store.put_vectors("v", [], np.empty((0, 8), dtype=np.float32))
+        assert store.search_vectors("v", "user:a", _unit(1)[0], 9) == []
+
+    def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+        """Else: one deployment finds or clears another's vectors."""
+        store.open_vectors("v", 8, "m")
+        store.put_vectors("v", [record("a")], _unit(1))
+        elsewhere.open_vectors("v", 5, "n")
+        assert elsewhere.search_vectors("v", "user:a", _unit(1, 5)[0], 9) == []
+        elsewhere.delete_vectors("v", owner="user:a")
+        elsewhere.clear_vectors("v")
+        assert len(store.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1

@@ -1,0 +1,28 @@
+"""The contract suite on the store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing.stores import (
+    FactStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+)
+
+
+class TestMemoryStore(SessionStoreContract, FactStoreContract, VectorStoreContract):
+    """`MemoryStore` keeps the contract."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[MemoryStore]:
+        store = MemoryStore()
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def elsewhere(self) -> MemoryStore:
+        return MemoryStore("elsewhere")

@@ -1,0 +1,176 @@
+"""SQLite under many processes: starting at once, appending at once, and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_memory.stores.sql import SQLStore
+from agent_memory.testing.stores import draft, stored
+
+APPENDS = 40
+
+WRITER = """
+import sys, threading
+from agent_memory.stores.sql import SQLStore
+from agent_memory.messages import Message
+from agent_memory.records import Draft
+
+url, name, appends = sys.argv[1], sys.argv[2], int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+store = SQLStore(url)
+
+def run(thread):
+    for n in range(appends):
+        message = Message(role="user", content=f"{name}-{thread}-{n}")
+        store.append("s", [Draft(message, 2, "test")])
+
+threads = [threading.Thread(target=run, args=(thread,)) for thread in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+store.close()
+"""
+
+ENDLESS = """
+import itertools, sys
+from agent_memory.messages import Message
+from agent_memory.records import Draft
+from agent_memory.stores.sql import SQLStore
+
+def draft(content, tokens):
+    return Draft(Message(role="user", content=content), tokens, "test")
+
+store = SQLStore(sys.argv[1])
+for n in itertools.count(1):
+    head = store.append("s", [draft(f"message {n}", 2)])
+    print(head.end, flush=True)
+"""
+
+FORKER = """
+import os, sys, threading
+from agent_memory.messages import Message
+from agent_memory.records import Draft
+from agent_memory.stores.sql import SQLStore
+
+def draft(content, tokens):
+    return Draft(Message(role="user", content=content), tokens, "test")
+
+store = SQLStore(sys.argv[1])
+store.append("s", [draft("parent", 2)])
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        for n in range(20):
+            store.append("s", [draft(f"child-{n}", 2)])
+        store.close()
+        status = 0
+    finally:
+        os._exit(status)
+for n in range(20):
+    store.append("s", [draft(f"parent-{n}", 2)])
+_, status = os.waitpid(child, 0)
+store.close()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@contextmanager
+def _child(code: str, *args: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-W", "error", "-c", code, *args]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/memory.db"
+
+
+def test_processes_create_and_append_at_once(url: str) -> None:
+    """Else: 'database is locked', a table made twice, a lost message or a seq used twice."""
+    names = ["a", "b", "c", "d"]
+    with (
+        _child(WRITER, url, "a", str(APPENDS)) as a,
+        _child(WRITER, url, "b", str(APPENDS)) as b,
+        _child(WRITER, url, "c", str(APPENDS)) as c,
+        _child(WRITER, url, "d", str(APPENDS)) as d,
+    ):
+        writers = [a, b, c, d]
+        for writer in writers:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "ready\n"
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
+        for writer in writers:
+            _, errors = writer.communicate(timeout=90)
+            assert (writer.returncode, errors) == (0, "")
+    store = SQLStore(url)
+    entries = store.read("s")
+    store.close()
+    total = len(names) * 2 * APPENDS
+    assert [e.seq for e in entries] == list(range(1, total + 1))
+    assert [e.total for e in entries] == list(range(2, 2 * total + 1, 2))
+    said = [str(e.message.content) for e in entries]
+    for name in names:
+        for thread in range(2):
+            prefix = f"{name}-{thread}-"
+            mine = [text for text in said if text.startswith(prefix)]
+            assert mine == [f"{prefix}{n}" for n in range(APPENDS)]
+
+
+def test_acknowledged_messages_survive_kill(url: str) -> None:
+    """Else: an update that returned is gone after kill -9."""
+    acknowledged = 0
+    for _ in range(2):
+        with _child(ENDLESS, url) as child:
+            assert child.stdout is not None
+            for _ in range(50):
+                acknowledged = int(child.stdout.readline())
+            child.send_signal(signal.SIGKILL)
+            rest, _ = child.communicate(timeout=60)
+            # the last line may have been cut short by the kill
+            complete = rest[: rest.rfind("\n") + 1].split()
+            acknowledged = int(complete[-1]) if complete else acknowledged
+            assert child.returncode == -signal.SIGKILL
+        store = SQLStore(url)
+        seqs = [entry.seq for entry in store.read("s")]
+        assert stored(store).end == len(seqs) >= acknowledged
+        assert seqs == list(range(1, len(seqs) + 1))
+        store.append("s", [draft("after", 2)])
+        store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_has_connections_of_its_own(url: str) -> None:
+    """Else: a child of a preforking server corrupts the file its parent has open."""
+    with _child(FORKER, url) as child:
+        _, errors = child.communicate(timeout=60)
+        assert (child.returncode, errors) == (0, "")
+    store = SQLStore(url)
+    said = [str(e.message.content) for e in store.read("s")]
+    store.close()
+    for name in ("parent", "child"):
+        assert [t for t in said if t.startswith(f"{name}-")] == [f"{name}-{n}" for n in range(20)]
+    assert len(said) == 41
