@@ -1,0 +1,79 @@
+"""The default embedder: small, quick, on this machine, without a download."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_memory.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# The model pads a batch to its longest text, so long texts go in batches of their own.
+_LONG_TEXT = 2_000
+_BATCH = 64
+
+
+class WordLlamaEmbedder:
+    """Vectors from WordLlama, whose weights come with its package (the extra "local").
+
+    The model is loaded when the first text is embedded. It averages vectors of words: good at
+    shared vocabulary and topics, blind to word order.
+    """
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("wordllama") is None:
+            raise MissingExtra("The local embedder", "local")
+        self._lock = threading.Lock()
+        self._model: Any = None
+
+    def __repr__(self) -> str:
+        return "WordLlamaEmbedder()"
+
+    @property
+    def name(self) -> str:
+        """Names model and dimension."""
+        return "wordllama-l2_supercat-256"
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return 256
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """A unit vector for each text, zeros for a blank one."""
+        from agent_memory.embedders.vectors import embed_texts
+
+        return embed_texts(texts, self.dimension, self._embed)
+
+    def _embed(self, texts: list[str]) -> np.ndarray:
+        import numpy as np
+
+        model = self._load()
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        short = [index for index, text in enumerate(texts) if len(text) <= _LONG_TEXT]
+        long = [index for index, text in enumerate(texts) if len(text) > _LONG_TEXT]
+        for indexes, size in ((short, _BATCH), (long, 1)):
+            if indexes:
+                vectors[indexes] = model.embed([texts[i] for i in indexes], batch_size=size)
+        return vectors
+
+    def _load(self) -> Any:
+        with self._lock:
+            if self._model is None:
+                # wordllama sets up the root logger when imported, unless it has a handler already.
+                guard = logging.NullHandler()
+                logging.getLogger().addHandler(guard)
+                try:
+                    import wordllama
+                finally:
+                    logging.getLogger().removeHandler(guard)
+                self._model = wordllama.WordLlama.load(
+                    cache_dir=Path(wordllama.__file__).parent, disable_download=True
+                )
+            return self._model

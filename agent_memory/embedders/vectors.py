@@ -1,0 +1,30 @@
+"""What embedders share: arrays of unit vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def unit_rows(rows: Any) -> np.ndarray:
+    """The rows as float32, each of length 1; rows of zeros stay as they are."""
+    array = np.asarray(rows, dtype=np.float32)
+    lengths = np.linalg.norm(array, axis=1, keepdims=True)
+    units: np.ndarray = np.divide(array, lengths, out=np.zeros_like(array), where=lengths > 0)
+    return units
+
+
+def embed_texts(
+    texts: Sequence[str], dimension: int, embed: Callable[[list[str]], Any]
+) -> np.ndarray:
+    """Unit vectors for the texts; blank ones get zeros, and the model never sees them.
+
+    Providers refuse empty texts, and a model's vector for one would be noise.
+    """
+    vectors = np.zeros((len(texts), dimension), dtype=np.float32)
+    filled = [index for index, text in enumerate(texts) if text.strip()]
+    if filled:
+        vectors[filled] = unit_rows(embed([texts[index] for index in filled]))
+    return vectors

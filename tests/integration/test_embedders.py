@@ -1,0 +1,316 @@
+"""Embedders: the local one as it is, a provider's through litellm's own HTTP path."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from pydantic import SecretStr
+
+from agent_memory.embedders import open_embedder
+from agent_memory.embedders.cache import CachedEmbedder
+from agent_memory.embedders.local import WordLlamaEmbedder
+from agent_memory.embedders.onnx import FastEmbedEmbedder
+from agent_memory.embedders.remote import LiteLLMEmbedder
+from agent_memory.errors import (
+    ConfigError,
+    DimensionMismatch,
+    MissingExtra,
+    ModelRefused,
+    ModelUnavailable,
+)
+from agent_memory.llm import Ledger
+from agent_memory.testing import FakeLLM
+
+KEY = "sk-test-canary"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM(dimension=8) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def local() -> WordLlamaEmbedder:
+    pytest.importorskip("wordllama", reason="the local embedder is an extra")
+    return WordLlamaEmbedder()
+
+
+def remote(
+    fake: FakeLLM,
+    model: str = "openai/test-model",
+    dimension: int | None = None,
+    *,
+    attempts: int = 3,
+    ledger: Ledger | None = None,
+) -> LiteLLMEmbedder:
+    return LiteLLMEmbedder(
+        model,
+        dimension,
+        api_base=fake.api_base,
+        api_key=SecretStr(KEY),
+        attempts=attempts,
+        initial_wait=0.01,
+        max_wait=0.05,
+        ledger=ledger,
+    )
+
+
+def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let tenacity, and nobody else, note its waits instead of sleeping."""
+    waits: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
+    return waits
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """Make a package look as if it were not installed."""
+    find: Callable[..., object] = importlib.util.find_spec
+
+    def find_spec(name: str, *args: object) -> object:
+        return None if name == package else find(name, *args)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+
+
+def test_local_vectors_have_length_one(local: WordLlamaEmbedder) -> None:
+    """A wrong one gives raw averages, whose dot product is no similarity."""
+    vectors = local.embed(["Remote work is three days a week.", "hi", "x" * 5000, "日本語"])
+    assert vectors.shape == (4, local.dimension) == (4, 256)
+    assert vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_local_blank_texts_are_zeros(local: WordLlamaEmbedder) -> None:
+    """A wrong one divides by zero (a RuntimeWarning, which fails the test) and gives NaN."""
+    vectors = local.embed(["", "hello", "  "])
+    assert not vectors[0].any()
+    assert not vectors[2].any()
+    assert np.linalg.norm(vectors[1]) == pytest.approx(1, abs=1e-5)
+    assert local.embed([]).shape == (0, 256)
+
+
+def test_a_text_has_one_local_vector(local: WordLlamaEmbedder) -> None:
+    """A wrong one lets the other texts of a batch, or their lengths, change a text's vector."""
+    texts = ["short", "a rather longer sentence about the weather", "word " * 3000, "short"]
+    together = local.embed(texts)
+    for text, vector in zip(texts, together, strict=True):
+        assert np.allclose(local.embed([text])[0], vector, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("query", "related", "unrelated"),
+    [
+        (
+            "What laptop do I get?",
+            "New employees receive a laptop computer.",
+            "The cat sleeps on the warm roof.",
+        ),
+        (
+            "my favourite food",
+            "Sarah loves to eat pizza and pasta.",
+            "The server restarts at midnight.",
+        ),
+        (
+            "holiday plans",
+            "We will travel to Italy for our vacation in July.",
+            "The invoice number is missing.",
+        ),
+    ],
+)
+def test_local_vectors_tell_topics_apart(
+    local: WordLlamaEmbedder, query: str, related: str, unrelated: str
+) -> None:
+    """A wrong one (rows mixed up, weights not loaded) ranks by chance."""
+    asked, near, far = local.embed([query, related, unrelated])
+    assert asked @ near > asked @ far + 0.05
+
+
+def test_local_embedder_in_threads(local: WordLlamaEmbedder) -> None:
+    """A wrong one loads the model twice, or half."""
+    embedder = WordLlamaEmbedder()
+    expected = local.embed(["hello world"])
+    results: list[np.ndarray] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(embedder.embed(["hello world"])))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(np.array_equal(result, expected) for result in results)
+
+
+def test_local_embedder_leaves_logging_alone(local: WordLlamaEmbedder) -> None:
+    """A wrong one lets wordllama put a handler on the application's root logger."""
+    code = (
+        "import logging\n"
+        "from agent_memory.embedders.local import WordLlamaEmbedder\n"
+        "WordLlamaEmbedder().embed(['hello'])\n"
+        "root = logging.getLogger()\n"
+        "assert (root.handlers, root.level) == ([], logging.WARNING), root.handlers\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        (None, "wordllama", "local"),
+        ("local", "wordllama", "local"),
+        ("fastembed/BAAI/bge-small-en-v1.5", "fastembed", "fastembed"),
+    ],
+)
+def test_a_missing_package_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch, name: str | None, package: str, extra: str
+) -> None:
+    """A wrong one fails at the first search, or with a bare ImportError."""
+    hide(monkeypatch, package)
+    with pytest.raises(MissingExtra, match=rf"agent-memory\[{extra}\]"):
+        open_embedder(name)
+
+
+def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:
+    """A wrong one forgets the cache, or asks the provider before the first text."""
+    ledger = Ledger()
+    embedder = open_embedder(
+        "openai/test-model", api_base=fake.api_base, api_key=SecretStr(KEY), ledger=ledger
+    )
+    assert isinstance(embedder, CachedEmbedder)
+    assert embedder.name == "openai/test-model"
+    assert fake.requests == []
+    embedder.embed(["a"])
+    asked = len(fake.requests)
+    embedder.embed(["a", "a"])
+    assert len(fake.requests) == asked
+    assert ledger.snapshot().embedding_calls == asked
+    assert "canary" not in repr(embedder)
+
+
+def test_open_embedder_is_local_by_default(local: WordLlamaEmbedder) -> None:
+    """A wrong one makes the default depend on a provider."""
+    for name in (None, "local"):
+        assert open_embedder(name).name == "wordllama-l2_supercat-256"
+
+
+def test_remote_vectors_come_in_order_and_in_batches(fake: FakeLLM) -> None:
+    """A wrong one sends one request per text, one far too large, or mixes the rows up."""
+    texts = [f"text {n}" for n in range(300)]
+    ledger = Ledger()
+    vectors = remote(fake, dimension=8, ledger=ledger).embed(texts)
+    assert [len(request["input"]) for request in fake.requests] == [128, 128, 44]
+    assert np.allclose(vectors, [fake.vector(text) for text in texts], atol=1e-6)
+    assert vectors.dtype == np.float32
+    usage = ledger.snapshot()
+    assert (usage.embedding_calls, usage.embedding_tokens, usage.calls) == (3, 600, 0)
+
+
+def test_remote_vectors_cost_what_litellm_knows(fake: FakeLLM) -> None:
+    """A wrong one books no cost, or asks a model that shortens its vectors for long ones."""
+    ledger = Ledger()
+    remote(fake, "openai/text-embedding-3-small", 8, ledger=ledger).embed(["some words here"])
+    assert fake.requests[0]["dimensions"] == 8
+    assert 0 < ledger.snapshot().cost < 0.001
+
+
+def test_remote_dimension(fake: FakeLLM) -> None:
+    """A wrong one asks the provider for what is known, or asks again and again."""
+    assert remote(fake, dimension=5).dimension == 5
+    assert remote(fake, "openai/text-embedding-3-small").dimension == 1536
+    assert fake.requests == []
+    embedder = remote(fake)
+    assert embedder.name == "openai/test-model"
+    assert fake.requests == []
+    assert [embedder.dimension, embedder.dimension] == [8, 8]
+    assert len(fake.requests) == 1
+
+
+def test_remote_names_tell_dimensions_apart(fake: FakeLLM) -> None:
+    """A wrong one lets vectors of two lengths pass for comparable."""
+    assert remote(fake, dimension=5).name != remote(fake, dimension=6).name
+
+
+def test_another_dimension_is_refused(fake: FakeLLM) -> None:
+    """A wrong one stores vectors that no query can be compared with."""
+    with pytest.raises(DimensionMismatch, match=r"test-model .* 8 .* 5"):
+        remote(fake, dimension=5).embed(["a"])
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_remote_failures_are_tried_again_here_alone(fake: FakeLLM, status: int) -> None:
+    """A wrong one lets openai retry within each retry, which litellm does by default here."""
+    fake.fail(status, times=50)
+    ledger = Ledger()
+    with pytest.raises(ModelUnavailable, match="3 attempts"):
+        remote(fake, dimension=8, ledger=ledger).embed(["a"])
+    assert len(fake.requests) == 3
+    assert (ledger.snapshot().embedding_calls, ledger.snapshot().failures) == (3, 3)
+
+
+def test_remote_recovers(fake: FakeLLM) -> None:
+    """A wrong one gives up, or returns what a failed attempt left."""
+    fake.fail(503)
+    fake.malformed()
+    vectors = remote(fake, dimension=8).embed(["a"])
+    assert np.allclose(vectors, [fake.vector("a")], atol=1e-6)
+    assert len(fake.requests) == 3
+
+
+def test_remote_retry_after(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong one loses the header on the way through litellm."""
+    waits = note_waits(monkeypatch)
+    fake.fail(429, retry_after=3)
+    LiteLLMEmbedder(
+        "openai/test-model", 8, api_base=fake.api_base, api_key=SecretStr(KEY), initial_wait=0.01
+    ).embed(["a"])
+    assert waits == [3.0]
+
+
+def test_remote_refusals_are_final_and_keep_the_key_secret(
+    fake: FakeLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong one retries, or repeats the key that the provider quotes."""
+    caplog.set_level(logging.DEBUG, logger="agent_memory")
+    fake.fail(401, times=9, message=f"Wrong key {KEY}")
+    embedder = remote(fake, dimension=8)
+    with pytest.raises(ModelRefused) as caught:
+        embedder.embed(["a"])
+    assert len(fake.requests) == 1
+    for text in (str(caught.value), repr(embedder), repr(vars(embedder)), caplog.text):
+        assert "canary" not in text
+
+
+def test_blank_texts_are_not_sent(fake: FakeLLM) -> None:
+    """A wrong one sends an empty text, which OpenAI refuses together with its whole batch."""
+    vectors = remote(fake, dimension=8).embed(["", "a"])
+    assert fake.requests[0]["input"] == ["a"]
+    assert not vectors[0].any()
+    assert remote(fake, dimension=8).embed([]).shape == (0, 8)
+
+
+def test_fastembed_names_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong one gives two models one name, so that their vectors mix."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    names = {FastEmbedEmbedder(model).name for model in ("BAAI/bge-small-en", "BAAI/bge-base-en")}
+    assert names == {"fastembed/BAAI/bge-small-en", "fastembed/BAAI/bge-base-en"}
+
+
+def test_fastembed_wants_a_folder_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A wrong one fails at the first search, with an error of the ONNX runtime."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    FastEmbedEmbedder("BAAI/bge-small-en", tmp_path)
+    with pytest.raises(ConfigError, match="missing"):
+        FastEmbedEmbedder("BAAI/bge-small-en", tmp_path / "missing")

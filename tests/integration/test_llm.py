@@ -1,0 +1,411 @@
+"""The language model, through litellm's own HTTP path, against a scripted server."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from agent_memory.errors import (
+    ContextTooLong,
+    ModelError,
+    ModelOutputInvalid,
+    ModelRefused,
+    ModelUnavailable,
+)
+from agent_memory.llm import LLM, Ledger, Usage
+from agent_memory.testing import FakeLLM
+
+KEY = "sk-test-canary"
+HELLO = [{"role": "user", "content": "Say hello to me"}]
+
+
+class Fact(BaseModel):
+    """A form to ask for."""
+
+    name: str
+    age: int
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM() as server:
+        yield server
+
+
+def open_llm(
+    fake: FakeLLM,
+    model: str = "openai/test-model",
+    *,
+    attempts: int = 4,
+    timeout: float = 30.0,
+    initial_wait: float = 0.01,
+    max_wait: float = 0.05,
+    ledger: Ledger | None = None,
+) -> LLM:
+    return LLM(
+        model,
+        api_base=fake.api_base,
+        api_key=SecretStr(KEY),
+        attempts=attempts,
+        timeout=timeout,
+        initial_wait=initial_wait,
+        max_wait=max_wait,
+        ledger=ledger,
+    )
+
+
+def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let tenacity, and nobody else, note its waits instead of sleeping."""
+    waits: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
+    return waits
+
+
+def test_complete_sends_the_messages_and_returns_the_text(fake: FakeLLM) -> None:
+    """A wrong one would alter the messages, or lose max_tokens."""
+    fake.reply("Hello, Sarah.")
+    assert open_llm(fake).complete(HELLO, max_tokens=7) == "Hello, Sarah."
+    [request] = fake.requests
+    assert request["messages"] == HELLO
+    assert request["max_tokens"] == 7
+    assert request["path"] == "/v1/chat/completions"
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_passing_failures_are_tried_again(fake: FakeLLM, status: int) -> None:
+    """A wrong one gives up at once, or lets litellm and openai retry within each retry."""
+    fake.fail(status, times=2)
+    fake.reply("at last")
+    llm = open_llm(fake)
+    assert llm.complete(HELLO) == "at last"
+    assert len(fake.requests) == 3
+    assert (llm.ledger.snapshot().calls, llm.ledger.snapshot().failures) == (3, 2)
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_attempts_bound_the_http_calls(fake: FakeLLM, status: int) -> None:
+    """A wrong one makes more HTTP calls than `attempts`: retries of retries."""
+    fake.fail(status, times=50)
+    llm = open_llm(fake, attempts=3)
+    with pytest.raises(ModelUnavailable, match=r"openai/test-model .* 3 attempts"):
+        llm.complete(HELLO)
+    assert len(fake.requests) == 3
+    assert llm.ledger.snapshot() == Usage(calls=3, failures=3)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_refusals_are_not_tried_again(fake: FakeLLM, status: int) -> None:
+    """A wrong one hammers a provider that has already said no."""
+    fake.fail(status, times=50)
+    llm = open_llm(fake)
+    with pytest.raises(ModelRefused, match="openai/test-model"):
+        llm.complete(HELLO)
+    assert len(fake.requests) == 1
+    assert llm.ledger.snapshot() == Usage(calls=1, failures=1)
+
+
+def test_a_missing_key_is_refused_without_a_request(
+    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """litellm calls it a server error; a wrong one retries that, and says the model is down."""
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    llm = LLM("openai/test-model", api_base=fake.api_base, initial_wait=0.01)
+    with pytest.raises(ModelRefused, match="API key"):
+        llm.complete(HELLO)
+    assert fake.requests == []
+    assert llm.ledger.snapshot().calls == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("context_length_exceeded", "Your input is too long."),
+        (None, "This model's maximum context length is 10 tokens."),
+    ],
+)
+def test_a_refused_context_is_told_apart(fake: FakeLLM, code: str | None, message: str) -> None:
+    """A wrong one gives a plain refusal, to which nobody can answer by sending less."""
+    fake.fail(400, code=code, message=message)
+    with pytest.raises(ContextTooLong, match="openai/test-model"):
+        open_llm(fake).complete(HELLO)
+    assert len(fake.requests) == 1
+
+
+def test_an_answer_that_never_comes_times_out(fake: FakeLLM) -> None:
+    """A wrong one waits for the server (a minute, twice) instead of for its own timeout."""
+    fake.hang(60)
+    fake.hang(60)
+    llm = open_llm(fake, attempts=2, timeout=30)
+    with pytest.raises(ModelUnavailable, match="2 attempts"):
+        llm.complete(HELLO, timeout=0.2)
+    assert len(fake.requests) == 2
+
+
+def test_a_body_that_is_no_json_is_tried_again(fake: FakeLLM) -> None:
+    """A wrong one lets a decoding error of some library through."""
+    fake.malformed()
+    fake.reply("fine")
+    assert open_llm(fake).complete(HELLO) == "fine"
+    assert len(fake.requests) == 2
+
+
+def test_a_server_that_is_gone_is_unavailable(fake: FakeLLM) -> None:
+    """A wrong one lets a connection error through."""
+    llm = open_llm(fake, attempts=2)
+    fake.stop()
+    with pytest.raises(ModelUnavailable):
+        llm.complete(HELLO)
+    assert llm.ledger.snapshot() == Usage(calls=2, failures=2)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "max_wait", "expected"), [(0.0, 5.0, 0.0), (3.0, 5.0, 3.0), (60.0, 5.0, 5.0)]
+)
+def test_retry_after_is_waited_for_up_to_a_limit(
+    fake: FakeLLM,
+    monkeypatch: pytest.MonkeyPatch,
+    retry_after: float,
+    max_wait: float,
+    expected: float,
+) -> None:
+    """A wrong one comes back too early and is limited again, or obeys a wait of an hour."""
+    waits = note_waits(monkeypatch)
+    fake.fail(429, retry_after=retry_after)
+    open_llm(fake, initial_wait=0.01, max_wait=max_wait).complete(HELLO)
+    [waited] = waits
+    assert expected <= waited <= expected + 0.02
+
+
+def test_waits_grow(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong one comes back at a steady beat, or passes the limit."""
+    waits = note_waits(monkeypatch)
+    fake.fail(500, times=5)
+    open_llm(fake, attempts=6, initial_wait=1, max_wait=7).complete(HELLO)
+    assert len(waits) == 5
+    for waited, least in zip(waits, [1, 2, 4, 7, 7], strict=True):
+        assert least <= waited <= min(7, least + 1)
+
+
+@pytest.mark.parametrize("answer", ["", "  \n"])
+def test_an_empty_answer_is_invalid(fake: FakeLLM, answer: str) -> None:
+    """A wrong one passes an empty summary on as if it were one."""
+    fake.reply(answer)
+    with pytest.raises(ModelOutputInvalid, match="no text"):
+        open_llm(fake).complete(HELLO)
+
+
+def test_usage_and_cost_are_added_up(fake: FakeLLM) -> None:
+    """A wrong one loses a call of one model, or asks a price for the unknown model."""
+    ledger = Ledger()
+    fake.reply("one two three")
+    open_llm(fake, ledger=ledger).complete(HELLO)
+    first = ledger.snapshot()
+    assert (first.calls, first.completion_tokens, first.cost) == (1, 3, 0.0)
+    assert first.prompt_tokens > 0
+    fake.reply("one two")
+    open_llm(fake, "openai/gpt-4o-mini", ledger=ledger).complete(HELLO)
+    second = ledger.snapshot()
+    assert (second.calls, second.completion_tokens) == (2, 5)
+    assert second.prompt_tokens == 2 * first.prompt_tokens
+    assert 0 < second.cost < 0.001
+
+
+def test_a_ledger_keeps_count_across_threads() -> None:
+    """A wrong one loses additions that happen at once."""
+    ledger = Ledger()
+
+    def work() -> None:
+        for _ in range(500):
+            ledger.add(calls=1, cost=0.5)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledger.snapshot() == Usage(calls=2000, cost=1000.0)
+
+
+def test_stream_gives_the_text_in_pieces(fake: FakeLLM) -> None:
+    """A wrong one gives the text at once, loses the spaces between pieces, or books no usage."""
+    fake.reply("one two  three")
+    llm = open_llm(fake, "openai/gpt-4o-mini")
+    pieces = list(llm.stream(HELLO))
+    assert len(pieces) > 1
+    assert "".join(pieces) == "one two  three"
+    usage = llm.ledger.snapshot()
+    assert (usage.calls, usage.failures, usage.completion_tokens) == (1, 0, 3)
+    assert usage.cost > 0
+
+
+def test_stream_is_tried_again_before_its_first_piece(fake: FakeLLM) -> None:
+    """A wrong one fails for good, though nothing was handed out yet."""
+    fake.fail(503)
+    fake.reply("here it is")
+    assert "".join(open_llm(fake).stream(HELLO)) == "here it is"
+    assert len(fake.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "calls"), [(429, ModelUnavailable, 2), (401, ModelRefused, 1)]
+)
+def test_stream_fails_as_complete_does(
+    fake: FakeLLM, status: int, error: type[ModelError], calls: int
+) -> None:
+    """A wrong one lets litellm's errors through, or retries a refusal."""
+    fake.fail(status, times=20)
+    with pytest.raises(error):
+        list(open_llm(fake, attempts=2).stream(HELLO))
+    assert len(fake.requests) == calls
+
+
+def test_an_empty_stream_is_invalid(fake: FakeLLM) -> None:
+    """A wrong one gives an empty answer for one."""
+    fake.reply("")
+    with pytest.raises(ModelOutputInvalid):
+        list(open_llm(fake).stream(HELLO))
+
+
+def test_a_known_model_is_given_the_schema(fake: FakeLLM) -> None:
+    """A wrong one describes the schema in words to a model that enforces schemas."""
+    fake.reply_json({"name": "Sarah", "age": 30})
+    assert open_llm(fake, "openai/gpt-4o-mini").structured(HELLO, Fact) == Fact(
+        name="Sarah", age=30
+    )
+    [request] = fake.requests
+    assert request["messages"] == HELLO
+    assert request["response_format"]["type"] == "json_schema"
+    assert request["response_format"]["json_schema"]["name"] == "Fact"
+
+
+@pytest.mark.parametrize(
+    "messages", [HELLO, [{"role": "system", "content": "Be exact."}, *HELLO]], ids=["none", "one"]
+)
+def test_an_unknown_model_is_told_the_schema(fake: FakeLLM, messages: list[dict[str, str]]) -> None:
+    """A wrong one sends two system messages, or leaves the form to chance."""
+    before = [dict(message) for message in messages]
+    fake.reply_json({"name": "Sarah", "age": 30})
+    assert open_llm(fake).structured(messages, Fact) == Fact(name="Sarah", age=30)
+    [request] = fake.requests
+    assert request["response_format"] == {"type": "json_object"}
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+    system = request["messages"][0]["content"]
+    assert '"required": ["name", "age"]' in system
+    assert ("Be exact." in system) is (len(messages) == 2)
+    assert messages == before
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '```json\n{"name": "Sarah", "age": 30}\n```',
+        '```\n{"name": "Sarah", "age": 30}\n```',
+        'Here it is:\n\n```json\n{\n  "name": "Sarah",\n  "age": 30\n}\n```\nAnything else?',
+        '\n {"name": "Sarah", "age": 30} \n',
+    ],
+)
+def test_fences_around_json_are_taken_off(fake: FakeLLM, answer: str) -> None:
+    """A wrong one asks again for an answer that was right."""
+    fake.reply(answer)
+    assert open_llm(fake).structured(HELLO, Fact) == Fact(name="Sarah", age=30)
+    assert len(fake.requests) == 1
+
+
+def test_fences_inside_json_stay(fake: FakeLLM) -> None:
+    """A wrong one cuts an answer short at the code that it quotes."""
+    name = "```\ncode\n```"
+    fake.reply_json({"name": name, "age": 1})
+    assert open_llm(fake).structured(HELLO, Fact).name == name
+
+
+def test_a_malformed_answer_is_asked_for_once_more(fake: FakeLLM) -> None:
+    """A wrong one gives up, or repeats the question without saying what was wrong."""
+    fake.reply('{"name": "Sarah"}')
+    fake.reply_json({"name": "Sarah", "age": 30})
+    assert open_llm(fake).structured(HELLO, Fact) == Fact(name="Sarah", age=30)
+    first, second = (request["messages"] for request in fake.requests)
+    assert second[: len(first)] == first
+    assert second[-2] == {"role": "assistant", "content": '{"name": "Sarah"}'}
+    assert second[-1]["role"] == "user"
+    assert "age" in second[-1]["content"]
+
+
+def test_a_second_malformed_answer_is_the_last(fake: FakeLLM) -> None:
+    """A wrong one asks for ever, or hands pydantic's error out as its own."""
+    fake.reply("no idea")
+    fake.reply("still no idea")
+    fake.reply_json({"name": "Sarah", "age": 30})
+    with pytest.raises(ModelOutputInvalid, match="Fact"):
+        open_llm(fake).structured(HELLO, Fact)
+    assert len(fake.requests) == 2
+
+
+def test_context_window(fake: FakeLLM) -> None:
+    """A wrong one fails for models that litellm does not know, or confuses input and output."""
+    assert open_llm(fake, "openai/gpt-4o-mini").context_window() == 128_000
+    assert open_llm(fake, "openai/test-model").context_window() == 8192
+    assert fake.requests == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+def test_the_key_stays_secret(fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int) -> None:
+    """A wrong one repeats what the provider quotes, into an error, a traceback or the log."""
+    caplog.set_level(logging.DEBUG, logger="agent_memory")
+    fake.fail(status, times=9, message=f"Wrong key {KEY} in ?key={KEY}, or sk-abc***xyz")
+    llm = open_llm(fake, attempts=2)
+    with pytest.raises(ModelError) as caught:
+        llm.complete(HELLO)
+    shown = "".join(traceback.format_exception(caught.value))
+    for text in (repr(llm), repr(vars(llm)), str(caught.value), repr(caught.value), shown):
+        assert "canary" not in text
+        assert "sk-" not in text
+    assert "canary" not in caplog.text
+    assert repr(llm) == "LLM('openai/test-model')"
+
+
+def test_litellm_logs_without_the_key(fake: FakeLLM, caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong one passes the key where litellm's debug log does not black it out."""
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("LiteLLM").addHandler(caplog.handler)
+    try:
+        open_llm(fake).complete(HELLO)
+    finally:
+        logging.getLogger("LiteLLM").removeHandler(caplog.handler)
+    assert "test-model" in caplog.text
+    assert "canary" not in caplog.text
+
+
+def test_stop_lets_hanging_requests_go(fake: FakeLLM) -> None:
+    """A wrong one holds the client for the whole minute: the test's own time limit ends it."""
+    fake.hang(60)
+    errors: list[ModelError] = []
+
+    def ask() -> None:
+        try:
+            open_llm(fake, attempts=1).complete(HELLO)
+        except ModelError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while not fake.requests and thread.is_alive():
+        thread.join(0.01)
+    fake.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+
+
+def test_default_may_be_a_function_of_the_request(fake: FakeLLM) -> None:
+    """A wrong one answers the same to all, or has scripted answers wait behind the default."""
+    fake.default = lambda body: f"you said {body['messages'][-1]['content']}"
+    fake.reply("scripted")
+    llm = open_llm(fake)
+    assert [llm.complete(HELLO), llm.complete(HELLO)] == ["scripted", "you said Say hello to me"]
