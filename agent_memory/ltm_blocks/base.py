@@ -1,0 +1,112 @@
+"""What a long-term block is: a consumer of the log that can be asked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from agent_memory.kinds import ByKind
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Scope
+
+if TYPE_CHECKING:
+    from agent_memory.embedders.base import Embedder
+    from agent_memory.llm import LLM
+    from agent_memory.stores.base import Store
+    from agent_memory.tokens import TokenCounter
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the engine lends to the blocks it runs.
+
+    Attributes:
+        store: Sessions, facts and vectors of the deployment's namespace.
+        namespace: The deployment's namespace, for stores that a block opens itself.
+        counter: The token counter of the configured model.
+        models: Opens a language model by name; for None the configured one, or None without one.
+        embedders: Opens an embedder by name; for None the configured one, or the local default.
+    """
+
+    store: Store
+    namespace: str
+    counter: TokenCounter
+    models: Callable[[str | None], LLM | None]
+    embedders: Callable[[str | None], Embedder]
+
+
+class Block(BaseModel):
+    """Base of long-term blocks: a frozen value that names its settings.
+
+    A block of your own subclasses this, sets a `kind`, and writes three methods; each may be
+    `async def` too. Keep no per-call state on the block: it serves many users and threads.
+
+    Attributes:
+        kind: What configuration files call it.
+        name: What its records are kept under; must be unique in a deployment. Default: `kind`.
+        max_tokens: At most this many tokens of a context; None for no limit of its own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    kind: Any  # a string; typed so that a subclass may narrow it to its literal
+    name: str = Field(default="", pattern=r"^([a-z][a-z0-9_]*)?$")
+    max_tokens: int | None = Field(default=None, gt=0)
+
+    _resources: Resources | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: object, /) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.kind)
+
+    @property
+    def absorbs(self) -> bool:
+        """Whether the engine feeds it the log."""
+        return True
+
+    def bind(self, resources: Resources) -> Self:
+        """A copy of this block that works with `resources`. The block itself stays a plain value.
+
+        Raises:
+            ConfigError: It cannot work with them (a missing extra, another dimension).
+        """
+        bound = self.model_copy()
+        bound._resources = resources
+        return bound
+
+    def close(self) -> None:
+        """Release what `bind` opened."""
+
+    @property
+    def resources(self) -> Resources:
+        """What `bind` was given."""
+        assert self._resources is not None, "the engine binds a block before it uses it"
+        return self._resources
+
+    def get(
+        self, scope: Scope, message: Message | None, limit: int
+    ) -> list[Recall] | Awaitable[list[Recall]]:
+        """What this block knows that bears on `message` (None: in general), best first."""
+        raise NotImplementedError
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
+        """Absorb entries of one session. Called again with the same entries it changes nothing."""
+        raise NotImplementedError
+
+    def delete(self, scope: Scope) -> Awaitable[None] | None:
+        """Forget what derives from a session, from its entries after a seq, or from a user."""
+        raise NotImplementedError
+
+
+BlockField = Annotated[Block, ByKind("agent_memory.ltm_blocks")]
+"""A block, or in configuration files a mapping with its `kind`."""
+
+
+def record_id(*parts: object) -> str:
+    """A deterministic id: the same parts name the same record, so a retry overwrites itself."""
+    text = "\x1f".join(str(part) for part in parts)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

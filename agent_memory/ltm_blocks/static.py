@@ -1,0 +1,91 @@
+"""`StaticMemory`: facts that hold for everyone, given in the configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, field_validator
+
+from agent_memory.errors import UnsupportedOperation
+from agent_memory.ltm_blocks.base import Block, Resources, record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.text import overlap_scores
+
+_EVERYONE = "everyone"
+
+
+class StaticMemory(Block):
+    """The same facts for every user and session, read-only.
+
+    All of them are recalled while they fit the block's token share; beyond that, those that bear
+    most on the message.
+
+    Attributes:
+        facts: Texts; dicts and pydantic models are taken as JSON, a dict's `text` (and `id`) as the
+            fact's own. The same fact given twice counts once.
+    """
+
+    kind: Literal["static"] = "static"
+    facts: tuple[str | dict[str, Any], ...] = ()
+
+    @field_validator("facts", mode="before")
+    @classmethod
+    def _plain(cls, value: object) -> object:
+        if not isinstance(value, list | tuple | set | frozenset):
+            return value
+        return tuple(
+            fact.model_dump(mode="json") if isinstance(fact, BaseModel) else fact for fact in value
+        )
+
+    @property
+    def absorbs(self) -> bool:
+        return False
+
+    def bind(self, resources: Resources) -> Self:
+        """As `Block.bind`; stores the facts, once: what the store has already is left alone."""
+        wanted = {_id(fact): _text(fact) for fact in self.facts}
+        stored = {r.id: r.text for r in resources.store.facts(self.name, _EVERYONE)}
+        if wanted and wanted != stored:
+            now = datetime.now(UTC)
+            records = [
+                Record(fact_id, _EVERYONE, "", place, place, text, (), now)
+                for place, (fact_id, text) in enumerate(wanted.items(), 1)
+            ]
+            resources.store.put_facts(self.name, records, replacing=("", 0, len(stored)))
+        return super().bind(resources)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        facts = sorted(self.resources.store.facts(self.name, _EVERYONE), key=lambda f: f.first)
+        scores = overlap_scores(message.text() if message else "", [fact.text for fact in facts])
+        # 1 and above: what is given for everyone comes before what was found.
+        recalls = [
+            Recall(self.name, fact.id, fact.text, 1 + score)
+            for fact, score in zip(facts, scores, strict=True)
+        ]
+        return sorted(recalls, key=lambda recall: -recall.score)[:limit]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        raise UnsupportedOperation(
+            "StaticMemory is read-only; change its facts in the configuration."
+        )
+
+    def delete(self, scope: Scope) -> None:
+        raise UnsupportedOperation(
+            "StaticMemory is read-only; change its facts in the configuration."
+        )
+
+
+def _text(fact: str | dict[str, Any]) -> str:
+    if isinstance(fact, str):
+        return fact
+    text = fact.get("text")
+    return text if isinstance(text, str) else json.dumps(fact, ensure_ascii=False)
+
+
+def _id(fact: str | dict[str, Any]) -> str:
+    given = fact.get("id") if isinstance(fact, dict) else None
+    return str(given) if given is not None else record_id(_text(fact))

@@ -1,0 +1,125 @@
+"""`VectorMemory`: messages that passed, found again by meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from agent_memory.embedders.base import Embedder
+from agent_memory.errors import DimensionMismatch, UnknownStore
+from agent_memory.ltm_blocks.base import Block, Resources, record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.stores.base import VectorStore
+from agent_memory.transcript import speaker
+
+
+class VectorMemory(Block):
+    """Every user and assistant message with text, embedded; per user.
+
+    Attributes:
+        store: None keeps the vectors in the session store's own database. "http://host:6333" is a
+            Qdrant server (extra `qdrant`), ":memory:" its local mode.
+        embedding: Another embedding model than the configured one.
+        dimension: The length its vectors must have; None takes what it gives.
+        roles: Whose messages are kept.
+        min_score: Cosine below which nothing is recalled.
+    """
+
+    kind: Literal["vector"] = "vector"
+    store: str | None = None
+    embedding: str | None = None
+    dimension: int | None = Field(default=None, gt=0)
+    roles: tuple[str, ...] = ("user", "assistant")
+    min_score: float = 0.2
+
+    _embedder: Embedder = PrivateAttr()
+    _vectors: VectorStore = PrivateAttr()
+
+    @field_validator("store")
+    @classmethod
+    def _scheme(cls, value: str | None) -> str | None:
+        if value not in (None, ":memory:") and not value.startswith(("http://", "https://")):
+            raise UnknownStore(
+                f"VectorMemory cannot open {value!r}. Give the address of a Qdrant server, such as "
+                '"http://localhost:6333", ":memory:" for its local mode, or None for the session '
+                "store's own database."
+            )
+        return value
+
+    def bind(self, resources: Resources) -> Self:
+        """As `Block.bind`.
+
+        Raises:
+            MissingExtra: The embedder or the vector store is not installed.
+            DimensionMismatch: The embedder's dimension is not the one asked for or stored.
+        """
+        bound = super().bind(resources)
+        embedder = resources.embedders(self.embedding)
+        dimension = embedder.dimension
+        if self.dimension not in (None, dimension):
+            raise DimensionMismatch(
+                f"The block {self.name!r} asks for vectors of {self.dimension} numbers, but "
+                f"{embedder.name} gives {dimension}. Change `dimension` or `embedding`."
+            )
+        vectors: VectorStore = resources.store
+        if self.store is not None:
+            from agent_memory.stores.qdrant import QdrantStore
+
+            vectors = QdrantStore(self.store, namespace=resources.namespace)
+        vectors.open_vectors(self.name, dimension, embedder.name)
+        bound._embedder, bound._vectors = embedder, vectors
+        return bound
+
+    def close(self) -> None:
+        if self.store is not None:
+            self._vectors.close()
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        kept = [e for e in entries if e.message.role in self.roles and e.message.text().strip()]
+        if not kept:
+            return
+        records = [self._record(scope, entry) for entry in kept]
+        vectors = self._embedder.embed([record.text for record in records])
+        self._vectors.put_vectors(self.name, records, vectors)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        query = message.text().strip() if message else ""
+        if not query:
+            return []
+        vector = self._embedder.embed([query])[0]
+        return [
+            Recall(
+                block=self.name,
+                id=record.id,
+                text=record.text,
+                score=score,
+                created_at=record.created_at,
+                sources=tuple((record.session_id, seq) for seq in record.sources),
+                metadata=record.metadata,
+            )
+            for record, score in self._vectors.search_vectors(self.name, scope.owner, vector, limit)
+            if score >= self.min_score
+        ]
+
+    def delete(self, scope: Scope) -> None:
+        if scope.session_id is None:
+            self._vectors.delete_vectors(self.name, owner=scope.owner)
+        else:
+            self._vectors.delete_vectors(self.name, session_id=scope.session_id, after=scope.after)
+
+    def _record(self, scope: Scope, entry: Entry) -> Record:
+        who = speaker(entry.message)
+        return Record(
+            id=record_id(self.name, scope.owner, entry.session_id, entry.seq),
+            owner=scope.owner,
+            session_id=entry.session_id,
+            first=entry.seq,
+            last=entry.seq,
+            text=f"{who}: {entry.message.text().strip()}",
+            sources=(entry.seq,),
+            created_at=entry.created_at,
+            metadata={"role": entry.message.role or ""},
+        )

@@ -1,0 +1,60 @@
+"""`Chain`: several strategies at once, such as long-term records and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.records import Summary
+from agent_memory.strategies.base import Absorb, Departure, Strategy, StrategyField, Window
+from agent_memory.window import Cut
+
+
+class Chain(Strategy):
+    """Each member does its part: all blocks absorb, and summaries are made in order.
+
+    The window has the smallest of the members' shares, and is cut where the member cuts that keeps
+    least.
+
+    Attributes:
+        members: The strategies; may be given by place.
+    """
+
+    kind: Literal["chain"] = "chain"
+    members: tuple[StrategyField, ...] = Field(min_length=1)
+
+    def __init__(self, members: Sequence[Any] | None = None, /, **fields: Any) -> None:
+        super().__init__(**fields if members is None else {"members": members, **fields})
+
+    @property
+    def share(self) -> float:
+        return min(member.share for member in self.members)
+
+    @property
+    def summary_tokens(self) -> int:
+        return max(member.summary_tokens for member in self.members)
+
+    @property
+    def ltm_blocks(self) -> tuple[Block, ...]:
+        return tuple(block for member in self.members for block in member.ltm_blocks)
+
+    @property
+    def absorbs(self) -> Absorb:
+        eager = [m.absorbs for m in self.members if m.ltm_blocks and m.absorbs != "overflow"]
+        if "every_update" in eager:
+            return "every_update"
+        waiting = [absorb for absorb in eager if isinstance(absorb, int)]
+        return min(waiting) if waiting else "overflow"
+
+    def cut(self, window: Window) -> Cut | None:
+        cuts = [cut for member in self.members if (cut := member.cut(window)) is not None]
+        return max(cuts, key=lambda cut: (cut.start, -len(cut.pinned)), default=None)
+
+    def summarize(self, departure: Departure, resources: Resources) -> Summary | None:
+        for member in self.members:
+            if (summary := member.summarize(departure, resources)) is not departure.previous:
+                return summary
+        return departure.previous

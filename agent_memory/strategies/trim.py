@@ -1,0 +1,45 @@
+"""`Trim`: what leaves the window leaves without a trace in it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from agent_memory.importance import most_important
+from agent_memory.strategies.base import Strategy, Window
+from agent_memory.window import Cut, choose_cut
+
+
+class Trim(Strategy):
+    """Keep the newest whole turns; the log keeps the rest.
+
+    Attributes:
+        keep_tokens: Tokens to cut down to; default 70 % of the window's limit.
+        keep_messages: Messages to cut down to, at most.
+        by: "age" keeps the newest turns. "importance" gives the newest half of the room, and fills
+            the other half with the turns that say most (names, numbers, identifiers, questions by
+            the user), wherever they stand.
+    """
+
+    kind: Literal["trim"] = "trim"
+    keep_tokens: int | None = Field(default=None, gt=0)
+    keep_messages: int | None = Field(default=None, gt=0)
+    by: Literal["age", "importance"] = "age"
+
+    def cut(self, window: Window) -> Cut | None:
+        keep = min(self.keep_tokens or window.low_water, window.limit)
+        if self.by == "age":
+            return choose_cut(window.entries, keep, self.keep_messages)
+        half = self.keep_messages and max(1, self.keep_messages // 2)
+        newest = choose_cut(window.entries, keep // 2, half)
+        if newest is None:
+            return None
+        leaving = [e for e in window.entries if e.seq <= newest.start]
+        kept = [e for e in window.entries if e.seq > newest.start]
+        pins = most_important(
+            leaving,
+            keep - sum(entry.tokens for entry in kept),
+            self.keep_messages and self.keep_messages - len(kept),
+        )
+        return Cut(newest.start, tuple(sorted({*newest.pinned, *pins})) if pins else newest.pinned)
