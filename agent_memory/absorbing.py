@@ -1,0 +1,128 @@
+"""Feeding the log to long-term blocks: a cursor moves only once its block took the batch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from time import monotonic, sleep
+from uuid import uuid4
+
+from agent_memory.bridge import resolve
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.records import Absorbed, Entry, Head, Scope
+from agent_memory.stores.base import SessionStore
+
+logger = logging.getLogger(__name__)
+
+BATCH_ENTRIES = 100
+BATCH_TOKENS = 6_000
+LEASE_SECONDS = 120.0
+_POLL_SECONDS = 0.01
+
+
+class Absorber:
+    """Brings blocks up to date with sessions, one worker a session at a time.
+
+    Args:
+        store: The log.
+        blocks: Bound blocks; those that do not absorb are passed over.
+    """
+
+    def __init__(self, store: SessionStore, blocks: Sequence[Block]) -> None:
+        self._store = store
+        self.blocks = {block.name: block for block in blocks if block.absorbs}
+        self.errors: dict[str, str] = {}
+        self._id = uuid4().hex
+
+    @contextmanager
+    def lease(self, session_id: str, wait: float = 0.0) -> Iterator[bool]:
+        """Hold the session's lease; yields whether it could be had within `wait` seconds."""
+        owner = f"{self._id}:{threading.get_ident()}"
+        deadline = monotonic() + wait
+        while not (held := self._store.lease(session_id, owner, LEASE_SECONDS)):
+            if monotonic() >= deadline:
+                break
+            sleep(_POLL_SECONDS)
+        try:
+            yield held
+        finally:
+            if held:
+                self._store.release(session_id, owner)
+
+    def absorb(
+        self, session_id: str, upto: int | None = None, only: str | None = None
+    ) -> list[Absorbed]:
+        """Feed what waits, up to a seq, to each block. The caller holds the lease.
+
+        A block that fails keeps its cursor; the others go on.
+        """
+        done: list[Absorbed] = []
+        for name, block in self.blocks.items():
+            head = self._store.head(session_id)
+            if head is None or head.deleting:
+                break
+            if only in (None, name):
+                target = head.end if upto is None else min(upto, head.end)
+                first = head.cursors.get(name, 0) + 1
+                if first <= target:
+                    last, error = self._feed(block, head, target)
+                    done.append(Absorbed(session_id, name, first, last, error))
+        return done
+
+    def rewind(self, session_id: str, block: str) -> None:
+        """Put a block's cursor back to the beginning of a session."""
+        while (head := self._store.head(session_id)) and not head.deleting:
+            if self._store.move(replace(head, cursors={**head.cursors, block: 0})):
+                return
+
+    def _feed(self, block: Block, head: Head, target: int) -> tuple[int, str | None]:
+        cursor = head.cursors.get(block.name, 0)
+        scope = Scope(head.user_id, head.session_id)
+        try:
+            if cursor == 0:  # begin clean: the session may have been absorbed under another scope
+                resolve(block.delete(scope))
+            while cursor < target:
+                batch, last = self._batch(head.session_id, cursor, target)
+                if batch:
+                    resolve(block.update(scope, batch))
+                if not self._advance(head, block.name, cursor, last):
+                    return cursor, None  # another worker, a new owner or a deletion took over
+                cursor = last
+        except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
+            told = f"{type(error).__name__}: {error}"
+            if self.errors.get(block.name) != told:
+                logger.warning(
+                    "block %r could not absorb, and will try again: %s", block.name, told
+                )
+            self.errors[block.name] = told
+            return cursor, told
+        self.errors.pop(block.name, None)
+        return cursor, None
+
+    def _batch(self, session_id: str, cursor: int, target: int) -> tuple[list[Entry], int]:
+        """The next entries to absorb (system messages never are), and the seq they reach to."""
+        read = self._store.read(session_id, after=cursor, limit=min(BATCH_ENTRIES, target - cursor))
+        tokens, last = 0, cursor
+        batch: list[Entry] = []
+        for entry in read:
+            tokens += entry.tokens
+            if batch and tokens > BATCH_TOKENS:
+                break
+            last = entry.seq
+            if not entry.message.is_system:
+                batch.append(entry)
+        return batch, last
+
+    def _advance(self, seen: Head, block: str, cursor: int, last: int) -> bool:
+        """Move the block's cursor, unless the session changed hands since `seen`."""
+        while True:
+            head = self._store.head(seen.session_id)
+            if head is None or head.deleting or head.user_id != seen.user_id:
+                return False
+            if head.cursors.get(block, 0) != cursor:
+                return False
+            if self._store.move(replace(head, cursors={**head.cursors, block: last})):
+                return True

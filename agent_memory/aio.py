@@ -1,0 +1,169 @@
+"""`AsyncAgentMemory`: the engine's names, awaited.
+
+Each call runs on a thread of a pool of its own, through anyio, so that it works on asyncio and trio
+alike. A call that has begun finishes even if its caller is cancelled: there is no half-write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any, Self, TypeVar
+
+import anyio
+from anyio.to_thread import run_sync
+
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.context import MemoryContext
+from agent_memory.engine import AgentMemory
+from agent_memory.messages import Message
+from agent_memory.records import Absorbed, Entry, Head, Recall
+from agent_memory.stats import Progress, Stats
+
+T = TypeVar("T")
+
+THREADS = 16
+
+
+class AsyncAgentMemory:
+    """The same memory for async code.
+
+    Args:
+        config: As for `AgentMemory`; or an `AgentMemory` that is open already.
+        **fields: As for `AgentMemory`.
+    """
+
+    def __init__(
+        self, config: AgentMemoryConfig | AgentMemory | None = None, **fields: Any
+    ) -> None:
+        if isinstance(config, AgentMemory):
+            self.memory = config
+        else:
+            self.memory = AgentMemory(config, **fields)
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    def __repr__(self) -> str:
+        return f"Async{self.memory!r}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
+        """As `AgentMemory.update`."""
+        return await self._run(partial(self.memory.update, session_id, message, user_id=user_id))
+
+    async def get(
+        self, session_id: str, message: Any = None, *, user_id: str | None = None
+    ) -> MemoryContext:
+        """As `AgentMemory.get`."""
+        return await self._run(partial(self.memory.get, session_id, message, user_id=user_id))
+
+    async def delete(self, session_id: str) -> None:
+        """As `AgentMemory.delete`."""
+        await self._run(partial(self.memory.delete, session_id))
+
+    async def delete_user(self, user_id: str) -> None:
+        """As `AgentMemory.delete_user`."""
+        await self._run(partial(self.memory.delete_user, user_id))
+
+    async def flush(self, session_id: str | None = None) -> list[Absorbed]:
+        """As `AgentMemory.flush`."""
+        return await self._run(partial(self.memory.flush, session_id))
+
+    async def history(
+        self, session_id: str, *, after: int = 0, limit: int | None = None
+    ) -> list[Entry]:
+        """As `AgentMemory.history`."""
+        return await self._run(partial(self.memory.history, session_id, after=after, limit=limit))
+
+    async def pop(self, session_id: str, count: int = 1) -> list[Message]:
+        """As `AgentMemory.pop`."""
+        return await self._run(partial(self.memory.pop, session_id, count))
+
+    async def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """As `AgentMemory.sessions`."""
+        return await self._run(
+            partial(self.memory.sessions, user_id=user_id, limit=limit, after=after)
+        )
+
+    async def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 10,
+    ) -> list[Recall]:
+        """As `AgentMemory.search`."""
+        return await self._run(
+            partial(self.memory.search, query, user_id=user_id, session_id=session_id, limit=limit)
+        )
+
+    async def replay(self, block: str) -> AsyncIterator[Progress]:
+        """As `AgentMemory.replay`."""
+        steps = self.memory.replay(block)
+        while (step := await self._run(partial(next, steps, None))) is not None:
+            yield step
+
+    def session(self, session_id: str, user_id: str | None = None) -> AsyncSession:
+        """The same calls with the ids bound."""
+        return AsyncSession(self, session_id, user_id)
+
+    async def stats(self) -> Stats:
+        """As `AgentMemory.stats`."""
+        return await self._run(self.memory.stats)
+
+    async def close(self) -> None:
+        """As `AgentMemory.close`."""
+        await self._run(self.memory.close)
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        if self._limiter is None:  # anyio makes one only where a loop runs
+            self._limiter = anyio.CapacityLimiter(THREADS)
+        return await run_sync(call, limiter=self._limiter)
+
+
+class AsyncSession:
+    """`Session`, awaited."""
+
+    def __init__(self, memory: AsyncAgentMemory, session_id: str, user_id: str | None) -> None:
+        self._memory = memory
+        self._session = memory.memory.session(session_id, user_id)
+        self.session_id = session_id
+        self.user_id = user_id
+
+    def __repr__(self) -> str:
+        return f"Async{self._session!r}"
+
+    async def update(self, message: Any) -> Head:
+        """As `AgentMemory.update`."""
+        return await self._memory._run(partial(self._session.update, message))
+
+    async def get(self, message: Any = None) -> MemoryContext:
+        """As `AgentMemory.get`."""
+        return await self._memory._run(partial(self._session.get, message))
+
+    async def delete(self) -> None:
+        """As `AgentMemory.delete`."""
+        await self._memory._run(self._session.delete)
+
+    async def flush(self) -> list[Absorbed]:
+        """As `AgentMemory.flush`."""
+        return await self._memory._run(self._session.flush)
+
+    async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """As `AgentMemory.history`."""
+        return await self._memory._run(partial(self._session.history, after=after, limit=limit))
+
+    async def pop(self, count: int = 1) -> list[Message]:
+        """As `AgentMemory.pop`."""
+        return await self._memory._run(partial(self._session.pop, count))
+
+    async def search(self, query: str, *, limit: int = 10) -> list[Recall]:
+        """As `Session.search`."""
+        return await self._memory._run(partial(self._session.search, query, limit=limit))

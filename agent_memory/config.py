@@ -1,0 +1,181 @@
+"""`AgentMemoryConfig`: every setting, from code, a file, or the environment."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from agent_memory.context import MemoryRole
+from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
+from agent_memory.ltm_blocks.base import Block, BlockField
+from agent_memory.stores import check_url
+from agent_memory.strategies.base import Strategy, StrategyField
+
+MIN_TOKENS = 64
+
+_file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=None)
+
+
+class AgentMemoryConfig(BaseSettings):
+    """All settings of a memory. Frozen; an unknown field is refused.
+
+    Any field can come from the environment as `AGENT_MEMORY_<FIELD>`, nested ones with `__`
+    (`AGENT_MEMORY_OVERFLOW__KIND=trim`). What the code gives wins over the environment, and the
+    environment over a file.
+
+    Attributes:
+        store: Where all is kept: "sqlite:///file.db" or "memory://".
+        namespace: Deployments with different namespaces share a database unseen by each other.
+        max_tokens: What a context may cost, recalls included.
+        max_recall_tokens: What recalls may take of it at most.
+        model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
+            works without a language model.
+        api_base: Address of the model's API, where it is not the provider's own.
+        api_key: Its key, where it is not in the provider's environment variable.
+        model_timeout: Seconds that one model call may take.
+        embedding: An embedding model: None for the local default, "fastembed/<model>", or any
+            litellm embedding model.
+        overflow: What happens when the window passes its share; None for `Summarize` where a model
+            is configured, else `Trim`.
+        blocks: Long-term blocks beside those of the strategy.
+        overflow_mode: "inline": an update that overflows makes room before it returns.
+        memory_role: Role under which recalls and the summary stand.
+        recall_timeout: Seconds that `get` and `search` wait for blocks.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="AGENT_MEMORY_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
+    )
+
+    store: str = "sqlite:///agent_memory.db"
+    namespace: str = Field(default="default", min_length=1, max_length=64)
+    max_tokens: int = 100_000
+    max_recall_tokens: int = Field(default=2_000, ge=0)
+    model: str | None = None
+    api_base: str | None = None
+    api_key: SecretStr | None = None
+    model_timeout: float = Field(default=30.0, gt=0)
+    embedding: str | None = None
+    overflow: StrategyField | None = None
+    blocks: tuple[BlockField, ...] = ()
+    overflow_mode: Literal["inline"] = "inline"
+    memory_role: MemoryRole = "system"
+    recall_timeout: float = Field(default=2.0, gt=0)
+
+    @field_validator("max_tokens")
+    @classmethod
+    def _budget(cls, value: int) -> int:
+        if value < MIN_TOKENS:
+            raise InvalidBudget(
+                f"max_tokens is {value}; a context needs at least {MIN_TOKENS} tokens. "
+                "Give the number of tokens your prompt may use, such as 8000."
+            )
+        return value
+
+    @field_validator("store")
+    @classmethod
+    def _scheme(cls, value: str) -> str:
+        check_url(value)
+        return value
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.strategy.summary_tokens * 2 > self.max_tokens:
+            raise InvalidShares(
+                f"A summary of {self.strategy.summary_tokens} tokens takes more than half of "
+                f"max_tokens={self.max_tokens}. Lower max_summary_tokens or raise max_tokens."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        names = [block.name for block in self.all_blocks]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(
+                f"Two blocks are named {twice[0]!r}. Give one a name of its own, such as "
+                f'name="{twice[0]}_2": their records are kept under it.'
+            )
+        return self
+
+    @classmethod
+    def from_file(cls, path: str | Path, **fields: Any) -> Self:
+        """Read a TOML, YAML or JSON file; `AGENT_MEMORY_*` and `fields` win over it.
+
+        Raises:
+            ConfigError: The file cannot be read, or is none of these formats.
+            pydantic.ValidationError: A field is unknown or its value bad.
+        """
+        token = _file.set(_read(Path(path)))
+        try:
+            return cls(**fields)
+        finally:
+            _file.reset(token)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[Any, ...]:
+        """Code, then environment, then file."""
+        return init_settings, env_settings, lambda: _file.get() or {}
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy in force."""
+        if self.overflow is not None:
+            return self.overflow
+        if self.model is not None:
+            from agent_memory.strategies.summarize import Summarize
+
+            return Summarize(max_summary_tokens=min(500, self.max_tokens // 4))
+        from agent_memory.strategies.trim import Trim
+
+        return Trim()
+
+    @property
+    def all_blocks(self) -> tuple[Block, ...]:
+        """Blocks of the strategy and of the configuration, in this order."""
+        of_strategy = self.overflow.ltm_blocks if self.overflow is not None else ()
+        return (*of_strategy, *self.blocks)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}.") from error
+    try:
+        match path.suffix.lower():
+            case ".toml":
+                found = tomllib.loads(text)
+            case ".json":
+                found = json.loads(text)
+            case ".yaml" | ".yml":
+                import yaml
+
+                try:
+                    found = yaml.safe_load(text)
+                except yaml.YAMLError as error:
+                    raise ConfigError(f"{path} is not valid YAML: {error}") from error
+            case _:
+                raise ConfigError(f"{path} is not a .toml, .yaml, .yml or .json file.")
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} must hold a table of settings.")
+    return found

@@ -1,0 +1,113 @@
+"""Keeping windows within their share: asks the strategy, checks its answer, moves the head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent_memory.ltm_blocks.base import Resources
+from agent_memory.records import Entry, Head, Summary
+from agent_memory.stores.base import SessionStore
+from agent_memory.strategies.base import Departure, Strategy, Window
+from agent_memory.window import Cut, apply, snap
+
+_TRIES = 3
+_SUMMARY_FRAME = 24
+"""Tokens of the message and element around a summary's text."""
+
+
+class Overflow:
+    """Applies one strategy to sessions.
+
+    Args:
+        store: The log.
+        strategy: What leaves, and what stands in its place.
+        resources: Lent to the strategy.
+        max_tokens: The budget of a context.
+        recall_tokens: What to leave free for recalls, where the strategy takes the whole budget.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        strategy: Strategy,
+        resources: Resources,
+        max_tokens: int,
+        recall_tokens: int,
+    ) -> None:
+        self._store = store
+        self._strategy = strategy
+        self._resources = resources
+        share = strategy.share
+        free = 0 if share < 1 else min(recall_tokens, max_tokens // 4)
+        self._short_term = int(max_tokens * share) - free - resources.counter.overhead
+        self._summary = min(strategy.summary_tokens, max_tokens // 4)
+        if self._summary:
+            self._summary += _SUMMARY_FRAME
+
+    def limit(self, head: Head) -> int:
+        """Tokens that the turns of the session's window may take."""
+        return self._short_term - self._summary - head.system_tokens
+
+    def window(self, head: Head) -> list[Entry]:
+        """The entries of the window: the pinned ones, then those after its start."""
+        pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
+        return [*pinned, *self._store.read(head.session_id, after=head.start)]
+
+    def settle(self, head: Head) -> Head:
+        """Cut the window if it passes its limit; the head as it is afterwards."""
+        for _ in range(_TRIES):
+            if head.window_tokens <= self.limit(head):
+                return head
+            entries = self.window(head)
+            cut = self._strategy.cut(Window(tuple(entries), self.limit(head)))
+            moved = self._moved(head, entries, cut) if cut else None
+            if moved is None:
+                return head
+            stored = self._store.move(moved) or self._store.head(head.session_id)
+            if stored is None or stored.deleting:
+                return head
+            head = stored
+        return head
+
+    def redo_summary(self, head: Head) -> Head:
+        """Have the model write the summary that a local extract stands in for, if it can."""
+        summary = head.summary
+        if summary is None or summary.redo_after is None:
+            return head
+        written = self._summarize(head, [], head.start)
+        if written is None or written == summary:
+            return head
+        return self._store.move(replace(head, summary=written)) or head
+
+    def _moved(self, head: Head, entries: list[Entry], cut: Cut) -> Head | None:
+        """The head after a cut; None where the cut would take nothing away."""
+        legal = cut.start if cut.start <= head.start else snap(entries, cut.start)
+        start = max(legal, head.start)
+        kept = apply(entries, Cut(start, cut.pinned))
+        pinned = [entry for entry in kept if entry.seq <= start]
+        leaving = [entry for entry in entries if head.start < entry.seq <= start]
+        if not leaving and len(pinned) >= len(head.pinned):
+            return None
+        total = leaving[-1].total if leaving else head.start_total
+        return replace(
+            head,
+            start=start,
+            start_total=total,
+            pinned=tuple(entry.seq for entry in pinned),
+            pinned_tokens=sum(entry.tokens for entry in pinned),
+            summary=self._summarize(head, leaving, start),
+        )
+
+    def _summarize(self, head: Head, leaving: list[Entry], upto: int) -> Summary | None:
+        departure = Departure(
+            entries=[entry for entry in leaving if not entry.message.is_system],
+            upto=upto,
+            previous=head.summary,
+            history=lambda after, to: [
+                entry
+                for entry in self._store.read(head.session_id, after=after, limit=to - after)
+                if not entry.message.is_system
+            ],
+            max_tokens=max(0, self._summary - _SUMMARY_FRAME),
+        )
+        return self._strategy.summarize(departure, self._resources)

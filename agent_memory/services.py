@@ -1,0 +1,59 @@
+"""Opening what a configuration names: store, tokenizer, models."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.embedders import open_embedder
+from agent_memory.embedders.base import Embedder
+from agent_memory.llm import LLM, Ledger
+from agent_memory.ltm_blocks.base import Resources
+from agent_memory.stores import open_store
+from agent_memory.tokens import TokenCounter
+
+
+class Services:
+    """What one `AgentMemory` works with; models and embedders open when first asked for.
+
+    Args:
+        config: Names them.
+
+    Attributes:
+        ledger: Counts model calls, tokens and cost.
+        resources: What blocks and strategies are lent.
+    """
+
+    def __init__(self, config: AgentMemoryConfig) -> None:
+        self.ledger = Ledger()
+
+        @cache
+        def models(name: str | None) -> LLM | None:
+            model = name or config.model
+            if model is None:
+                return None
+            return LLM(
+                model,
+                api_base=config.api_base,
+                api_key=config.api_key,
+                timeout=config.model_timeout,
+                ledger=self.ledger,
+            )
+
+        @cache
+        def embedders(name: str | None) -> Embedder:
+            return open_embedder(
+                name or config.embedding,
+                api_base=config.api_base,
+                api_key=config.api_key,
+                timeout=config.model_timeout,
+                ledger=self.ledger,
+            )
+
+        self.resources = Resources(
+            store=open_store(config.store, config.namespace),
+            namespace=config.namespace,
+            counter=TokenCounter(config.model),
+            models=models,
+            embedders=embedders,
+        )

@@ -1,0 +1,75 @@
+"""The async face, on asyncio and trio."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, StaticMemory, VectorMemory
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_all_calls(backend: str, tmp_path: Path) -> None:
+    """Wrong: a call works on one event loop only, or blocks it."""
+
+    async def run() -> None:
+        blocks = [StaticMemory(facts=["Be kind."]), VectorMemory()]
+        async with AsyncAgentMemory(store=f"sqlite:///{tmp_path}/a.db", blocks=blocks) as memory:
+            session = memory.session("s", "ada")
+            await session.update({"role": "user", "content": "My dog Rex is ill."})
+            await memory.update("s", {"role": "assistant", "content": "Poor Rex."})
+            assert [done.last for done in await session.flush()] == [2]
+            assert (await session.get("dog")).static_facts[0].text == "Be kind."
+            assert len(await memory.history("s")) == 2
+            assert len(await session.history(limit=1)) == 1
+            assert await memory.search("dog", user_id="ada")
+            assert await session.search("dog")
+            assert [step.done async for step in memory.replay("vector")] == [1]
+            assert [head.session_id for head in await memory.sessions()] == ["s"]
+            assert (await memory.stats()).entries == 2
+            assert [m.content for m in await session.pop()] == ["Poor Rex."]
+            await session.delete()
+            await memory.delete_user("ada")
+            assert await memory.sessions() == []
+
+    anyio.run(run, backend=backend)
+
+
+def test_many_at_once() -> None:
+    """Wrong: concurrent tasks lose messages."""
+
+    async def run() -> list[int]:
+        memory = AsyncAgentMemory(AgentMemory(store="memory://"))
+        calls = [memory.update("s", {"role": "user", "content": str(i)}) for i in range(100)]
+        await asyncio.gather(*calls)
+        seqs = [entry.seq for entry in await memory.history("s")]
+        await memory.close()
+        return seqs
+
+    assert asyncio.run(run()) == list(range(1, 101))
+
+
+def test_a_cancelled_update_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Wrong: cancelling leaves half of a list."""
+
+    async def run() -> None:
+        async with AsyncAgentMemory(store=f"sqlite:///{tmp_path}/a.db") as memory:
+            for i in range(20):
+                with anyio.move_on_after(0.0005 * i):
+                    await memory.update(f"s{i}", [{"role": "user", "content": "x"}] * 10)
+                assert len(await memory.history(f"s{i}")) in (0, 10)
+
+    asyncio.run(run())
+
+
+def test_sync_memory_inside_a_running_loop() -> None:
+    """Wrong: the sync engine, with an async block, cannot be used in a notebook."""
+
+    async def run() -> int:
+        with AgentMemory(store="memory://") as memory:
+            return memory.update("s", {"role": "user", "content": "x"}).end
+
+    assert asyncio.run(run()) == 1

@@ -1,0 +1,194 @@
+"""Configuration from code, files and the environment, and what bad input gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    Chain,
+    FlushToLTM,
+    StaticMemory,
+    Summarize,
+    Trim,
+    VectorMemory,
+    errors,
+)
+
+TOML = """
+store = "memory://"
+max_tokens = 4000
+[overflow]
+kind = "chain"
+[[overflow.members]]
+kind = "flush_to_ltm"
+max_stm_ratio = 0.8
+[[overflow.members.blocks]]
+kind = "static"
+facts = ["One.", "Two."]
+[[overflow.members.blocks]]
+kind = "vector"
+[[overflow.members]]
+kind = "summarize"
+max_summary_tokens = 100
+"""
+
+
+def test_files(tmp_path: Path) -> None:
+    """Wrong: one of the formats gives another configuration than the code does."""
+    import tomllib
+
+    import yaml
+
+    expected = AgentMemoryConfig(
+        store="memory://",
+        max_tokens=4000,
+        overflow=Chain(
+            [
+                FlushToLTM(
+                    blocks=[StaticMemory(facts=["One.", "Two."]), VectorMemory()], max_stm_ratio=0.8
+                ),
+                Summarize(max_summary_tokens=100),
+            ]
+        ),
+    )
+    table = tomllib.loads(TOML)
+    for name, text in (
+        ("m.toml", TOML),
+        ("m.yaml", yaml.safe_dump(table)),
+        ("m.json", json.dumps(table)),
+    ):
+        path = tmp_path / name
+        path.write_text(text)
+        assert AgentMemoryConfig.from_file(path) == expected
+    assert AgentMemoryConfig(**expected.model_dump()) == expected
+
+
+def test_environment_wins_over_the_file_and_code_over_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: precedence is otherwise than documented."""
+    path = tmp_path / "m.toml"
+    path.write_text(
+        'max_tokens = 4000\nnamespace = "file"\n[overflow]\nkind = "trim"\nkeep_messages = 3\n'
+    )
+    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "5000")
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KEEP_MESSAGES", "7")
+    config = AgentMemoryConfig.from_file(path)
+    assert (config.max_tokens, config.namespace) == (5000, "file")
+    assert config.overflow == Trim(keep_messages=7)
+    assert AgentMemoryConfig.from_file(path, max_tokens=6000).max_tokens == 6000
+    monkeypatch.delenv("AGENT_MEMORY_OVERFLOW__KEEP_MESSAGES")
+    assert AgentMemoryConfig().max_tokens == 5000
+
+
+def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a field is out of the environment's reach."""
+    given = {
+        "store": "memory://", "namespace": "n", "max_tokens": "777", "max_recall_tokens": "99",
+        "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
+        "model_timeout": "3", "embedding": "local", "overflow": '{"kind": "trim"}',
+        "blocks": '[{"kind": "static", "facts": ["x"]}]', "overflow_mode": "inline",
+        "memory_role": "user", "recall_timeout": "0.5",
+    }  # fmt: skip
+    assert set(given) == set(AgentMemoryConfig.model_fields)
+    for name, value in given.items():
+        monkeypatch.setenv(f"AGENT_MEMORY_{name.upper()}", value)
+    config = AgentMemoryConfig()
+    assert config.model_fields_set == set(given)
+    assert config.blocks == (StaticMemory(facts=["x"]),)
+    assert "canary" not in repr(config)
+
+
+def test_defaults_of_overflow() -> None:
+    """Wrong: a model configured is not used for summaries, or is needed where there is none."""
+    assert AgentMemoryConfig().strategy == Trim()
+    assert AgentMemoryConfig(model="openai/gpt-4o-mini").strategy == Summarize()
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"max_token": 5}, "max_token"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"memory_role": "tool"}, "memory_role"),
+        ({"recall_timeout": 0}, "recall_timeout"),
+        ({"overflow": {"kind": "trim", "keep": 3}}, "overflow"),
+        ({"overflow_mode": "never"}, "overflow_mode"),
+    ],
+)
+def test_a_bad_value_is_named(fields: dict[str, Any], named: str) -> None:
+    """Wrong: a typo is ignored, or the error does not say where it is."""
+    with pytest.raises(ValidationError, match=named):
+        AgentMemoryConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    ("error", "fields"),
+    [
+        (errors.InvalidBudget, {"max_tokens": -1}),
+        (errors.InvalidBudget, {"max_tokens": 0}),
+        (errors.UnknownStore, {"store": "oracle://x"}),
+        (errors.UnknownStore, {"store": "memory.db"}),
+        (errors.UnknownKind, {"overflow": {"kind": "magic"}}),
+        (errors.InvalidShares, {"overflow": {"kind": "flush_to_ltm", "max_stm_ratio": 1.2}}),
+        (errors.InvalidShares, {"overflow": {"kind": "flush_to_ltm", "max_stm_ratio": 0}}),
+        (errors.InvalidShares, {"overflow": {"kind": "summarize", "max_summary_tokens": 90_000}}),
+        (errors.ConfigError, {"blocks": [StaticMemory(), StaticMemory()]}),
+        (errors.DimensionMismatch, {"store": "memory://", "blocks": [VectorMemory(dimension=3)]}),
+        (errors.StoreUnavailable, {"store": "sqlite:////no/such/folder/m.db"}),
+    ],
+)
+def test_what_cannot_work_is_refused(error: type[Exception], fields: dict[str, Any]) -> None:
+    """Wrong: a memory is opened that must fail later."""
+    with pytest.raises(error) as caught:
+        AgentMemory(**fields)
+    assert isinstance(caught.value, errors.AgentMemoryError)
+    assert len(str(caught.value)) > 40
+
+
+@pytest.mark.parametrize(
+    ("error", "session", "message"),
+    [
+        (errors.InvalidId, "", {"role": "user", "content": "x"}),
+        (errors.InvalidId, "  ", {"role": "user", "content": "x"}),
+        (errors.InvalidId, "a\x00b", {"role": "user", "content": "x"}),
+        (errors.InvalidId, "x" * 256, {"role": "user", "content": "x"}),
+        (errors.InvalidMessage, "s", {"role": "robot", "content": "x"}),
+        (errors.InvalidMessage, "s", {"content": "x"}),
+        (errors.InvalidMessage, "s", "x"),
+        (errors.InvalidMessage, "s", [{"role": "user", "content": "fine"}, {"content": "x"}]),
+        (errors.InvalidMessage, "s", {"role": "user", "content": "x", "n": float("nan")}),
+        (errors.MessageTooLarge, "s", {"role": "user", "content": "word " * 500}),
+        (errors.MessageTooLarge, "s", {"role": "system", "content": "word " * 500}),
+    ],
+)
+def test_bad_input_is_refused_with_nothing_stored(
+    error: type[Exception], session: str, message: Any
+) -> None:
+    """Wrong: part of a refused update is stored."""
+    with AgentMemory(store="memory://", max_tokens=300) as memory:
+        with pytest.raises(error) as caught:
+            memory.update(session, message)
+        assert isinstance(caught.value, errors.AgentMemoryError)
+        assert memory.stats().sessions == 0
+
+
+def test_json_schema_names_every_kind() -> None:
+    """Wrong: an editor cannot complete a configuration file."""
+    text = json.dumps(AgentMemoryConfig.model_json_schema())
+    for kind in ("trim", "summarize", "flush_to_ltm", "chain", "static", "extractive", "vector"):
+        assert f'"{kind}"' in text
+
+
+def test_secrets_stay_secret() -> None:
+    """Wrong: a key shows in a repr."""
+    config = AgentMemoryConfig(store="memory://", model="openai/x", api_key=SecretStr("sk-canary"))
+    with AgentMemory(config) as memory:
+        assert "canary" not in repr(config) + repr(memory) + str(config.model_dump())

@@ -1,0 +1,258 @@
+"""The engine as users call it, on a real SQLite file and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    FlushToLTM,
+    StaticMemory,
+    Trim,
+    VectorMemory,
+)
+from agent_memory.errors import MemoryClosed, SessionOfAnotherUser
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db"
+
+
+@pytest.fixture
+def memory(url: str) -> Iterator[AgentMemory]:
+    with AgentMemory(
+        store=url,
+        max_tokens=400,
+        overflow=FlushToLTM(
+            blocks=[StaticMemory(facts=["Remote work: 3 days a week."]), VectorMemory()],
+            max_stm_ratio=0.5,
+        ),
+    ) as memory:
+        yield memory
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def talk(memory: AgentMemory, session: str, turns: int, owner: str | None = None) -> None:
+    for i in range(turns):
+        memory.update(
+            session, user(f"Note {i}: my {owner or 'own'} garden has {i} roses."), user_id=owner
+        )
+        memory.update(session, assistant(f"Noted, {i} roses."), user_id=owner)
+
+
+def test_overflow_absorbs_and_recalls(memory: AgentMemory) -> None:
+    """Wrong: what left the window is gone, shown twice, or the budget is passed."""
+    memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
+    memory.update("s", assistant("Welcome, Sarah."), user_id="sarah")
+    talk(memory, "s", 20, "sarah")
+    context = memory.get("s", "Where does Sarah work?")
+    assert context.head is not None
+    assert context.head.start > 2
+    assert context.head.cursors == {"vector": context.head.start}
+    assert any("Marketing" in match.text for match in context.vector_matches)
+    assert [fact.text for fact in context.static_facts] == ["Remote work: 3 days a week."]
+    assert context.tokens <= context.max_tokens
+    shown = {message.text() for message in context.messages}
+    assert not any(text in recall.text for recall in context.vector_matches for text in shown)
+
+
+def test_context_of_a_new_session_of_a_known_user(memory: AgentMemory) -> None:
+    """Wrong: long-term memory is bound to the session it came from."""
+    memory.update("s", user("I am Sarah and I work in Marketing."), user_id="sarah")
+    memory.flush("s")
+    context = memory.get("fresh", "Where does Sarah work?", user_id="sarah")
+    assert context.head is None
+    assert "Marketing" in context.vector_matches[0].text
+    assert "Marketing" in context.to_messages()[0]["content"]
+
+
+def test_users_are_apart(memory: AgentMemory) -> None:
+    """Wrong: one user's canary comes back in any call for another."""
+    for name in ("ada", "bob"):
+        memory.update(f"s-{name}", user(f"My secret word is canary-{name}."), user_id=name)
+    memory.flush()
+    for name, other in (("ada", "bob"), ("bob", "ada")):
+        got = memory.get(f"s-{name}", "What is the secret word?")
+        new = memory.get("unborn", "What is the secret word?", user_id=name)
+        found = memory.search("secret word", user_id=name)
+        assert f"canary-{other}" not in str([got, new, found])
+        assert f"canary-{name}" in str(found)
+    assert "canary" not in str(memory.search("secret word"))
+    with pytest.raises(SessionOfAnotherUser):
+        memory.get("s-ada", "?", user_id="bob")
+    with pytest.raises(SessionOfAnotherUser):
+        memory.update("s-ada", user("hi"), user_id="bob")
+    with pytest.raises(SessionOfAnotherUser):
+        memory.search("?", session_id="s-ada", user_id="bob")
+    assert len(memory.history("s-ada")) == 1
+
+
+def test_a_user_named_late_gets_what_was_absorbed_before(memory: AgentMemory) -> None:
+    """Wrong: records made before the user was named stay under the session, or are doubled."""
+    memory.update("s", user("My cat is called Minka."))
+    memory.flush("s")
+    assert memory.search("cat", session_id="s")
+    memory.update("s", user("By the way, I am Ada."), user_id="ada")
+    memory.flush("s")
+    texts = [recall.text for recall in memory.search("cat Minka", user_id="ada")]
+    assert texts.count("user: My cat is called Minka.") == 1
+
+
+def test_delete_leaves_nothing(memory: AgentMemory) -> None:
+    """Wrong: blocks keep what derives from a deleted session."""
+    talk(memory, "s", 10, "ada")
+    memory.update("t", user("My boat is blue."), user_id="ada")
+    memory.flush()
+    memory.delete("s")
+    memory.delete("s")
+    assert memory.history("s") == []
+    assert "roses" not in str(memory.search("roses", user_id="ada", limit=50))
+    assert "boat" in str(memory.search("boat", user_id="ada"))
+    memory.delete_user("ada")
+    assert [r.block for r in memory.search("boat", user_id="ada")] == ["static"]
+    assert memory.sessions() == []
+    assert memory.update("s", user("again")).end == 1
+
+
+def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
+    """Wrong: records of popped messages stay, or the next absorb leaves a gap."""
+    memory.update("s", [user("My bike is red."), assistant("Nice."), user("My boat is blue.")])
+    memory.flush("s")
+    assert [message.content for message in memory.pop("s")] == ["My boat is blue."]
+    assert "boat" not in str(memory.search("boat", session_id="s"))
+    assert memory.update("s", user("My kite is green.")).end == 3
+    memory.flush("s")
+    found = str(memory.search("boat bike kite", session_id="s"))
+    assert "kite" in found
+    assert "bike" in found
+    assert "boat" not in found
+
+
+def test_pop_below_the_window_rebuilds_it(url: str) -> None:
+    """Wrong: a summary of messages that were taken back stays in the context."""
+    with AgentMemory(store=url, max_tokens=300) as memory:
+        memory.update("s", {"role": "system", "content": "Be kind."})
+        talk(memory, "s", 20)
+        memory.update("s", {"role": "system", "content": "Be brief."})
+        head = memory.get("s").head
+        assert head is not None
+        memory.pop("s", head.end - 3)
+        context = memory.get("s")
+        texts = [message.content for message in context.messages]
+        assert texts == ["Be kind.", "Note 0: my own garden has 0 roses.", "Noted, 0 roses."]
+
+
+def test_history_is_the_whole_log(memory: AgentMemory) -> None:
+    """Wrong: overflow takes messages out of the log, or paging skips some."""
+    talk(memory, "s", 15)
+    whole = memory.history("s")
+    assert [entry.seq for entry in whole] == list(range(1, 31))
+    assert memory.history("s", after=10, limit=5) == whole[10:15]
+
+
+def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
+    """Wrong: two system prompts, or one in the middle of the window."""
+    memory.update("s", {"role": "system", "content": "Speak French."})
+    memory.update("s", user("Hello"))
+    memory.update("s", {"role": "system", "content": "Speak Dutch."})
+    shown = memory.get("s").messages
+    assert [message.content for message in shown] == ["Speak Dutch.", "Hello"]
+
+
+def test_threads_share_one_memory(memory: AgentMemory) -> None:
+    """Wrong: gaps or doubles in seq, or a record absorbed twice."""
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(
+                lambda i: memory.update("s", user(f"I planted tree {i}."), user_id="a"), range(80)
+            )
+        )
+    memory.flush("s")
+    assert [entry.seq for entry in memory.history("s")] == list(range(1, 81))
+    found = memory.search("tree", user_id="a", limit=50)
+    assert len({recall.id for recall in found}) == len(found)
+    assert memory.stats().blocks["vector"].lag == 0
+
+
+def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
+    """Wrong: replay loses, doubles, or absorbs what was never absorbed."""
+    talk(memory, "s", 12, "ada")
+    talk(memory, "t", 12, "bob")
+    before = memory.search("roses", user_id="ada", limit=50)
+    steps = list(memory.replay("vector"))
+    assert [(step.done, step.total, step.error) for step in steps] == [(1, 2, None), (2, 2, None)]
+    assert memory.search("roses", user_id="ada", limit=50) == before
+
+
+def test_a_new_block_absorbs_the_past(tmp_path: Path) -> None:
+    """Wrong: a block added later knows nothing of what was said before."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with AgentMemory(store=url, max_tokens=300, overflow=Trim()) as memory:
+        talk(memory, "s", 20, "ada")
+    with AgentMemory(store=url, max_tokens=300, overflow=Trim(), blocks=[VectorMemory()]) as memory:
+        memory.flush("s")
+        assert "Note 0" in str(memory.search("Note 0: roses", user_id="ada", limit=50))
+
+
+def test_absorb_early(url: str) -> None:
+    """Wrong: `absorb` waits for overflow, or the window's own messages are recalled."""
+    every = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
+    with AgentMemory(store=url, max_tokens=2000, overflow=every) as memory:
+        head = memory.update("s", user("My bike is red."), user_id="ada")
+        assert head.cursors == {"vector": 1}
+        assert memory.get("s", "bike").recalls == []
+        assert memory.get("other", "bike", user_id="ada").recalls
+    tokens = FlushToLTM(blocks=[VectorMemory(name="later")], absorb=60)
+    with AgentMemory(store="memory://", max_tokens=2000, overflow=tokens) as memory:
+        cursors = [
+            memory.update("s", user(f"My bike number {i} is red.")).cursors for i in range(6)
+        ]
+        assert cursors[0] == {}
+        assert cursors[-1]["later"] > 1
+
+
+def test_low_water(url: str) -> None:
+    """Wrong: a window that has just overflowed overflows again at the next message."""
+    with AgentMemory(store=url, max_tokens=1000, overflow=Trim()) as memory:
+        starts = [
+            memory.update("s", user(f"Message number {i} of a long talk.")).start
+            for i in range(200)
+        ]
+        moves = sum(a != b for a, b in pairwise(starts))
+        assert 0 < moves < 20
+
+
+def test_stable_prefix(url: str) -> None:
+    """Wrong: contexts between two overflows differ before their newest messages."""
+    with AgentMemory(store=url, max_tokens=1000, overflow=Trim()) as memory:
+        memory.update("s", {"role": "system", "content": "Be kind."})
+        same = 0
+        previous: list[dict[str, object]] = []
+        for i in range(100):
+            memory.update("s", [user(f"Message number {i} of a long talk."), assistant("Go on.")])
+            chat = memory.get("s").to_messages()
+            same += chat[: len(previous)] == previous
+            previous = chat
+        assert same >= 85
+
+
+def test_closed(url: str) -> None:
+    """Wrong: a closed memory fails with a driver's error, or hangs."""
+    memory = AgentMemory(store=url)
+    memory.close()
+    memory.close()
+    with pytest.raises(MemoryClosed):
+        memory.update("s", user("hi"))
