@@ -112,7 +112,7 @@ class Head:
 
 
 def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> Head:
-    """The head of a session that has no entries yet."""
+    """The head of a session that has no entries yet; version 0 says that it is not stored."""
     return Head(
         session_id=session_id,
         user_id=user_id,

@@ -4,31 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.records import Draft, Entry, Head
-
-
-def new_head(session_id: str) -> Head:
-    """The head of a session that is about to begin; version 0 says that it is not stored yet."""
-    return Head(
-        session_id=session_id,
-        user_id=None,
-        end=0,
-        total=0,
-        start=0,
-        start_total=0,
-        pinned=(),
-        pinned_tokens=0,
-        system=None,
-        system_tokens=0,
-        summary=None,
-        cursors={},
-        version=0,
-        deleting=False,
-        created_at=datetime.now(UTC),
-    )
 
 
 def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Head
+from agent_memory.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.base import Counts
-from agent_memory.stores.log import extend, new_head
+from agent_memory.stores.log import extend
 from agent_memory.stores.memory_records import MemoryRecords
 
 
@@ -37,7 +38,9 @@ class MemoryStore(MemoryRecords):
         """See `SessionStore.append`."""
         owned = [replace(draft, message=_own(draft.message)) for draft in drafts]
         with self._lock:
-            session = self._sessions.get(session_id) or _Session(new_head(session_id))
+            session = self._sessions.get(session_id) or _Session(
+                empty_head(session_id, None, datetime.now(UTC))
+            )
             session.head, entries = extend(session.head, owned, user_id)
             session.log.extend(entries)
             self._sessions[session_id] = session

@@ -6,12 +6,13 @@ import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from agent_memory.errors import DimensionMismatch, MissingExtra, StoreUnavailable
 from agent_memory.records import Record
+from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +49,7 @@ class QdrantStore:
                 url=url, api_key=os.environ.get("QDRANT_API_KEY"), timeout=_TIMEOUT_SECONDS
             )
         self._prefix = f"agent_memory_{namespace}_"
+        self._opened: dict[str, int] = {}
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """As `VectorStore.open_vectors`."""
@@ -64,12 +66,16 @@ class QdrantStore:
                     if error.status_code != 409:  # another process was first
                         raise
                 self._index(name)
-            self._check_dimension(name, block, dimension, model)
+            self._compare(name, block, dimension, model)
+        self._opened[block] = dimension
 
     def put_vectors(self, block: str, records: Sequence[Record], vectors: np.ndarray) -> None:
         """As `VectorStore.put_vectors`."""
         from qdrant_client import models
 
+        if not records:
+            return
+        self._check(block, vectors.shape[1])
         points = [
             models.PointStruct(id=_point(r.id), vector=vector.tolist(), payload=_payload(r))
             for r, vector in zip(records, vectors, strict=True)
@@ -82,7 +88,10 @@ class QdrantStore:
         self, block: str, owner: str, vector: np.ndarray, limit: int
     ) -> list[tuple[Record, float]]:
         """As `VectorStore.search_vectors`."""
+        self._check(block, len(vector))
         with self._reached():
+            if limit < 1 or not self._client.collection_exists(self._prefix + block):
+                return []
             found = self._client.query_points(
                 self._prefix + block,
                 query=vector.tolist(),
@@ -90,7 +99,10 @@ class QdrantStore:
                 limit=limit,
                 with_payload=True,
             ).points
-        return [(_record(point.payload or {}), float(point.score)) for point in found]
+        return [
+            (record_of(SimpleNamespace(**(point.payload or {}))), float(point.score))
+            for point in found
+        ]
 
     def delete_vectors(
         self,
@@ -109,11 +121,20 @@ class QdrantStore:
     def clear_vectors(self, block: str) -> None:
         """As `VectorStore.clear_vectors`."""
         with self._reached():
-            self._client.delete_collection(self._prefix + block)
+            if self._client.collection_exists(self._prefix + block):
+                self._client.delete_collection(self._prefix + block)
+        self._opened.pop(block, None)
 
     def close(self) -> None:
         """Close the client."""
         self._client.close()
+
+    def _check(self, block: str, width: int) -> None:
+        opened = self._opened.get(block, width)
+        if width != opened:
+            raise DimensionMismatch(
+                mismatch(block, (opened, "the stored model"), (width, "unnamed"))
+            )
 
     def _index(self, name: str) -> None:
         from qdrant_client import models
@@ -125,7 +146,7 @@ class QdrantStore:
         self._client.create_payload_index(name, "session_id", models.PayloadSchemaType.KEYWORD)
         self._client.create_payload_index(name, "last", models.PayloadSchemaType.INTEGER)
 
-    def _check_dimension(self, name: str, block: str, dimension: int, model: str) -> None:
+    def _compare(self, name: str, block: str, dimension: int, model: str) -> None:
         """Compare with what the collection is for; a point without owner remembers the model."""
         from qdrant_client import models
 
@@ -134,11 +155,8 @@ class QdrantStore:
         kept = self._client.retrieve(name, [_point(_META)], with_payload=True)
         made_by = (kept[0].payload or {}).get("model") if kept else None
         if size != dimension or made_by not in (None, model):
-            raise DimensionMismatch(
-                f"The Qdrant collection {name!r} holds vectors of {size} numbers"
-                f"{f' made by {made_by}' if made_by else ''}, but {model} gives {dimension}. "
-                f"Name the block otherwise than {block!r}, or go back to the former embedder."
-            )
+            stored = (size, made_by or "another model")
+            raise DimensionMismatch(mismatch(block, stored, (dimension, model)))
         if made_by is None:
             mark = models.PointStruct(
                 id=_point(_META), vector=[1.0] + [0.0] * (dimension - 1), payload={"model": model}
@@ -168,7 +186,7 @@ def _where(
     from qdrant_client import models
 
     if owner is None and session_id is None:
-        raise ValueError("give an owner or a session_id")
+        raise ValueError("Name an owner or a session.")
     must: list[Any] = [
         models.FieldCondition(key=key, match=models.MatchValue(value=value))
         for key, value in (("owner", owner), ("session_id", session_id))
@@ -186,22 +204,6 @@ def _payload(record: Record) -> dict[str, Any]:
         "session_id": record.session_id,
         "first": record.first,
         "last": record.last,
-        "text": record.text,
-        "sources": list(record.sources),
-        "created_at": record.created_at.isoformat(),
-        "metadata": record.metadata,
+        "created_at": to_micros(record.created_at),
+        "body": record_body(record),
     }
-
-
-def _record(payload: dict[str, Any]) -> Record:
-    return Record(
-        id=payload["id"],
-        owner=payload["owner"],
-        session_id=payload["session_id"],
-        first=payload["first"],
-        last=payload["last"],
-        text=payload["text"],
-        sources=tuple(payload["sources"]),
-        created_at=datetime.fromisoformat(payload["created_at"]).astimezone(UTC),
-        metadata=payload["metadata"],
-    )

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -23,10 +24,10 @@ from sqlalchemy import (
 )
 
 from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Head, Summary
+from agent_memory.records import Draft, Entry, Head, Summary, empty_head
 from agent_memory.stores.base import Counts
 from agent_memory.stores.coding import from_micros, to_json, to_micros
-from agent_memory.stores.log import extend, new_head
+from agent_memory.stores.log import extend
 from agent_memory.stores.sql_engine import Database
 from agent_memory.stores.sql_migrations import is_current, migrate
 from agent_memory.stores.sql_records import SQLRecords
@@ -133,7 +134,7 @@ class SQLStore(SQLRecords):
 
         def work(connection: Connection) -> Head:
             row = connection.execute(_HEAD, self._at(session_id)).first()
-            before = new_head(session_id) if row is None else _head(row)
+            before = empty_head(session_id, None, datetime.now(UTC)) if row is None else _head(row)
             head, entries = extend(before, drafts, user_id)
             if row is None:
                 begun = to_micros(head.created_at)

@@ -10,14 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agent_memory.testing.facts import FactStoreContract
     from agent_memory.testing.fake_llm import FakeLLM
-    from agent_memory.testing.stores import (
-        FactStoreContract,
-        SessionStoreContract,
-        VectorStoreContract,
-    )
+    from agent_memory.testing.sessions import SessionStoreContract
+    from agent_memory.testing.vectors import VectorStoreContract
 
 __all__ = ["FactStoreContract", "FakeLLM", "SessionStoreContract", "VectorStoreContract"]
+
+_HOMES = {
+    "FactStoreContract": "facts",
+    "FakeLLM": "fake_llm",
+    "SessionStoreContract": "sessions",
+    "VectorStoreContract": "vectors",
+}
 
 if not TYPE_CHECKING:
 
@@ -25,5 +30,4 @@ if not TYPE_CHECKING:
         """Load a public name at first use."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = "fake_llm" if name == "FakeLLM" else "stores"
-        return getattr(import_module(f"agent_memory.testing.{module}"), name)
+        return getattr(import_module(f"agent_memory.testing.{_HOMES[name]}"), name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing.stores import (
+from agent_memory.testing import (
     FactStoreContract,
     SessionStoreContract,
     VectorStoreContract,

@@ -19,6 +19,8 @@ URLS = [":memory:", *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")])]
 
 
 class TestQdrantStore(VectorStoreContract):
+    breaks_ties_by_id = False
+
     @pytest.fixture(params=URLS)
     def store(self, request: pytest.FixtureRequest) -> Iterator[VectorStore]:
         store = QdrantStore(request.param, namespace=uuid4().hex[:8])

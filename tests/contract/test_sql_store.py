@@ -19,13 +19,8 @@ from agent_memory.stores.base import Counts, Store
 from agent_memory.stores.sql import SQLStore
 from agent_memory.stores.sql_engine import Database
 from agent_memory.stores.sql_migrations import migrate, stored_version
-from agent_memory.testing.stores import (
-    FactStoreContract,
-    SessionStoreContract,
-    VectorStoreContract,
-    draft,
-    stored,
-)
+from agent_memory.testing import FactStoreContract, SessionStoreContract, VectorStoreContract
+from agent_memory.testing.contract import draft, stored
 
 V1 = Path(__file__).with_name("schema_v1.sql")
 

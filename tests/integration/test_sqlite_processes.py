@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent_memory.stores.sql import SQLStore
-from agent_memory.testing.stores import draft, stored
+from agent_memory.testing.contract import draft, stored
 
 APPENDS = 40
 

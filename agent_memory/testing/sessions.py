@@ -1,35 +1,20 @@
-"""What every store must do, as tests. Subclass, give a `store` fixture, run pytest.
-
-    class TestMyStore(SessionStoreContract, FactStoreContract, VectorStoreContract):
-        @pytest.fixture
-        def store(self):
-            store = MyStore(...)
-            yield store
-            store.close()
-
-Give `other` too, a second handle on the same data, where several processes may share it, and
-`elsewhere`, a handle on another namespace of the same database.
-"""
+"""What every session store must do, as tests. See `agent_memory.testing.contract`."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 
-from agent_memory.errors import DimensionMismatch, SessionDeleting, SessionOfAnotherUser
+from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Head, Record, Summary
-from agent_memory.stores.base import Counts, FactStore, SessionStore, Store
-
-_DAY = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
+from agent_memory.records import Draft, Entry, Summary
+from agent_memory.stores.base import Counts, FactStore, Store
+from agent_memory.testing.contract import DAY, Contract, draft, record, stored, together
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},
@@ -40,72 +25,13 @@ _MESSAGES: dict[str, dict[str, Any]] = {
     "parts": {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]},
     "metadata": {"role": "user", "content": "x", "metadata": {"a": {"b": [True]}}},
     "extra": {"role": "user", "content": "x", "reasoning": {"n": 1e300}, "refusal": None},
-    "dated": {"role": "user", "content": "old", "created_at": _DAY},
+    "dated": {"role": "user", "content": "old", "created_at": DAY},
     "raw": {"raw": {"type": "reasoning", "n": 2**53 + 1}, "format": "openai.responses"},
     "4mb": {"role": "user", "content": "M" * 4 * 2**20},
 }
 
 
-def draft(content: Any, tokens: int = 3, role: str = "user", **fields: Any) -> Draft:
-    """A draft of a chat message."""
-    return Draft(Message(role=role, content=content, **fields), tokens, "test")
-
-
-def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: Any) -> Record:
-    """A record that derives from entry 1 of a session, unless said otherwise."""
-    given: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
-    given |= {"created_at": _DAY, **fields}
-    return Record(id=name, owner=owner, session_id=session_id, **given)
-
-
-def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run all calls at the same moment, each in its thread; their results, or the first error."""
-    gate = threading.Barrier(len(calls))
-    results: list[Any] = [None] * len(calls)
-    errors: list[BaseException] = []
-
-    def run(place: int, call: Callable[[], Any]) -> None:
-        try:
-            gate.wait()
-            results[place] = call()
-        except BaseException as error:  # noqa: BLE001 (raised again in the test's own thread)
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(place, call)) for place, call in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
-
-
-def stored(store: SessionStore, session_id: str = "s") -> Head:
-    """The head of a session that must exist."""
-    head = store.head(session_id)
-    assert head is not None
-    return head
-
-
-class _Contract:
-    @pytest.fixture
-    def store(self) -> Iterator[Store]:
-        """The store under test. Subclasses give it."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def other(self, store: Store) -> Store:
-        """A second handle on the same data."""
-        return store
-
-    @pytest.fixture
-    def elsewhere(self) -> Store:
-        """A handle on another namespace of the same database."""
-        pytest.skip("this store has no second namespace to compare with")
-
-
-class SessionStoreContract(_Contract):
+class SessionStoreContract(Contract):
     """What a `SessionStore` must do."""
 
     def test_append_numbers_entries_and_sums_tokens(self, store: Store) -> None:
@@ -267,7 +193,7 @@ class SessionStoreContract(_Contract):
             start_total=6,
             pinned=(1, 2),
             pinned_tokens=3,
-            system=Message(role="system", content="rules", created_at=_DAY),
+            system=Message(role="system", content="rules", created_at=DAY),
             system_tokens=4,
             summary=summary,
             cursors={"vector": 3, "facts": 5},
@@ -494,266 +420,3 @@ class SessionStoreContract(_Contract):
         store.append("s", [draft("a")])
         store.close()
         store.close()
-
-
-class FactStoreContract(_Contract):
-    """What a `FactStore` must do."""
-
-    def test_facts_put_and_list(self, store: Store, other: Store) -> None:
-        """Else: a field of a record is lost, or another owner's or block's records appear."""
-        kept = record(
-            "r", text="é 😀 \x00 \ud800", sources=(3, 1), first=1, last=3,
-            metadata={"n": [1, {"x": None}], "s": "\udfff"},
-        )  # fmt: skip
-        store.put_facts("facts", [kept, record("q", owner="user:A")])
-        store.put_facts("notes", [record("p")])
-        assert other.facts("facts", "user:a") == [kept]
-        assert [r.id for r in other.facts("facts", "user:A")] == ["q"]
-        assert [r.id for r in other.facts("notes", "user:a")] == ["p"]
-        assert other.facts("facts", "user:b") == []
-
-    def test_facts_order(self, store: Store) -> None:
-        """Else: facts change their order from call to call."""
-        late = _DAY + timedelta(microseconds=1)
-        store.put_facts("facts", [record("c", created_at=late), record("b"), record("a")])
-        assert [r.id for r in store.facts("facts", "user:a")] == ["a", "b", "c"]
-
-    def test_facts_overwrite_by_id(self, store: Store) -> None:
-        """Else: a retry doubles what it wrote, or the old owner keeps it."""
-        store.put_facts("facts", [record("r", text="old"), record("r", text="newer")])
-        assert [r.text for r in store.facts("facts", "user:a")] == ["newer"]
-        store.put_facts("facts", [record("r", owner="user:b", text="newest")])
-        assert store.facts("facts", "user:a") == []
-        assert [r.text for r in store.facts("facts", "user:b")] == ["newest"]
-
-    def test_facts_replacing(self, store: Store) -> None:
-        """Else: a second answer stands beside the first, or takes neighbours with it."""
-        spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
-        store.put_facts(
-            "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]
-        )
-        store.put_facts("facts", [record("t", session_id="t", first=5, last=5)])
-        store.put_facts("notes", [record("n", first=5, last=5)])
-        store.put_facts("facts", [record("z", first=5, last=6)], replacing=("s", 5, 6))
-        assert [r.id for r in store.facts("facts", "user:a")] == ["a", "b", "e", "t", "z"]
-        assert len(store.facts("notes", "user:a")) == 1
-        store.put_facts("facts", [], replacing=("s", 1, 2))
-        assert [r.id for r in store.facts("facts", "user:a")] == ["e", "t", "z"]
-
-    def test_facts_delete(self, store: Store) -> None:
-        """Else: a deletion leaves records behind or takes more than was named."""
-
-        def fill() -> None:
-            store.put_facts("facts", [record(f"a{n}", last=n) for n in range(4)])
-            store.put_facts("facts", [record("t", session_id="t", last=9)])
-            store.put_facts("facts", [record("b", owner="user:b", last=9)])
-            store.put_facts("notes", [record("n", last=9)])
-
-        def left() -> list[str]:
-            return [r.id for owner in ("user:a", "user:b") for r in store.facts("facts", owner)]
-
-        fill()
-        store.delete_facts("facts", session_id="s", after=1)
-        assert left() == ["a0", "a1", "t"]
-        fill()
-        store.delete_facts("facts", owner="user:a")
-        assert left() == ["b"]
-        fill()
-        store.delete_facts("facts", owner="user:a", session_id="s")
-        assert left() == ["t", "b"]
-        fill()
-        store.delete_facts("facts", session_id="s")
-        store.delete_facts("facts", session_id="s")
-        assert left() == ["t"]
-        assert len(store.facts("notes", "user:a")) == 1
-        with pytest.raises(ValueError, match="owner or a session"):
-            store.delete_facts("facts")
-
-    def test_facts_returned_records_are_the_callers(self, store: Store) -> None:
-        """Else: a caller who changes metadata changes what is stored."""
-        given = record("r", metadata={"tags": ["kept"]})
-        store.put_facts("facts", [given])
-        given.metadata["tags"].append("changed")
-        store.facts("facts", "user:a")[0].metadata["tags"].append("changed")
-        assert store.facts("facts", "user:a")[0].metadata == {"tags": ["kept"]}
-
-    def test_facts_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Else: one deployment reads or deletes another's facts."""
-        store.put_facts("facts", [record("r", text="ours")])
-        elsewhere.put_facts("facts", [record("r", text="theirs")], replacing=("s", 1, 1))
-        assert [r.text for r in store.facts("facts", "user:a")] == ["ours"]
-        elsewhere.delete_facts("facts", owner="user:a")
-        assert len(store.facts("facts", "user:a")) == 1
-
-
-def _unit(count: int, dimension: int = 8, seed: int = 7) -> np.ndarray:
-    rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
-
-
-class VectorStoreContract(_Contract):
-    """What a `VectorStore` must do."""
-
-    def test_vectors_ranking_is_exact(self, store: Store, other: Store) -> None:
-        """Else: the nearest are missed, misordered or misjudged."""
-        vectors, queries = _unit(300), _unit(5, seed=8)
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record(f"{n:03}") for n in range(300)], vectors)
-        for query in queries:
-            scores = vectors @ query
-            wanted = np.argsort(-scores)
-            for limit in (1, 10, 300, 1000):
-                found = other.search_vectors("v", "user:a", query, limit)
-                assert [int(r.id) for r, _ in found] == wanted[:limit].tolist()
-                assert [score for _, score in found] == pytest.approx(
-                    scores[wanted[:limit]].tolist(), abs=1e-5
-                )
-        assert other.search_vectors("v", "user:a", queries[0], 0) == []
-
-    def test_vectors_equals_go_by_id(self, store: Store) -> None:
-        """Else: which of several equals is shown changes from call to call."""
-        store.open_vectors("v", 8, "m")
-        names = [f"{n * 37 % 101:03}" for n in range(101)]
-        store.put_vectors("v", [record(n) for n in names], np.repeat(_unit(1), 101, axis=0))
-        found = store.search_vectors("v", "user:a", _unit(1)[0], 5)
-        assert [r.id for r, _ in found] == ["000", "001", "002", "003", "004"]
-
-    def test_vectors_records_come_back_whole(self, store: Store, other: Store) -> None:
-        """Else: a field of a record is lost."""
-        kept = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [kept], _unit(1))
-        ((found, score),) = other.search_vectors("v", "user:a", _unit(1)[0], 3)
-        assert found == kept
-        assert score == pytest.approx(1.0, abs=1e-5)
-        assert isinstance(score, float)
-
-    def test_vectors_owners_and_blocks_are_apart(self, store: Store) -> None:
-        """Else: one user's search finds another's memory."""
-        for block in ("v", "w"):
-            store.open_vectors(block, 8, "m")
-        store.put_vectors("v", [record("a"), record("b", owner="user:b")], _unit(2))
-        store.put_vectors("w", [record("c")], _unit(1))
-        for owner, names in (("user:a", ["a"]), ("user:b", ["b"]), ("user:A", []), ("user:", [])):
-            found = store.search_vectors("v", owner, _unit(2)[1], 9)
-            assert [r.id for r, _ in found] == names
-
-    def test_vectors_overwrite_by_id(self, store: Store, other: Store) -> None:
-        """Else: a retry doubles what it wrote, or the old vector or owner stays."""
-        vectors = _unit(3)
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a"), record("b")], vectors[:2])
-        assert other.search_vectors("v", "user:a", vectors[0], 1)[0][0].id == "a"
-        store.put_vectors("v", [record("a", text="new")], vectors[2:])
-        ((best, _), (second, _)) = other.search_vectors("v", "user:a", vectors[2], 9)
-        assert (best.id, best.text, second.id) == ("a", "new", "b")
-        store.put_vectors("v", [record("a", owner="user:b")], vectors[2:])
-        assert [r.id for r, _ in other.search_vectors("v", "user:a", vectors[2], 1)] == ["b"]
-        assert [r.id for r, _ in other.search_vectors("v", "user:b", vectors[2], 9)] == ["a"]
-
-    def test_vectors_delete(self, store: Store, other: Store) -> None:
-        """Else: a deletion leaves records findable or takes more than was named."""
-        store.open_vectors("v", 8, "m")
-        store.open_vectors("w", 8, "m")
-
-        def fill() -> None:
-            records = [record(f"a{n}", last=n) for n in range(4)]
-            records += [record("t", session_id="t", last=9), record("b", owner="user:b", last=9)]
-            store.put_vectors("v", records, _unit(6))
-            store.put_vectors("w", [record("n", last=9)], _unit(1))
-
-        def left() -> list[str]:
-            owners = ("user:a", "user:b")
-            found = [other.search_vectors("v", owner, _unit(1)[0], 99) for owner in owners]
-            return sorted(r.id for records in found for r, _ in records)
-
-        fill()
-        assert left() == ["a0", "a1", "a2", "a3", "b", "t"]
-        store.delete_vectors("v", session_id="s", after=1)
-        assert left() == ["a0", "a1", "t"]
-        fill()
-        assert len(left()) == 6
-        store.delete_vectors("v", owner="user:a")
-        assert left() == ["b"]
-        fill()
-        store.delete_vectors("v", owner="user:a", session_id="s")
-        assert left() == ["b", "t"]
-        fill()
-        store.delete_vectors("v", session_id="s")
-        store.delete_vectors("v", session_id="s")
-        assert left() == ["t"]
-        assert len(store.search_vectors("w", "user:a", _unit(1)[0], 9)) == 1
-        with pytest.raises(ValueError, match="owner or a session"):
-            store.delete_vectors("v")
-
-    def test_vectors_a_write_is_seen_by_the_other_handle(self, store: Store, other: Store) -> None:
-        """Else: a cached matrix outlives what it was made of."""
-        vectors = _unit(3)
-        store.open_vectors("v", 8, "m")
-
-        def names(handle: Store) -> list[str]:
-            return sorted(r.id for r, _ in handle.search_vectors("v", "user:a", vectors[0], 9))
-
-        store.put_vectors("v", [record("a")], vectors[:1])
-        assert names(other) == ["a"]
-        store.put_vectors("v", [record("b")], vectors[1:2])
-        assert names(other) == names(store) == ["a", "b"]
-        store.delete_vectors("v", owner="user:a")
-        assert names(other) == names(store) == []
-        store.put_vectors("v", [record("c")], vectors[2:])
-        assert names(other) == names(store) == ["c"]
-
-    def test_another_dimension_or_model_is_refused(self, store: Store, other: Store) -> None:
-        """Else: vectors of two embedders are compared with each other."""
-        store.open_vectors("v", 8, "m")
-        other.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _unit(1))
-        for dimension, model in ((9, "m"), (8, "M")):
-            with pytest.raises(DimensionMismatch, match="replay"):
-                other.open_vectors("v", dimension, model)
-        with pytest.raises(DimensionMismatch):
-            store.put_vectors("v", [record("b")], _unit(1, 9))
-        with pytest.raises(DimensionMismatch):
-            store.search_vectors("v", "user:a", _unit(1, 9)[0], 1)
-        store.open_vectors("w", 9, "n")
-        assert len(store.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1
-
-    def test_vectors_clear(self, store: Store, other: Store) -> None:
-        """Else: an embedder cannot be changed, or old vectors turn up after it was."""
-        for block in ("v", "w"):
-            store.open_vectors(block, 8, "m")
-            store.put_vectors(block, [record("a")], _unit(1))
-        assert len(other.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1
-        store.clear_vectors("v")
-        store.clear_vectors("v")
-        assert other.search_vectors("v", "user:a", _unit(1)[0], 9) == []
-        other.open_vectors("v", 5, "n")
-        other.put_vectors("v", [record("b")], _unit(1, 5))
-        assert [r.id for r, _ in store.search_vectors("v", "user:a", _unit(1, 5)[0], 9)] == ["b"]
-        assert len(store.search_vectors("w", "user:a", _unit(1)[0], 9)) == 1
-
-    def test_a_stale_embedder_cannot_mix_in(self, store: Store, other: Store) -> None:
-        """Else: a worker with the old embedder adds to a block rebuilt with a new one."""
-        if store is other:
-            pytest.skip("one handle has one embedder")
-        store.open_vectors("v", 8, "old")
-        other.clear_vectors("v")
-        other.open_vectors("v", 8, "new")
-        with pytest.raises(DimensionMismatch):
-            store.put_vectors("v", [record("a")], _unit(1))
-
-    def test_vectors_nothing_to_put(self, store: Store) -> None:
-        """Else: a block with nothing to say fails."""
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [], np.empty((0, 8), dtype=np.float32))
-        assert store.search_vectors("v", "user:a", _unit(1)[0], 9) == []
-
-    def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
-        """Else: one deployment finds or clears another's vectors."""
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _unit(1))
-        elsewhere.open_vectors("v", 5, "n")
-        assert elsewhere.search_vectors("v", "user:a", _unit(1, 5)[0], 9) == []
-        elsewhere.delete_vectors("v", owner="user:a")
-        elsewhere.clear_vectors("v")
-        assert len(store.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1

@@ -1,0 +1,86 @@
+"""What every store must do, as tests. Subclass, give a `store` fixture, run pytest.
+
+    class TestMyStore(SessionStoreContract, FactStoreContract, VectorStoreContract):
+        @pytest.fixture
+        def store(self):
+            store = MyStore(...)
+            yield store
+            store.close()
+
+Give `other` too, a second handle on the same data, where several processes may share it, and
+`elsewhere`, a handle on another namespace of the same database.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agent_memory.messages import Message
+from agent_memory.records import Draft, Head, Record
+from agent_memory.stores.base import SessionStore, Store
+
+DAY = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
+
+
+def draft(content: Any, tokens: int = 3, role: str = "user", **fields: Any) -> Draft:
+    """A draft of a chat message."""
+    return Draft(Message(role=role, content=content, **fields), tokens, "test")
+
+
+def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: Any) -> Record:
+    """A record that derives from entry 1 of a session, unless said otherwise."""
+    given: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
+    given |= {"created_at": DAY, **fields}
+    return Record(id=name, owner=owner, session_id=session_id, **given)
+
+
+def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run all calls at the same moment, each in its thread; their results, or the first error."""
+    gate = threading.Barrier(len(calls))
+    results: list[Any] = [None] * len(calls)
+    errors: list[BaseException] = []
+
+    def run(place: int, call: Callable[[], Any]) -> None:
+        try:
+            gate.wait()
+            results[place] = call()
+        except BaseException as error:  # noqa: BLE001 (raised again in the test's own thread)
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(place, call)) for place, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def stored(store: SessionStore, session_id: str = "s") -> Head:
+    """The head of a session that must exist."""
+    head = store.head(session_id)
+    assert head is not None
+    return head
+
+
+class Contract:
+    @pytest.fixture
+    def store(self) -> Iterator[Store]:
+        """The store under test. Subclasses give it."""
+        pytest.fail("Give the contract a `store` fixture.")
+
+    @pytest.fixture
+    def other(self, store: Store) -> Store:
+        """A second handle on the same data."""
+        return store
+
+    @pytest.fixture
+    def elsewhere(self) -> Store:
+        """A handle on another namespace of the same database."""
+        pytest.skip("this store has no second namespace to compare with")
