@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 BATCH_ENTRIES = 100
 BATCH_TOKENS = 6_000
 LEASE_SECONDS = 120.0
+LONGEST_REST = 300.0
+"""Seconds after which a block that keeps failing is tried again at the latest."""
 _POLL_SECONDS = 0.01
 
 
@@ -35,14 +37,15 @@ class Absorber:
         self._store = store
         self.blocks = {block.name: block for block in blocks if block.absorbs}
         self.errors: dict[str, str] = {}
+        self._failures: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
         self._id = uuid4().hex
 
     @contextmanager
     def lease(self, session_id: str, wait: float = 0.0) -> Iterator[bool]:
         """Hold the session's lease; yields whether it could be had within `wait` seconds."""
-        owner = f"{self._id}:{threading.get_ident()}"
         deadline = monotonic() + wait
-        while not (held := self._store.lease(session_id, owner, LEASE_SECONDS)):
+        while not (held := self._renew(session_id)):
             if monotonic() >= deadline:
                 break
             sleep(_POLL_SECONDS)
@@ -50,17 +53,28 @@ class Absorber:
             yield held
         finally:
             if held:
-                self._store.release(session_id, owner)
+                self._store.release(session_id, self._owner())
+
+    def ready(self) -> list[str]:
+        """Names of the blocks that may be fed now: those that do not rest after a failure."""
+        return [name for name in self.blocks if monotonic() >= self._not_before.get(name, 0.0)]
 
     def absorb(
-        self, session_id: str, upto: int | None = None, only: str | None = None
+        self,
+        session_id: str,
+        upto: int | None = None,
+        only: str | None = None,
+        *,
+        insist: bool = False,
     ) -> list[Absorbed]:
         """Feed what waits, up to a seq, to each block. The caller holds the lease.
 
-        A block that fails keeps its cursor; the others go on.
+        A block that fails keeps its cursor and rests for a while, longer each time; the others go
+        on. With `insist`, those that rest are fed too.
         """
         done: list[Absorbed] = []
-        for name, block in self.blocks.items():
+        for name in self.blocks if insist else self.ready():
+            block = self.blocks[name]
             head = self._store.head(session_id)
             if head is None or head.deleting:
                 break
@@ -71,6 +85,14 @@ class Absorber:
                     last, error = self._feed(block, head, target)
                     done.append(Absorbed(session_id, name, first, last, error))
         return done
+
+    def refused(self, head: Head) -> list[Absorbed]:
+        """What to report of a session whose lease could not be had."""
+        return [
+            Absorbed(head.session_id, name, cursor + 1, cursor, "another worker holds the session")
+            for name in self.blocks
+            if (cursor := head.cursors.get(name, 0)) < head.end
+        ]
 
     def rewind(self, session_id: str, block: str) -> None:
         """Put a block's cursor back to the beginning of a session."""
@@ -85,6 +107,8 @@ class Absorber:
             if cursor == 0:  # begin clean: the session may have been absorbed under another scope
                 resolve(block.delete(scope))
             while cursor < target:
+                if not self._renew(head.session_id):
+                    return cursor, "another worker took the session over"
                 batch, last = self._batch(head.session_id, cursor, target)
                 if batch:
                     resolve(block.update(scope, batch))
@@ -98,9 +122,18 @@ class Absorber:
                     "block %r could not absorb, and will try again: %s", block.name, told
                 )
             self.errors[block.name] = told
+            failures = self._failures[block.name] = self._failures.get(block.name, 0) + 1
+            self._not_before[block.name] = monotonic() + min(2.0**failures, LONGEST_REST)
             return cursor, told
-        self.errors.pop(block.name, None)
+        for kept in (self.errors, self._failures, self._not_before):
+            kept.pop(block.name, None)
         return cursor, None
+
+    def _owner(self) -> str:
+        return f"{self._id}:{threading.get_ident()}"
+
+    def _renew(self, session_id: str) -> bool:
+        return self._store.lease(session_id, self._owner(), LEASE_SECONDS)
 
     def _batch(self, session_id: str, cursor: int, target: int) -> tuple[list[Entry], int]:
         """The next entries to absorb (system messages never are), and the seq they reach to."""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from agent_memory.absorbing import Absorber
+from agent_memory.admission import check_id, check_size, system_matters
 from agent_memory.bridge import resolve
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import BlockInfo, MemoryContext, Packer
 from agent_memory.errors import (
     ConfigError,
     MemoryClosed,
-    MessageTooLarge,
     SessionDeleting,
     SessionOfAnotherUser,
     StoreUnavailable,
 )
 from agent_memory.fusion import merge
-from agent_memory.ids import check_id
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.messages import Message
 from agent_memory.overflow import Overflow
@@ -64,12 +63,13 @@ class AgentMemory:
         resources = self._services.resources
         self._store = resources.store
         self._counter = resources.counter
+        self._closed = False
+        self.blocks: dict[str, Block] = {}
         try:
-            self.blocks: dict[str, Block] = {
-                block.name: block.bind(resources) for block in self.config.all_blocks
-            }
+            for block in self.config.all_blocks:
+                self.blocks[block.name] = block.bind(resources)
         except BaseException:
-            self._store.close()
+            self.close()
             raise
         self._absorber = Absorber(self._store, list(self.blocks.values()))
         self._recaller = Recaller(list(self.blocks.values()), self.config.recall_timeout)
@@ -85,7 +85,6 @@ class AgentMemory:
             self.config.memory_role,
             {b.name: BlockInfo(b.kind, b.max_tokens) for b in self.blocks.values()},
         )
-        self._closed = False
 
     def __repr__(self) -> str:
         return f"AgentMemory(namespace={self.config.namespace!r}, blocks={list(self.blocks)})"
@@ -121,7 +120,9 @@ class AgentMemory:
             return self._owned(session_id, user_id) or empty_head(
                 session_id, user_id, datetime.now(UTC)
             )
-        self._refuse_too_large(session_id, drafts)
+        room = self.config.max_tokens - self._counter.overhead
+        head = self._store.head(session_id) if system_matters(drafts, room) else None
+        check_size(drafts, head.system_tokens if head else 0, room)
         try:
             head = self._store.append(session_id, drafts, user_id)
         except SessionDeleting:
@@ -199,9 +200,11 @@ class AgentMemory:
         for head in heads:
             if head is not None and not head.deleting:
                 with self._absorber.lease(head.session_id, _FLUSH_WAIT) as held:
-                    if held:
-                        done += self._absorber.absorb(head.session_id)
-                        self._overflow.redo_summary(self._store.head(head.session_id) or head)
+                    if not held:
+                        done += self._absorber.refused(head)
+                        continue
+                    done += self._absorber.absorb(head.session_id, insist=True)
+                    self._overflow.redo_summary(self._store.head(head.session_id) or head)
         return done
 
     def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
@@ -229,7 +232,7 @@ class AgentMemory:
                 for name, block in self._absorber.blocks.items():
                     if head.cursors.get(name, 0) > end:
                         resolve(block.delete(Scope(head.user_id, session_id, after=end)))
-                if self._store.truncate(self._shortened(head, end, taken), end):
+                if self._store.truncate(self._overflow.shortened(head, end, taken), end):
                     return [entry.message for entry in taken]
 
     def sessions(
@@ -332,22 +335,6 @@ class AgentMemory:
     def _draft(self, message: Message) -> Draft:
         return Draft(message, self._counter.message(message), self._counter.encoding)
 
-    def _refuse_too_large(self, session_id: str, drafts: Sequence[Draft]) -> None:
-        largest = max(drafts, key=lambda draft: draft.tokens).tokens
-        room = self.config.max_tokens - self._counter.overhead
-        if 2 * largest > room:  # only then can the system message matter
-            systems = [draft.tokens for draft in drafts if draft.message.is_system]
-            head = self._store.head(session_id) if not systems else None
-            system = systems[-1] if systems else head.system_tokens if head else 0
-            turns = [draft.tokens for draft in drafts if not draft.message.is_system]
-            needed = max([system, *(tokens + system for tokens in turns)])
-            if needed > room:
-                raise MessageTooLarge(
-                    f"A message of {needed - system or needed} tokens (beside a system message of "
-                    f"{system}) can never fit max_tokens={self.config.max_tokens}. Nothing was "
-                    "stored. Shorten it, or raise max_tokens."
-                )
-
     def _make_room(self, head: Head) -> Head:
         """Settle an overflowing window and feed the blocks; whatever fails is tried again later."""
         session_id, due = head.session_id, self._due(head)
@@ -367,10 +354,13 @@ class AgentMemory:
 
     def _due(self, head: Head) -> int | None:
         """The seq up to which blocks are to absorb now, by the strategy's word; None: not yet."""
-        when, blocks = self._strategy.absorbs, self._absorber.blocks
-        if when == "overflow" or not blocks:
+        when = self._strategy.absorbs
+        cursors = [head.cursors.get(name, 0) for name in self._absorber.ready()]
+        behind = min(cursors, default=head.end)
+        if behind < head.start:  # what left the window earlier and could not be absorbed then
+            return head.start
+        if when == "overflow":
             return None
-        behind = min(head.cursors.get(name, 0) for name in blocks)
         if when == "every_update":
             return head.end if behind < head.end else None
         reached = self._store.pick(head.session_id, [behind]) if behind else []
@@ -401,22 +391,6 @@ class AgentMemory:
             yield from page
             after = page[-1].session_id
 
-    def _shortened(self, head: Head, end: int, taken: Sequence[Entry]) -> Head:
-        """The head of a log that now ends at `end`; a window that began later begins anew."""
-        cursors = {name: min(cursor, end) for name, cursor in head.cursors.items()}
-        head = replace(head, cursors=cursors)
-        if any(entry.message.is_system for entry in taken):
-            left = self._store.read(head.session_id, limit=end) if end else []
-            system = next((e for e in reversed(left) if e.message.is_system), None)
-            head = replace(
-                head,
-                system=system.message if system else None,
-                system_tokens=system.tokens if system else 0,
-            )
-        if head.start > end:
-            head = replace(head, start=0, start_total=0, pinned=(), pinned_tokens=0, summary=None)
-        return head
-
     def _replayed(self, block: str) -> Iterator[Progress]:
         total = self._store.counts().sessions
         for done, head in enumerate(self._heads(), 1):
@@ -425,6 +399,6 @@ class AgentMemory:
                 if held and not head.deleting:
                     reached = max(head.start, head.cursors.get(block, 0))
                     self._absorber.rewind(head.session_id, block)
-                    fed = self._absorber.absorb(head.session_id, reached, block)
+                    fed = self._absorber.absorb(head.session_id, reached, block, insist=True)
                     error = next((one.error for one in fed if one.error), None)
             yield Progress(block, head.session_id, done, max(done, total), error)

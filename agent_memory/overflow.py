@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_memory.ltm_blocks.base import Resources
@@ -78,6 +79,22 @@ class Overflow:
         if written is None or written == summary:
             return head
         return self._store.move(replace(head, summary=written)) or head
+
+    def shortened(self, head: Head, end: int, taken: Sequence[Entry]) -> Head:
+        """The head of a log that now ends at `end`; a window that began later begins anew."""
+        cursors = {name: min(cursor, end) for name, cursor in head.cursors.items()}
+        head = replace(head, cursors=cursors)
+        if any(entry.message.is_system for entry in taken):
+            left = self._store.read(head.session_id, limit=end) if end else []
+            system = next((e for e in reversed(left) if e.message.is_system), None)
+            head = replace(
+                head,
+                system=system.message if system else None,
+                system_tokens=system.tokens if system else 0,
+            )
+        if head.start > end:
+            head = replace(head, start=0, start_total=0, pinned=(), pinned_tokens=0, summary=None)
+        return head
 
     def _moved(self, head: Head, entries: list[Entry], cut: Cut) -> Head | None:
         """The head after a cut; None where the cut would take nothing away."""

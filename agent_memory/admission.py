@@ -1,0 +1,62 @@
+"""What is refused at the door, before anything is stored. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent_memory.errors import InvalidId, MessageTooLarge
+from agent_memory.records import Draft
+
+MAX_ID = 255
+_SPARE = 8
+"""A system message must leave one part in so many of the budget to the conversation."""
+
+
+def check_id(name: str, value: object) -> None:
+    """Refuse an id that is not 1 to 255 characters that every database can store.
+
+    Raises:
+        InvalidId: It is not.
+    """
+    if not isinstance(value, str):
+        raise InvalidId(f"{name} must be a string, not {type(value).__name__}.")
+    if not value.strip():
+        raise InvalidId(f"{name} is empty. Give a text that names it, such as a UUID.")
+    if len(value) > MAX_ID:
+        raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
+    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
+
+
+def system_matters(drafts: Sequence[Draft], room: int) -> bool:
+    """Whether the size of the session's system message decides about these drafts."""
+    turn, systems = _sizes(drafts)
+    return not systems and turn > room // _SPARE
+
+
+def check_size(drafts: Sequence[Draft], system_tokens: int, room: int) -> None:
+    """Refuse drafts of which one could never be shown, alone or beside the system message.
+
+    Args:
+        drafts: What is to be appended.
+        system_tokens: Size of the session's system message, where `system_matters`.
+        room: Tokens of a context, its overhead taken off.
+
+    Raises:
+        MessageTooLarge: One is too large.
+    """
+    turn, systems = _sizes(drafts)
+    system = max(systems, default=system_tokens)
+    spare = room // _SPARE
+    if system > room - spare or turn + system > room:
+        raise MessageTooLarge(
+            f"A message of {turn or system} tokens beside a system message of {system} can never "
+            f"fit: the budget has room for {room}, of which a system message must leave {spare}. "
+            "Nothing was stored. Shorten the message, or raise max_tokens."
+        )
+
+
+def _sizes(drafts: Sequence[Draft]) -> tuple[int, list[int]]:
+    """Tokens of the largest turn message, and of each system message."""
+    turns = (draft.tokens for draft in drafts if not draft.message.is_system)
+    return max(turns, default=0), [draft.tokens for draft in drafts if draft.message.is_system]
