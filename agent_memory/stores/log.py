@@ -19,12 +19,12 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         SessionOfAnotherUser: The session has another user.
         SessionDeleting: A deletion of the session has begun.
     """
-    if user_id is not None and head.user_id not in (None, user_id):
-        raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
     if head.deleting:
         raise SessionDeleting(
             f"Session {head.session_id!r} is being deleted. Delete it again to finish that."
         )
+    if user_id is not None and head.user_id not in (None, user_id):
+        raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
     entries: list[Entry] = []
     total, system = head.total, None
     for seq, draft in enumerate(drafts, head.end + 1):
