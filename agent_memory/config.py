@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_memory.context import MemoryRole
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
-from agent_memory.ltm_blocks.base import Block, BlockField
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.foreign import BlockField
 from agent_memory.stores import check_url
 from agent_memory.strategies.base import Strategy, StrategyField
 
@@ -31,6 +33,7 @@ class AgentMemoryConfig(BaseSettings):
 
     Attributes:
         store: Where all is kept: "sqlite:///file.db" or "memory://".
+        system_store: Only None so far: system messages are kept with all else.
         namespace: Deployments with different namespaces share a database unseen by each other.
         max_tokens: What a context may cost, recalls included.
         max_recall_tokens: What recalls may take of it at most.
@@ -46,6 +49,7 @@ class AgentMemoryConfig(BaseSettings):
         blocks: Long-term blocks beside those of the strategy.
         overflow_mode: "inline": an update that overflows makes room before it returns.
         memory_role: Role under which recalls and the summary stand.
+        retention: Only "forever" so far: the log keeps every message until it is deleted.
         recall_timeout: Seconds that `get` and `search` wait for blocks.
     """
 
@@ -58,6 +62,7 @@ class AgentMemoryConfig(BaseSettings):
     )
 
     store: str = "sqlite:///agent_memory.db"
+    system_store: None = None
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
     max_recall_tokens: int = Field(default=2_000, ge=0)
@@ -67,9 +72,10 @@ class AgentMemoryConfig(BaseSettings):
     model_timeout: float = Field(default=30.0, gt=0)
     embedding: str | None = None
     overflow: StrategyField | None = None
-    blocks: tuple[BlockField, ...] = ()
+    blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
     overflow_mode: Literal["inline"] = "inline"
     memory_role: MemoryRole = "system"
+    retention: Literal["forever"] = "forever"
     recall_timeout: float = Field(default=2.0, gt=0)
 
     @field_validator("max_tokens")

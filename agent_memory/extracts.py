@@ -20,7 +20,7 @@ _SENTENCE_CHARS = 400
 
 
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
-    """The weightiest sentences of the previous summary and the entries, in order, within `limit`."""
+    """The weightiest sentences of the last summary and the entries, in order, within `limit`."""
     lines = list(dict.fromkeys([*sentences(previous), *_lines(entries)]))
     signals = [_signals(text) for text in lines]
     frequency = Counter(signal for found in signals for signal in found)

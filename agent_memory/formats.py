@@ -27,16 +27,15 @@ def chat_view(raw: Mapping[str, Any]) -> dict[str, Any] | None:
         return {"role": "assistant", "content": None, "tool_calls": [call]}
     if kind == "function_call_output":
         output = raw.get("output", "")
-        content = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-        return {"role": "tool", "tool_call_id": raw.get("call_id"), "content": content}
+        text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+        return {"role": "tool", "tool_call_id": raw.get("call_id"), "content": text}
     role = raw.get("role")
     content = raw.get("content")
     if not isinstance(role, str) or role not in _CHAT_ROLES or not isinstance(content, str | list):
         return None
     view: dict[str, Any] = {key: raw[key] for key in _CHAT_FIELDS if isinstance(raw.get(key), str)}
-    if isinstance(content, list):
-        content = [_part(part) for part in content]
-    return {"role": role, "content": content, **view}
+    shown = [_part(part) for part in content] if isinstance(content, list) else content
+    return {"role": role, "content": shown, **view}
 
 
 def _part(part: object) -> object:

@@ -116,7 +116,7 @@ class Provider:
             num_retries=0,
             max_retries=_NoRetries(0),
             drop_params=True,
-            **fields,
+            **_readable(fields),
         )
 
     def retried(self, kind: Kind, work: Callable[[], T]) -> T:
@@ -218,6 +218,17 @@ class Provider:
         if self._api_key is not None and self._api_key.get_secret_value():
             text = text.replace(self._api_key.get_secret_value(), "***")
         return _SECRETS.sub(r"\1***", text)[:300].rstrip(". ")
+
+
+def _readable(value: Any) -> Any:
+    """The value with "?" for half surrogate pairs, which logs may hold but no request can."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _readable(item) for key, item in value.items()}
+    return value
 
 
 def _is_passing(error: BaseException) -> bool:

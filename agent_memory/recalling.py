@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from agent_memory.bridge import gather, resolve
@@ -48,4 +49,6 @@ class Recaller:
 
 
 def _ask(block: Block, scope: Scope, message: Message | None) -> list[Recall]:
-    return resolve(block.get(scope, message, CANDIDATES))
+    found = resolve(block.get(scope, message, CANDIDATES))
+    # the name is what limits, context and statistics go by, whatever the block wrote
+    return [replace(recall, block=block.name) for recall in found]

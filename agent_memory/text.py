@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _SPACE = re.compile(r"\s+")
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 _IDENTIFIER = re.compile(
     r"https?://[^\s<>\"')]+"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
@@ -19,14 +19,15 @@ _IDENTIFIER = re.compile(
     r"|\b\d+%?"
 )
 _NAME = re.compile(r"(?<![.!?。]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
-STOP_WORDS = frozenset(
+_STOP_WORDS = (
     "a about after all also am an and any are as at be because been before being but by can could "
     "did do does doing don't for from had has have having he her here hers him his how i i'm if in "
     "into is it it's its just like me more most my no not of on or our out over please she should "
     "so some such than that that's the their them then there these they this those through to too "
     "up us very was we were what what's when where which while who why will with would you you're "
-    "your yours".split()
+    "your yours"
 )
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def sentences(text: str) -> list[str]:
@@ -47,7 +48,7 @@ def last_break(text: str, upto: int) -> int:
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """A text in pieces of at most `size` characters, parted between words; a longer word is whole."""
+    """A text in pieces of up to `size` characters, parted between words; a longer word is whole."""
     if len(text) <= size:
         return [text]
     done: list[str] = []
@@ -63,7 +64,7 @@ def pieces(text: str, size: int) -> list[str]:
 
 def terms(text: str) -> list[str]:
     """Lower-case words that carry meaning: no stop words, a plural s folded."""
-    words = (word.lower().replace("’", "'") for word in _WORD.findall(text))
+    words = (word.lower().replace("\u2019", "'") for word in _WORD.findall(text))
     return [_stem(word) for word in words if word not in STOP_WORDS]
 
 
@@ -73,7 +74,7 @@ def _stem(word: str) -> str:
 
 
 def identifiers(text: str) -> list[str]:
-    """Numbers, amounts, codes, links and addresses, each once, in order: what must stay verbatim."""
+    """Numbers, amounts, codes, links, addresses, each once, in order: what must stay verbatim."""
     return list(dict.fromkeys(found.strip() for found in _IDENTIFIER.findall(text)))
 
 

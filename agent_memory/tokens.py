@@ -21,9 +21,7 @@ from agent_memory.media import media_tokens
 from agent_memory.messages import Message
 
 DEFAULT_ENCODING = "o200k_base"
-UNKNOWN_MODEL_ENCODING = (
-    "cl100k_base"  # what litellm counts models with that it has no tokenizer for
-)
+UNKNOWN_MODEL_ENCODING = "cl100k_base"  # litellm's choice where it has no tokenizer
 CLAUDE = "claude"
 
 # A chat template frames a message with a start mark, its role and line break, an end mark and a
@@ -191,7 +189,7 @@ def _utf(text: str) -> str:
 
 
 def _bundled() -> Path:
-    """Folder of the tokenizer files inside litellm, found without importing it (that takes seconds)."""
+    """Folder of litellm's tokenizer files, found without importing it (that takes seconds)."""
     spec = importlib.util.find_spec("litellm")
     assert spec is not None, "litellm is a dependency"
     assert spec.origin is not None, "litellm is a package with files"

@@ -21,10 +21,12 @@ def embed_texts(
 ) -> np.ndarray:
     """Unit vectors for the texts; blank ones get zeros, and the model never sees them.
 
-    Providers refuse empty texts, and a model's vector for one would be noise.
+    Providers refuse empty texts, and a model's vector for one would be noise. A half of a
+    surrogate pair, which no model can read, counts as a question mark.
     """
     vectors = np.zeros((len(texts), dimension), dtype=np.float32)
     filled = [index for index, text in enumerate(texts) if text.strip()]
     if filled:
-        vectors[filled] = unit_rows(embed([texts[index] for index in filled]))
+        readable = [texts[index].encode("utf-8", "replace").decode() for index in filled]
+        vectors[filled] = unit_rows(embed(readable))
     return vectors

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from agent_memory.kinds import ByKind
 from agent_memory.messages import Message
 from agent_memory.records import Entry, Recall, Scope
 
@@ -100,10 +99,6 @@ class Block(BaseModel):
     def delete(self, scope: Scope) -> Awaitable[None] | None:
         """Forget what derives from a session, from its entries after a seq, or from a user."""
         raise NotImplementedError
-
-
-BlockField = Annotated[Block, ByKind("agent_memory.ltm_blocks")]
-"""A block, or in configuration files a mapping with its `kind`."""
 
 
 def record_id(*parts: object) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel, field_validator
 
 from agent_memory.errors import UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
@@ -30,7 +30,7 @@ class StaticMemory(Block):
     """
 
     kind: Literal["static"] = "static"
-    facts: tuple[str | dict[str, Any], ...] = ()
+    facts: Annotated[Sequence[str | dict[str, Any]], AfterValidator(tuple)] = ()
 
     @field_validator("facts", mode="before")
     @classmethod

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from agent_memory.errors import InvalidShares
-from agent_memory.ltm_blocks.base import Block, BlockField
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.foreign import BlockField
 from agent_memory.strategies.base import Absorb, Strategy
 
 
@@ -23,7 +25,7 @@ class FlushToLTM(Strategy):
     """
 
     kind: Literal["flush_to_ltm"] = "flush_to_ltm"
-    blocks: tuple[BlockField, ...] = ()
+    blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
     max_stm_ratio: float = 0.5
     absorb: Absorb = Field(default="overflow")
 
@@ -49,7 +51,7 @@ class FlushToLTM(Strategy):
 
     @property
     def ltm_blocks(self) -> tuple[Block, ...]:
-        return self.blocks
+        return tuple(self.blocks)
 
     @property
     def absorbs(self) -> Absorb:

@@ -188,6 +188,34 @@ class Shouting(Block):
         return None
 
 
+class PlainNotes:
+    """Nobody's subclass."""
+
+    def __init__(self) -> None:
+        self.notes: dict[tuple[str, int], str] = {}
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return [Recall("?", str(seq), text) for (_, seq), text in self.notes.items()][:limit]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.notes |= {(entry.session_id, entry.seq): entry.message.text() for entry in entries}
+
+    def delete(self, scope: Scope) -> None:
+        self.notes = {key: text for key, text in self.notes.items() if key[0] != scope.session_id}
+
+
+def test_any_object_with_the_three_methods_is_a_block() -> None:
+    """Wrong: a block has to subclass ours, or its recalls get lost under another name."""
+    with AgentMemory(store="memory://", blocks=[PlainNotes()]) as memory:
+        memory.update("s", {"role": "user", "content": "My bike is red."}, user_id="a")
+        memory.flush()
+        context = memory.get("t", user_id="a")
+        assert [(r.block, r.text) for r in context.recalls] == [("plain_notes", "My bike is red.")]
+        assert "<plain_notes_memory>" in str(context.to_messages())
+        memory.delete("s")
+        assert memory.get("t", user_id="a").recalls == []
+
+
 def test_a_failing_block_holds_back_only_itself() -> None:
     """Wrong: one block's failure fails `update`, or stops another block."""
     blocks = [Shouting(), VectorMemory()]

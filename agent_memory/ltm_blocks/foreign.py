@@ -1,0 +1,71 @@
+"""A block that is not a `Block`: any object with the three methods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Sequence
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+
+from pydantic import BeforeValidator
+
+from agent_memory.kinds import ByKind
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Scope
+
+
+@runtime_checkable
+class BlockLike(Protocol):
+    """The three methods a block consists of; each may be async. A `name` is optional."""
+
+    def get(
+        self, scope: Scope, message: Message | None, limit: int
+    ) -> list[Recall] | Awaitable[list[Recall]]:
+        """See `Block.get`."""
+        ...
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None | Awaitable[None]:
+        """See `Block.update`."""
+        ...
+
+    def delete(self, scope: Scope) -> None | Awaitable[None]:
+        """See `Block.delete`."""
+        ...
+
+
+class ForeignBlock(Block):
+    """Runs somebody's object as a block.
+
+    Attributes:
+        block: The object.
+    """
+
+    kind: Literal["foreign"] = "foreign"
+    block: Any
+
+    def get(
+        self, scope: Scope, message: Message | None, limit: int
+    ) -> list[Recall] | Awaitable[list[Recall]]:
+        found: list[Recall] | Awaitable[list[Recall]] = self.block.get(scope, message, limit)
+        return found
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None | Awaitable[None]:
+        done: None | Awaitable[None] = self.block.update(scope, entries)
+        return done
+
+    def delete(self, scope: Scope) -> None | Awaitable[None]:
+        done: None | Awaitable[None] = self.block.delete(scope)
+        return done
+
+
+def adopt(value: object) -> object:
+    """A block-like object as a block, named by its `name` or its class; others as they are."""
+    if isinstance(value, Block) or isinstance(value, type) or not isinstance(value, BlockLike):
+        return value
+    given = getattr(value, "name", None)
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower().strip("_")
+    return ForeignBlock(name=given if isinstance(given, str) else words, block=value)
+
+
+BlockField = Annotated[Block, ByKind("agent_memory.ltm_blocks"), BeforeValidator(adopt)]
+"""A block, an object that is like one, or in configuration files a mapping with its `kind`."""
