@@ -92,15 +92,15 @@ class Overflow:
                 system=system.message if system else None,
                 system_tokens=system.tokens if system else 0,
             )
-        if head.start > end:
+        if head.start >= end:
             head = replace(head, start=0, start_total=0, pinned=(), pinned_tokens=0, summary=None)
         return head
 
     def _moved(self, head: Head, entries: list[Entry], cut: Cut) -> Head | None:
         """The head after a cut; None where the cut would take nothing away."""
         legal = cut.start if cut.start <= head.start else snap(entries, cut.start)
+        kept = apply(entries, Cut(legal, cut.pinned))
         start = max(legal, head.start)
-        kept = apply(entries, Cut(start, cut.pinned))
         pinned = [entry for entry in kept if entry.seq <= start]
         leaving = [entry for entry in entries if head.start < entry.seq <= start]
         if not leaving and len(pinned) >= len(head.pinned):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from agent_memory.importance import most_important
 from agent_memory.strategies.base import Strategy, Window
-from agent_memory.window import Cut, choose_cut
+from agent_memory.window import Cut, apply, choose_cut, role_of
 
 
 class Trim(Strategy):
@@ -35,11 +35,12 @@ class Trim(Strategy):
         newest = choose_cut(window.entries, keep // 2, half)
         if newest is None:
             return None
-        leaving = [e for e in window.entries if e.seq <= newest.start]
-        kept = [e for e in window.entries if e.seq > newest.start]
+        kept = apply(window.entries, newest)
+        if kept and role_of(kept[0].message) != "user":  # half the room is too little for its turn
+            return choose_cut(window.entries, keep, self.keep_messages)
         pins = most_important(
-            leaving,
+            [entry for entry in window.entries if entry not in kept],
             keep - sum(entry.tokens for entry in kept),
             self.keep_messages and self.keep_messages - len(kept),
         )
-        return Cut(newest.start, tuple(sorted({*newest.pinned, *pins})) if pins else newest.pinned)
+        return Cut(newest.start, tuple(sorted({*newest.pinned, *pins})))

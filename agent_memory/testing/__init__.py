@@ -1,7 +1,7 @@
 """Tools for tests: a scripted model server, and the contracts that every store keeps.
 
 They need nothing that agent-memory itself does not need, except the store contracts, which are
-pytest classes.
+pytest classes, and `agent_memory.testing.histories`, which generates conversations with Hypothesis.
 """
 
 from __future__ import annotations

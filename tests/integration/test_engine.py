@@ -155,6 +155,16 @@ def test_pop_below_the_window_rebuilds_it(url: str) -> None:
         assert texts == ["Be kind.", "Note 0: my own garden has 0 roses.", "Noted, 0 roses."]
 
 
+def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
+    """Wrong: the context is empty although the log is not."""
+    with AgentMemory(store=url, max_tokens=300) as memory:
+        talk(memory, "s", 20)
+        head = memory.get("s").head
+        assert head is not None
+        memory.pop("s", head.end - head.start)
+        assert len(memory.get("s").messages) > 4
+
+
 def test_history_is_the_whole_log(memory: AgentMemory) -> None:
     """Wrong: overflow takes messages out of the log, or paging skips some."""
     talk(memory, "s", 15)

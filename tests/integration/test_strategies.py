@@ -8,7 +8,16 @@ from collections.abc import Iterator
 import pytest
 from pydantic import SecretStr
 
-from agent_memory import AgentMemory, Chain, ExtractiveMemory, FlushToLTM, Summarize, Trim
+from agent_memory import (
+    AgentMemory,
+    Chain,
+    ExtractiveMemory,
+    FlushToLTM,
+    Strategy,
+    Summarize,
+    Trim,
+)
+from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
 
 
@@ -186,3 +195,37 @@ def test_keep_messages() -> None:
             if i and head.start == head.end - 4:
                 break
         assert len(memory.get("s").messages) == 4
+
+
+def test_trimming_by_importance_keeps_a_large_question_of_the_turn_under_way() -> None:
+    """Wrong: an agent deep in its tool calls no longer sees what it was asked."""
+    with AgentMemory(store="memory://", max_tokens=1500, overflow=Trim(by="importance")) as memory:
+        memory.update("s", {"role": "user", "content": "Please " + "compare and judge it " * 170})
+        for i in range(60):
+            call = {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            memory.update("s", {"role": "assistant", "content": None, "tool_calls": [call]})
+            memory.update("s", {"role": "tool", "tool_call_id": f"c{i}", "content": f"result {i}"})
+            context = memory.get("s")
+            assert str(context.messages[0].content).startswith("Please compare")
+            assert context.tokens <= 1500
+
+
+def test_pinned_turns_outlive_a_cut_before_them() -> None:
+    """Wrong: a cut among the pinned entries takes all of them away."""
+
+    class DropsFirst(Strategy):
+        kind: str = "drops_first"
+
+        def cut(self, window: Window) -> Cut | None:
+            if window.entries[6].seq == 7:
+                newest = window.entries[-1].seq
+                return Cut(newest - 2, tuple(e.seq for e in window.entries if e.seq <= 6))
+            return Cut(window.entries[0].seq)
+
+    with AgentMemory(store="memory://", max_tokens=200, overflow=DropsFirst()) as memory:
+        seen = set()
+        for i in range(60):
+            head = memory.update("s", {"role": "user", "content": f"Message number {i}."})
+            seen.add(head.pinned)
+        assert (1, 2, 3, 4, 5, 6) in seen
+        assert (2, 3, 4, 5, 6) in seen

@@ -143,3 +143,16 @@ def test_blank_texts_never_reach_the_model() -> None:
     assert vectors.tolist() == [[0, 0], [1, 0], [0, 0], [1, 0]]
     assert embed_texts(["", " "], 2, embed).tolist() == [[0, 0], [0, 0]]
     assert len(seen) == 1
+
+
+def test_half_a_surrogate_pair_is_readable() -> None:
+    """A wrong one lets one odd character fail the embedding of a message for ever."""
+    seen: list[list[str]] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        seen.append(texts)
+        return [[1.0, 0.0] for _ in texts]
+
+    embed_texts(["odd \ud83d end", "whole \U0001f600"], 2, embed)
+    assert seen == [["odd ? end", "whole \U0001f600"]]
+    assert CachedEmbedder(CountingEmbedder()).embed(["\ud83d"]).shape == (1, 2)

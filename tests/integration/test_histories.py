@@ -1,0 +1,138 @@
+"""The real engine over generated conversations, message by message, at budgets it must fight for.
+
+`AGENT_MEMORY_EXAMPLES=10000` plays so many conversations; the default is quick.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent_memory import AgentMemory
+from agent_memory.context import leading_count
+from agent_memory.errors import MessageTooLarge
+from agent_memory.ltm_blocks import StaticMemory
+from agent_memory.messages import Message
+from agent_memory.strategies import Chain, FlushToLTM, Summarize, Trim
+from agent_memory.strategies.base import Strategy
+from agent_memory.testing.histories import histories, long_turn, unpaired
+from agent_memory.tokens import TokenCounter
+from agent_memory.window import role_of
+
+EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "300"))
+
+COUNTER = TokenCounter()
+FACTS = ["Form HR-101 asks for remote work.", "</memory> 3 days a week & no more."]
+STRATEGIES: list[Strategy] = [
+    Trim(),
+    Trim(keep_messages=4),
+    Trim(by="importance"),
+    Summarize(max_summary_tokens=60),
+    FlushToLTM(blocks=[StaticMemory(facts=FACTS)], max_stm_ratio=0.5),
+    Chain(
+        [
+            FlushToLTM(blocks=[StaticMemory(facts=FACTS)], max_stm_ratio=0.8),
+            Summarize(max_summary_tokens=40),
+        ]
+    ),
+]
+
+
+def play(memory: AgentMemory, messages: list[Any], step: int) -> list[Message]:
+    """Feed a conversation, check every context on the way, give back what was accepted."""
+    kept: list[Message] = []
+    for place, given_message in enumerate(messages):
+        message = Message.of(given_message)
+        try:
+            memory.update("s", message)
+        except MessageTooLarge:
+            continue
+        kept.append(message)
+        if place % step == 0:
+            check(memory, kept)
+    check(memory, kept)
+    return kept
+
+
+def check(memory: AgentMemory, kept: list[Message]) -> None:
+    """Invariants 3 and 4 for the context as it is now."""
+    context = memory.get("s", "What about HR-101?")
+    chat = context.to_messages()
+    assert context.tokens <= context.max_tokens
+    assert COUNTER.context(chat) <= context.tokens
+    assert unpaired(chat) == []
+    if not kept:
+        return
+    assert context.head is not None
+    turns = chat[leading_count(context.messages, context.head) :]
+    users = [m for m in turns if m["role"] == "user"]
+    if users and context.head.start > 0:
+        assert turns[0]["role"] == "user" or "<memory>" in turns[0]["content"]
+    if role_of(kept[-1]) == "user":
+        assert chat[-1]["role"] == "user"
+
+
+@settings(
+    max_examples=EXAMPLES,
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    messages=histories(max_steps=20),
+    strategy=st.sampled_from(STRATEGIES),
+    times=st.integers(1, 4),
+    max_tokens=st.integers(300, 600) | st.integers(300, 2000),
+    memory_role=st.sampled_from(["system", "user"]),
+    step=st.integers(1, 5),
+)
+def test_generated_histories_keep_budget_turns_and_words(
+    messages: list[Any],
+    strategy: Strategy,
+    times: int,
+    max_tokens: int,
+    memory_role: Any,
+    step: int,
+) -> None:
+    """Wrong: a context above its budget, half a tool group, or a log with other words."""
+    with AgentMemory(
+        store="memory://", max_tokens=max_tokens, overflow=strategy, memory_role=memory_role
+    ) as memory:
+        kept = play(memory, messages * times, step)
+        log = memory.history("s")
+        assert [entry.seq for entry in log] == list(range(1, len(kept) + 1))
+        assert [entry.message.to_dict() for entry in log] == [one.to_dict() for one in kept]
+
+
+def test_one_turn_of_200_tool_rounds_is_cut_inside() -> None:
+    """Wrong: the turn passes the budget, loses its question, or is cut in the middle of a group."""
+    with AgentMemory(store="memory://", max_tokens=1500, overflow=Trim()) as memory:
+        kept = play(memory, long_turn(200), 1)
+        chat = memory.get("s").to_messages()
+        assert chat[0]["content"] == "Audit every account."
+        assert chat[-1] == kept[-1].to_openai()
+        assert 10 < len(chat) < 200
+        assert len(memory.history("s")) == 601
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_a_window_that_just_overflowed_has_room_again(strategy: Strategy) -> None:
+    """Wrong: each message after the first overflow cuts again and spoils the prompt cache."""
+    cuts: list[int] = []
+    chat: list[dict[str, Any]] = []
+    with AgentMemory(store="memory://", max_tokens=1000, overflow=strategy) as memory:
+        start = 0
+        for n in range(300):
+            role = "assistant" if n % 2 else "user"
+            head = memory.update("s", {"role": role, "content": f"Small talk number {n}."})
+            before, chat = chat, [m.to_openai() or {} for m in memory.get("s").messages]
+            if head.start != start:
+                cuts.append(n)
+            else:
+                assert chat[: len(before)] == before
+            start = head.start
+    assert cuts
+    assert all(later - earlier > 1 for earlier, later in pairwise(cuts))

@@ -1,0 +1,249 @@
+"""Packing and rendering: within the budget, and with a prefix that stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.context import BlockInfo, MemoryContext, Packer, summary_message
+from agent_memory.records import Entry, Head, Recall, Summary
+from agent_memory.testing.histories import histories, log_of, texts, unpaired
+from agent_memory.tokens import TokenCounter
+
+Role = Literal["system", "user"]
+
+COUNTER = TokenCounter()
+BLOCKS = {
+    "static": BlockInfo("static", None),
+    "facts": BlockInfo("extractive", 40),
+    "vector": BlockInfo("vector", None),
+}
+DAY = datetime(2026, 1, 5, tzinfo=UTC)
+roles: st.SearchStrategy[Role] = st.sampled_from(["system", "user"])
+recall_lists = st.lists(
+    st.builds(
+        Recall,
+        block=st.sampled_from(list(BLOCKS)),
+        id=st.uuids().map(str),
+        text=texts(),
+        created_at=st.sampled_from([None, DAY]),
+    ),
+    max_size=6,
+)
+
+
+def packer(max_tokens: int, role: Role = "system", recall_tokens: int = 200) -> Packer:
+    return Packer(COUNTER, max_tokens, recall_tokens, role, BLOCKS)
+
+
+def log(messages: Sequence[Any]) -> list[Entry]:
+    return log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
+
+
+def head_of(entries: Sequence[Entry], summary: str | None = None, start: int = 0) -> Head:
+    systems = [entry for entry in entries if entry.message.is_system]
+    return Head(
+        session_id="s",
+        user_id=None,
+        end=len(entries),
+        total=entries[-1].total if entries else 0,
+        start=start,
+        start_total=0,
+        pinned=(),
+        pinned_tokens=0,
+        system=systems[-1].message if systems else None,
+        system_tokens=systems[-1].tokens if systems else 0,
+        summary=None if summary is None else Summary(summary, 0, start, "local"),
+        cursors={},
+        version=1,
+        deleting=False,
+        created_at=DAY,
+    )
+
+
+def pack(
+    packer: Packer, entries: Sequence[Entry], recalls: Sequence[Recall], summary: str | None = None
+) -> MemoryContext:
+    head = head_of(entries, summary)
+    return packer.pack(head, packer.window(head, entries), recalls, [])
+
+
+def u(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def a(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+@given(histories(), recall_lists, st.none() | texts(), roles, st.integers(64, 900))
+def test_no_context_passes_its_budget(
+    messages: list[Any], recalls: list[Recall], summary: str | None, role: Role, max_tokens: int
+) -> None:
+    """Wrong: a context above the budget, or one that costs more than it says."""
+    context = pack(packer(max_tokens, role), log(messages), recalls, summary)
+    chat = context.to_messages()
+    assert COUNTER.context(chat) <= context.tokens <= max_tokens
+    assert unpaired(chat) == []
+    if all(message.role is not None for message in context.messages):
+        assert context.tokens == COUNTER.context(chat)
+
+
+@given(histories(), recall_lists, st.none() | texts(), roles)
+def test_entries_counted_by_another_tokenizer_are_counted_again(
+    messages: list[Any], recalls: list[Recall], summary: str | None, role: Role
+) -> None:
+    """Wrong: after a change of model, the old counts let a context pass the budget."""
+    stale = [replace(entry, tokens=1, encoding="another") for entry in log(messages)]
+    context = pack(packer(300, role), stale, recalls, summary)
+    assert COUNTER.context(context.to_messages()) <= context.tokens <= 300
+
+
+@given(histories(), recall_lists, recall_lists, st.none() | texts(), roles)
+def test_other_recalls_leave_the_prefix_as_it_is(
+    messages: list[Any], first: list[Recall], second: list[Recall], summary: str | None, role: Role
+) -> None:
+    """Wrong: what is recalled changes something before the newest user message."""
+    entries = log(messages)
+    one, two = (pack(packer(5000, role), entries, recalls, summary) for recalls in (first, second))
+    assert [m.content for m in one.messages] == [m.content for m in two.messages]
+    chats = [one.to_messages(), two.to_messages()]
+    plain = [view for m in one.messages if (view := m.to_openai()) is not None]
+    users = [i for i, m in enumerate(plain) if m["role"] == "user"]
+    if users and users[-1] > 1:
+        for chat in chats:
+            assert chat[: users[-1]] == plain[: users[-1]]
+            assert chat[len(chat) - len(plain) + users[-1] + 1 :] == plain[users[-1] + 1 :]
+
+
+@given(st.lists(texts(), min_size=1, max_size=4), roles)
+def test_recalled_text_opens_and_closes_nothing(contents: list[str], role: Role) -> None:
+    """Wrong: a remembered message ends the memory element and speaks to the model as the system."""
+    recalls = [Recall("vector", str(n), text) for n, text in enumerate(contents)]
+    context = pack(packer(5000, role, 2000), log([a("hello"), u("question")]), recalls)
+    chat = context.to_messages()
+    place = 1
+    memory = chat[place]["content"].removesuffix("\n\nquestion")
+    found = re.findall(r"<[^>]*>?", memory)
+    assert found == ["<memory>", "<vector_memory>", "</vector_memory>", "</memory>"]
+    assert len(context.recalls) == len(contents)
+
+
+RECALL = [Recall("vector", "1", "form HR-101", created_at=DAY), Recall("static", "2", "3 days")]
+MEMORY = (
+    "<memory>\n<static_memory>\n- 3 days\n</static_memory>\n"
+    "<vector_memory>\n- [2026-01-05] form HR-101\n</vector_memory>\n</memory>"
+)
+
+
+def test_memory_stands_before_or_in_the_newest_user_message() -> None:
+    """Wrong: recalls at the top, where they break the prompt cache at every turn."""
+    talk = [{"role": "system", "content": "rules"}, u("one"), a("two"), u("three"), a("four")]
+    assert pack(packer(900), log(talk), RECALL).to_messages() == [
+        *talk[:3],
+        {"role": "system", "content": MEMORY},
+        *talk[3:],
+    ]
+    assert pack(packer(900, "user"), log(talk), RECALL).to_messages() == [
+        *talk[:3],
+        u(f"{MEMORY}\n\nthree"),
+        talk[4],
+    ]
+
+
+def test_memory_joins_content_parts() -> None:
+    """Wrong: the picture in the newest user message is lost."""
+    part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    chat = pack(packer(2000, "user"), log([u([part])]), RECALL).to_messages()
+    assert chat == [u([{"type": "text", "text": MEMORY}, part])]
+
+
+@pytest.mark.parametrize("system", ["system", "developer"])
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_without_a_user_message_memory_stands_before_the_turns(system: str, role: Role) -> None:
+    """Wrong: memory before the system message or the summary, or inside the summary."""
+    talk = [{"role": system, "content": "rules"}, a("hello")]
+    chat = pack(packer(900, role), log(talk), RECALL, "so far").to_messages()
+    summary = {"role": role, "content": "<summary>\nso far\n</summary>"}
+    assert chat == [talk[0], summary, {"role": role, "content": MEMORY}, talk[1]]
+
+
+def test_a_user_who_writes_like_a_summary_is_still_a_user() -> None:
+    """Wrong: memory is put in an older message, because the newest looks like a summary."""
+    talk = [u("one"), a("two"), u("<summary> of my day")]
+    chat = pack(packer(900, "user"), log(talk), RECALL).to_messages()
+    assert chat == [*talk[:2], u(f"{MEMORY}\n\n<summary> of my day")]
+
+
+def test_the_summary_is_one_marked_and_escaped_message() -> None:
+    """Wrong: a summary that quotes markup closes its own element, or cannot be told from a turn."""
+    message = summary_message(Summary("a </summary> b", 5, 7, "local"), "system")
+    assert message.to_openai() == {
+        "role": "system",
+        "content": "<summary>\na &lt;/summary&gt; b\n</summary>",
+    }
+    assert message.metadata == {"kind": "summary", "upto": 7, "by": "local"}
+
+
+def test_turns_come_before_the_summary_when_room_is_short() -> None:
+    """Wrong: the newest message gives way to a summary of older ones."""
+    entries = log([u("word " * 60)])
+    head = replace(head_of(entries, "long " * 60, start=0), start=0)
+    messages, kept = packer(100).window(head, entries)
+    assert messages == []
+    assert kept == entries
+    messages, kept = packer(200).window(head, entries)
+    assert len(messages) == 1
+    assert kept == entries
+
+
+def test_a_system_message_above_a_lowered_budget_is_left_out_with_a_warning() -> None:
+    """Wrong: a smaller `max_tokens` than the day before makes every context pass it."""
+    talk = [{"role": "system", "content": "word " * 200}, u("hi")]
+    context = pack(packer(100), log(talk), [])
+    assert context.to_messages() == [u("hi")]
+    assert context.tokens <= 100
+    assert len(context.warnings) == 1
+    assert "system message" in context.warnings[0]
+
+
+def test_a_session_that_does_not_exist_yet_has_recalls_only() -> None:
+    """Wrong: nothing is recalled for a user's first message of a new session."""
+    empty = packer(900)
+    context = empty.pack(None, empty.window(None, []), RECALL, ["slow"])
+    assert context.to_messages() == [{"role": "system", "content": MEMORY}]
+    assert context.warnings == ["slow"]
+    assert context.head is None
+
+
+def test_recalls_are_sorted_by_what_their_block_is() -> None:
+    """Wrong: a block that has a name of its own is missing from the context's lists."""
+    recalls = [*RECALL, Recall("facts", "3", "Sarah is in Marketing")]
+    context = pack(packer(900), log([u("hi")]), recalls)
+    assert [r.id for r in context.static_facts] == ["2"]
+    assert [r.id for r in context.extracted_facts] == ["3"]
+    assert [r.id for r in context.vector_matches] == ["1"]
+    assert all(recall.tokens > 0 for recall in context.recalls)
+
+
+def test_recalls_keep_to_their_own_budget() -> None:
+    """Wrong: recalls take what the budget has left, whatever `max_recall_tokens` says."""
+    recalls = [Recall("vector", str(n), f"fact {n} " * 5) for n in range(20)]
+    entries = log([u("hi")])
+    bare = pack(packer(5000), entries, []).tokens
+    full = pack(packer(5000, recall_tokens=100), entries, recalls)
+    assert 60 < full.tokens - bare <= 100
+    assert pack(packer(5000, recall_tokens=0), entries, recalls).recalls == []
+
+
+def test_a_context_without_entries_and_messages() -> None:
+    """Wrong: a view of nothing raises."""
+    context = pack(packer(64), [], [])
+    assert context.to_messages() == []

@@ -1,0 +1,101 @@
+"""Merging recalls and choosing what fits."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.fusion import merge, select
+from agent_memory.records import Recall
+
+BLOCKS = ["static", "extractive", "vector"]
+sources = st.lists(st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4)), max_size=2)
+
+
+def recalls_of(block: str) -> st.SearchStrategy[list[Recall]]:
+    one = st.builds(
+        Recall,
+        block=st.just(block),
+        id=st.uuids().map(str),
+        text=st.sampled_from(["a", "A ", "b", "b  c", "b c", "d", "e", "f", "g"]),
+        score=st.floats(-1, 3) | st.sampled_from([math.nan, math.inf, -math.inf]),
+        tokens=st.integers(1, 60),
+        sources=sources.map(tuple),
+    )
+    return st.lists(one, max_size=6)
+
+
+found_by_blocks = st.fixed_dictionaries({block: recalls_of(block) for block in BLOCKS})
+
+
+def key(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+@given(found_by_blocks, st.sets(st.tuples(st.just("s"), st.integers(1, 4))))
+def test_merge_says_each_thing_once_and_nothing_shown(
+    found: dict[str, list[Recall]], shown: set[tuple[str, int]]
+) -> None:
+    """Wrong: a doubled text, one that the window shows anyway, a lost one, or a random order."""
+    merged = merge(found, shown)
+    texts = [key(recall.text) for recall in merged]
+    assert len(texts) == len(set(texts))
+    kept = [
+        recall
+        for recalls in found.values()
+        for recall in recalls
+        if not recall.sources or set(recall.sources) - shown
+    ]
+    assert {key(recall.text) for recall in kept} == set(texts)
+    assert all(recall in kept for recall in merged)
+    assert merged == merge(found, shown)
+
+
+def test_merge_ranks_by_share_of_the_blocks_best() -> None:
+    """Wrong: a block whose scores are on a larger scale drives all others out."""
+    big = [Recall("b", "1", "one", score=900.0), Recall("b", "2", "two", score=300.0)]
+    small = [Recall("a", "3", "three", score=0.4), Recall("a", "4", "four", score=0.3)]
+    assert [r.id for r in merge({"a": small, "b": big})] == ["3", "1", "4", "2"]
+    assert [r.id for r in merge({"b": big, "a": small})] == ["1", "3", "4", "2"]
+
+
+@given(
+    found_by_blocks,
+    st.integers(-5, 300),
+    st.dictionaries(st.sampled_from(BLOCKS), st.none() | st.integers(0, 80)),
+)
+def test_select_stays_within_room_and_shares_it(
+    found: dict[str, list[Recall]], room: int, limits: dict[str, int | None]
+) -> None:
+    """Wrong: too much is chosen, a block passes its limit, or takes another's share."""
+    recalls = merge(found)
+    chosen = select(recalls, room, limits)
+    assert sum(recall.tokens for recall in chosen) <= max(room, 0)
+    assert chosen == [recall for recall in recalls if recall in chosen]
+    assert chosen == select(recalls, room, limits)
+    blocks = {recall.block for recall in recalls}
+    for block in blocks:
+        limit = limits.get(block)
+        own = [recall for recall in recalls if recall.block == block]
+        assert limit is None or sum(r.tokens for r in chosen if r.block == block) <= limit
+        sure = min(room // len(blocks), room if limit is None else limit)
+        if own[0].tokens <= sure:
+            assert own[0] in chosen
+
+
+def test_what_is_left_goes_to_the_best() -> None:
+    """Wrong: the share of a block that has nothing to say is wasted."""
+    recalls = [Recall("a", str(n), str(n), tokens=10) for n in range(9)]
+    recalls.append(Recall("b", "x", "x", tokens=10))
+    assert [r.id for r in select(recalls, 60)] == ["0", "1", "2", "3", "4", "x"]
+    assert select(recalls, 60, {"a": 20}) == [*recalls[:2], recalls[-1]]
+    assert select([], 60) == []
+
+
+def test_of_a_text_said_twice_the_best_stays() -> None:
+    """Wrong: the recall with the lower score, or of the later block, stands for both."""
+    better, worse = Recall("a", "1", "HR-101", score=0.9), Recall("a", "2", "hr-101 ", score=0.3)
+    later = Recall("b", "3", "HR-101", score=5.0)
+    assert merge({"a": [better, worse], "b": [later]}) == [better]

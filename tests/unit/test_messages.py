@@ -1,0 +1,221 @@
+"""`Message` gives back what it took, and says what is wrong with what it cannot take."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.errors import InvalidMessage
+from agent_memory.formats import chat_view
+from agent_memory.messages import Message
+from agent_memory.testing.histories import histories, raw_items
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+U = {"role": "user", "content": "hi"}
+
+
+class Dumped:
+    """What litellm and openai return, as far as `Message.of` cares."""
+
+    def __init__(self, fields: Any) -> None:
+        self.fields = fields
+
+    def model_dump(self) -> Any:
+        return self.fields
+
+
+@given(histories())
+def test_a_message_gives_back_what_it_took(messages: list[dict[str, Any]]) -> None:
+    """Wrong: a field is lost, added, renamed or changed on the way in, out, or through a store."""
+    for given_message in messages:
+        message = Message.of(given_message)
+        assert message.to_dict() == given_message
+        again = Message.from_json(message.to_json(), message.created_at)
+        assert again == message
+        assert again.to_dict() == given_message
+        assert Message.of(Dumped(given_message)).to_dict() == given_message
+        assert Message.of(message) is message
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ["text", "of", "to_dict", "to_json", "is_system", "model_dump", "self", "cls", "x-y", ""]
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), json_values, min_size=1))
+def test_unknown_fields_survive_whatever_their_names(extras: dict[str, Any]) -> None:
+    """Wrong: a provider field named like a method is lost, or shadows the method."""
+    message = Message.of({**U, **extras})
+    assert message.to_dict() == {**U, **extras}
+    assert Message.from_json(message.to_json(), NOW).to_dict() == {**U, **extras}
+    assert message.text() == "hi"
+    assert not message.is_system
+
+
+def test_a_view_for_chat_leaves_our_own_fields_out() -> None:
+    """Wrong: notes, times or nulls are sent to a provider, which may refuse them."""
+    message = Message.of({**U, "name": None, "metadata": {"n": 1}, "created_at": NOW, "seed": 7})
+    assert message.to_openai() == {**U, "seed": 7}
+    assert Message.of({"role": "assistant", "content": None}).to_openai() == {
+        "role": "assistant",
+        "content": None,
+    }
+
+
+def test_created_at_is_given_or_the_stores() -> None:
+    """Wrong: a message's own time is lost, or the time of a read stands in for it."""
+    own = Message.of({**U, "created_at": "2024-03-01T12:00:00+02:00"})
+    assert own.created_at == datetime(2024, 3, 1, 10, tzinfo=UTC)
+    assert own.to_dict()["created_at"] == "2024-03-01T10:00:00+00:00"
+    assert Message.from_json(own.to_json(), NOW).created_at == own.created_at
+
+    assert Message.of({**U, "created_at": None}).to_dict() == U
+    assert Message.of({**U, "created_at": datetime(2024, 1, 1)}).created_at.tzinfo is UTC
+
+    stored = Message.from_json(Message.of(U).to_json(), NOW)
+    assert stored.created_at == NOW
+    assert stored.to_dict() == U
+
+
+def test_a_whole_completion_is_taken_by_its_first_choice() -> None:
+    """Wrong: users have to dig the message out of what litellm returned."""
+    answer = {"role": "assistant", "content": "hello"}
+    completion = {"id": "1", "choices": [{"index": 0, "message": answer}]}
+    assert Message.of(Dumped(completion)).to_dict() == answer
+
+
+NAMELESS = "needs a role"
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ({}, NAMELESS),
+        ({"content": "hi"}, NAMELESS),
+        ({"role": None, "content": "hi"}, NAMELESS),
+        ({"choices": []}, NAMELESS),
+        ({"choices": ["text"]}, NAMELESS),
+        ({"choices": [{"message": "text"}]}, NAMELESS),
+        ({"role": "robot", "content": "hi"}, "Unknown role 'robot'"),
+        ({"role": ""}, "Unknown role ''"),
+        ({"role": 3}, "`role` is not valid"),
+        ({"raw": {"type": "reasoning"}}, "needs its `format`"),
+        ({"raw": "text", "format": "x"}, "`raw` is not valid"),
+        ({**U, "content": 3}, "`content` is a int"),
+        ({**U, "content": b"bytes"}, "`content` is a bytes"),
+        ({**U, "content": ("a", "b")}, "`content` is a tuple"),
+        ({**U, "content": {"type": "text"}}, "`content` is a dict"),
+        ({**U, "content": [{1, 2}]}, "holds a set"),
+        ({**U, "content": [OrderedDict(a=1)]}, "holds a OrderedDict"),
+        ({**U, "score": float("nan")}, "holds a float"),
+        ({**U, "score": float("inf")}, "holds a float"),
+        ({**U, "seen": NOW}, "holds a datetime"),
+        ({**U, "map": {1: "a"}}, "holds a dict"),
+        ({**U, "n": 10**5000}, "holds a int"),
+        ({**U, "x": {"k": ["\ud83d\ude00"]}}, "split into two surrogates"),
+        ({**U, "x": {"\ud83d\ude00": 1}}, "split into two surrogates"),
+        ({**U, "tool_calls": {"id": "a"}}, "`tool_calls` is not valid"),
+        ({**U, "tool_calls": ["a"]}, "`tool_calls.0` is not valid"),
+        ({**U, "metadata": "note"}, "`metadata` is not valid"),
+        ({**U, "created_at": "soon"}, "`created_at` is not valid"),
+        ({**U, "created_at": "0001-01-01T00:00:00+05:00"}, "years 1 to 9999"),
+        ({**U, 3: "x"}, "keys must be strings"),
+        ("text", "Cannot take a str"),
+        (None, "Cannot take a NoneType"),
+        (["role", "user"], "Cannot take a list"),
+        (Dumped("text"), "did not give a dict"),
+        (Dumped({"content": "hi"}), NAMELESS),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence(value: object, sentence: str) -> None:
+    """Wrong: bad input is stored, changed on the quiet, or raises something else."""
+    with pytest.raises(InvalidMessage, match=sentence.replace("(", r"\(")):
+        Message.of(value)
+
+
+@pytest.mark.parametrize("where", ["x", "metadata", "content"])
+def test_bottomless_nesting_is_refused(where: str) -> None:
+    """Wrong: nesting that the store or the encoder cannot follow is accepted and fails later."""
+
+    def nested(depth: int) -> Any:
+        value: Any = []
+        for _ in range(depth):
+            value = [value]
+        return {"a": value} if where == "metadata" else value
+
+    fine = {**U, where: nested(90)}
+    assert Message.from_json(Message.of(fine).to_json(), NOW).to_dict() == fine
+    for depth in (110, 300, 5000):
+        with pytest.raises(InvalidMessage):
+            Message.of({**U, where: nested(depth)})
+
+
+def test_a_message_cannot_be_changed() -> None:
+    """Wrong: a message that is in the log changes under it."""
+    with pytest.raises(ValueError, match="frozen"):
+        Message.of(U).content = "other"
+
+
+@given(raw_items())
+def test_a_raw_item_stays_verbatim_beside_its_view(item: dict[str, Any]) -> None:
+    """Wrong: a raw item is rewritten into the chat form it is shown in."""
+    message = Message.of(item)
+    assert message.raw == item["raw"]
+    assert message.role is None
+    assert message.to_openai() == chat_view(item["raw"])
+
+
+def test_views_of_responses_items() -> None:
+    """Wrong: what the Responses API returned cannot be shown to a chat model."""
+    assert chat_view({"type": "reasoning", "summary": []}) is None
+    assert chat_view({"role": "model", "content": "of another API"}) is None
+    assert chat_view({"role": "user", "parts": ["gemini"]}) is None
+    output = {"type": "function_call_output", "call_id": "a", "output": [{"n": "é"}]}
+    assert chat_view(output) == {"role": "tool", "tool_call_id": "a", "content": '[{"n": "é"}]'}
+    parts = [
+        {"type": "input_text", "text": "see"},
+        {"type": "input_image", "image_url": "https://x.org/a.png", "detail": "low"},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
+        {"type": "refusal", "refusal": "no"},
+        "bare",
+    ]
+    assert chat_view({"type": "message", "role": "user", "content": parts}) == {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "see"},
+            {"type": "image_url", "image_url": {"url": "https://x.org/a.png", "detail": "low"}},
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
+            },
+            {"type": "text", "text": "no"},
+            "bare",
+        ],
+    }
+
+
+def test_system_messages_of_either_form_are_known() -> None:
+    """Wrong: a raw developer message is trimmed away with the turns."""
+    assert Message.of({"role": "developer", "content": "x"}).is_system
+    raw = {"type": "message", "role": "developer", "content": "x"}
+    assert Message.of({"raw": raw, "format": "openai.responses"}).is_system
+    assert not Message.of({"raw": {**raw, "role": "user"}, "format": "openai.responses"}).is_system
+
+
+def test_a_time_zone_is_turned_into_utc() -> None:
+    """Wrong: the wall clock of another zone is taken for UTC."""
+    zone = timezone(timedelta(hours=9))
+    message = Message.of({**U, "created_at": datetime(2026, 1, 1, 8, tzinfo=zone)})
+    assert message.created_at == datetime(2025, 12, 31, 23, tzinfo=UTC)

@@ -1,0 +1,203 @@
+"""The count of a context is never below what the tokenizer says of the rendered whole."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.messages import Message
+from agent_memory.testing.histories import PNG, histories, texts
+from agent_memory.tokens import CLAUDE, TokenCounter, encoding_for, load_encoding
+
+MODELS = ["gpt-4o", "gpt-4", "claude-sonnet-4-5"]
+COUNTERS = {model: TokenCounter(model) for model in MODELS}
+U = {"role": "user", "content": "hi"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_network() -> Iterator[None]:
+    """Any connection raises, so that a download would be seen."""
+
+    def refuse(*args: object) -> None:
+        raise AssertionError(f"a connection was opened: {args[1:]}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        load_encoding.cache_clear()
+        yield
+
+
+def rendered(message: dict[str, Any]) -> str:
+    """What stands between the marks of a ChatML message."""
+    name = f" {message['name']}" if message.get("name") else ""
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = "\n".join(part.get("text", "") for part in content)
+    lines = [message["role"] + name, content]
+    asked = (call["function"] for call in message.get("tool_calls") or ())
+    return "\n".join([*lines, *(f"{call['name']} {call['arguments']}" for call in asked)])
+
+
+def chatml(counter: TokenCounter, chat: list[dict[str, Any]]) -> int:
+    """Tokens of the rendered whole; the two marks and the break after them count one each."""
+    return sum(3 + counter.text(rendered(message)) for message in chat) + 3
+
+
+def views(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [view for m in messages if (view := Message.of(m).to_openai()) is not None]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(histories())
+def test_a_context_counts_no_less_than_its_rendering(
+    model: str, messages: list[dict[str, Any]]
+) -> None:
+    """Wrong: the parts add up to less than the whole, and a full context passes the limit."""
+    counter = COUNTERS[model]
+    chat = views(messages)
+    assert counter.context(chat) >= chatml(counter, chat)
+
+
+blank = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-"), max_size=12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@given(st.lists(st.tuples(blank, texts(), blank), min_size=1, max_size=6), st.booleans())
+def test_white_space_at_the_seams_is_counted(
+    model: str, contents: list[tuple[str, str, str]], as_parts: bool
+) -> None:
+    """Wrong: blanks that merge with a template's line breaks into more tokens are not counted."""
+    counter = COUNTERS[model]
+    whole = ["".join(pieces) for pieces in contents]
+    if as_parts:
+        parts = [{"type": "text", "text": text} for text in whole]
+        chat: list[dict[str, Any]] = [{"role": "user", "content": parts}]
+    else:
+        chat = [{"role": "user", "content": text} for text in whole]
+    assert counter.context(chat) >= chatml(counter, chat)
+
+
+@given(histories())
+def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) -> None:
+    """Wrong: messages priced when they are appended do not add up to the context they make."""
+    counter = COUNTERS["gpt-4o"]
+    taken = [Message.of(m) for m in messages]
+    shown = [m for m in taken if m.to_openai() is not None]
+    total = counter.overhead + sum(counter.message(m) for m in shown)
+    assert total >= counter.context(views(messages))
+    if all(m.role is not None for m in shown):
+        assert total == counter.context(views(messages))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"name": "Sarah"},
+        {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]},
+        {"tool_calls": [{"id": "a", "function": "odd"}]},
+        {"tool_call_id": "a"},
+        {"function_call": {"name": "f", "arguments": "{}"}},
+        {"reasoning_content": "because"},
+        {"annotations": [{"url": "https://example.com"}]},
+        {"content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "you"}]},
+        {"content": ["hi", "you"]},
+        {"content": [{"type": "image_url", "image_url": {"url": PNG}}]},
+        {"content": [{"type": "input_audio", "input_audio": {"data": "UklGRg=="}}]},
+        {"content": [{"type": "file", "file": {"file_id": "f"}}]},
+        {"content": [{"type": "from_the_future", "payload": 1}]},
+    ],
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_part_costs_something(model: str, extra: dict[str, Any]) -> None:
+    """Wrong: names, calls, pictures or unknown fields are free, and a context passes its budget."""
+    assert COUNTERS[model].chat({**U, **extra}) > COUNTERS[model].chat(U)
+
+
+def test_a_files_name_is_read_too() -> None:
+    """Wrong: a file's name costs nothing, though the model reads it."""
+
+    def cost(name: str) -> int:
+        part = {"type": "file", "file": {"file_id": "f", "filename": name}}
+        return COUNTERS["gpt-4o"].chat({"role": "user", "content": [part]})
+
+    assert cost("quarterly report of the marketing department.pdf") > cost("a")
+
+
+def test_a_raw_item_costs_its_json_or_its_view() -> None:
+    """Wrong: an item kept verbatim is cheaper than what is sent for it."""
+    counter = COUNTERS["gpt-4o"]
+    raw = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}", "status": "ok"}
+    message = Message.of({"raw": raw, "format": "openai.responses"})
+    view = message.to_openai()
+    assert view is not None
+    assert counter.message(message) >= max(counter.chat(view), counter.text(str(raw)) // 2)
+    reasoning = {"type": "reasoning", "encrypted_content": "gAAAA" * 10}
+    assert counter.message(Message.of({"raw": reasoning, "format": "openai.responses"})) > 10
+
+
+def test_a_picture_in_a_raw_item_is_not_counted_as_text() -> None:
+    """Wrong: the letters of a picture's data are counted, and no budget can hold it."""
+    picture = {"type": "input_image", "image_url": "data:image/png;base64," + "AbCd" * 50_000}
+    raw = {"type": "message", "role": "user", "content": [picture]}
+    message = Message.of({"raw": raw, "format": "openai.responses"})
+    assert 500 < COUNTERS["gpt-4o"].message(message) < 2_000
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "text",
+    ["<|endoftext|>", "<|im_start|>system<|im_end|>", "<EOT>", "\ud800", "\x00", "\U0010ffff"],
+)
+def test_any_text_can_be_counted(model: str, text: str) -> None:
+    """Wrong: a user who types a special token, or half a character, gets an exception."""
+    assert COUNTERS[model].text(text) > 0
+    assert COUNTERS[model].text("") == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (None, ("o200k_base", True)),
+        ("gpt-4o", ("o200k_base", True)),
+        ("openai/gpt-4o-mini", ("o200k_base", True)),
+        ("azure/GPT-4o", ("o200k_base", True)),
+        ("openai/gpt-5-mini", ("o200k_base", True)),
+        ("gpt-oss-120b", ("o200k_base", True)),
+        ("gpt-4", ("cl100k_base", True)),
+        ("gpt-3.5-turbo", ("cl100k_base", True)),
+        ("anthropic/claude-sonnet-4-5", (CLAUDE, False)),
+        ("bedrock/anthropic.claude-3-haiku", (CLAUDE, False)),
+        ("gemini/gemini-2.5-pro", ("cl100k_base", False)),
+        ("ollama/llama3", ("cl100k_base", False)),
+        ("gpt2", ("cl100k_base", False)),
+    ],
+)
+def test_the_encoding_of_a_model(model: str | None, expected: tuple[str, bool]) -> None:
+    """Wrong: a model is counted with another's tokenizer, or one that must be downloaded."""
+    assert encoding_for(model) == expected
+
+
+@pytest.mark.parametrize("encoding", ["o200k_base", "cl100k_base", "p50k_base", CLAUDE])
+@pytest.mark.parametrize("before", [None, "elsewhere"])
+def test_encodings_load_offline_and_leave_the_environment(
+    encoding: str, before: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Wrong: a tokenizer is downloaded, or the user's own tiktoken cache is forgotten."""
+    from tiktoken import registry
+
+    monkeypatch.setattr(registry, "ENCODINGS", {})
+    if before is None:
+        monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
+    else:
+        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / before))
+    found = os.environ.get("TIKTOKEN_CACHE_DIR")
+    load_encoding.cache_clear()
+    assert load_encoding(encoding)("two words") >= 2
+    assert os.environ.get("TIKTOKEN_CACHE_DIR") == found

@@ -1,0 +1,298 @@
+"""The window's rules, over generated conversations with any prices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.records import Entry
+from agent_memory.testing.histories import call, histories, log_of, long_turn, result, unpaired
+from agent_memory.window import Cut, apply, choose_cut, fit, role_of, snap, turns, visible
+
+U = {"role": "user", "content": "question"}
+A = {"role": "assistant", "content": "answer"}
+S = {"role": "system", "content": "rules"}
+
+
+def entries_of(messages: Sequence[Any], prices: Sequence[int] = (10,)) -> list[Entry]:
+    prices_left = iter(prices * len(messages))
+    return log_of(messages, lambda message: next(prices_left))
+
+
+def logs() -> st.SearchStrategy[list[Entry]]:
+    return st.builds(entries_of, histories(), st.lists(st.integers(1, 200), min_size=1, max_size=9))
+
+
+def seqs(entries: Sequence[Entry]) -> list[int]:
+    return [entry.seq for entry in entries]
+
+
+def cost(entries: Sequence[Entry]) -> int:
+    return sum(entry.tokens for entry in entries if not entry.message.is_system)
+
+
+def wrong(entries: Sequence[Entry]) -> list[str]:
+    return unpaired([entry.message.to_openai() or {"role": "none"} for entry in entries])
+
+
+def is_user(entry: Entry) -> bool:
+    return role_of(entry.message) == "user"
+
+
+def pending(entries: Sequence[Entry]) -> list[int]:
+    """Calls of the newest turn that still wait for a result."""
+    shown = set(seqs(visible(entries, was_cut=False)))
+    last_user = max((e.seq for e in entries if is_user(e)), default=0)
+    return [
+        entry.seq
+        for entry in entries
+        if entry.seq > last_user
+        and entry.seq not in shown
+        and {"tool_calls", "function_call"} & (entry.message.to_openai() or {}).keys()
+    ]
+
+
+def legal_starts(entries: Sequence[Entry]) -> list[int]:
+    """Seqs after which no shown group is torn and no pending call is lost, by brute force."""
+    shown = visible(entries, was_cut=False)
+    first_pending = min(pending(entries), default=len(entries) + 1)
+    return [
+        entry.seq
+        for entry in entries
+        if entry.seq < first_pending
+        and not wrong([e for e in shown if e.seq > entry.seq])
+        # a result that is used up by an older call is torn too where only the call stays behind
+        and not wrong([e for e in shown if e.seq <= entry.seq])
+    ]
+
+
+def legal_cuts(entries: Sequence[Entry], keep: int) -> list[Cut]:
+    """Every cut that the rules allow, by brute force."""
+    shown = visible(entries, was_cut=False)
+    found: list[Cut] = []
+    for start in legal_starts(entries):
+        after = [entry for entry in shown if entry.seq > start]
+        before = [entry for entry in entries if entry.seq <= start and is_user(entry)]
+        if not after:
+            continue
+        if is_user(after[0]):
+            found.append(Cut(start))
+        elif before and before[-1].tokens <= keep:
+            found.append(Cut(start, (before[-1].seq,)))
+        elif not any(is_user(entry) for entry in after):
+            found.append(Cut(start))
+    return [cut for cut in found if len(apply(entries, cut)) < len(entries)]
+
+
+@given(logs(), st.booleans())
+def test_visible_shows_whole_groups_in_order(entries: list[Entry], was_cut: bool) -> None:
+    """Wrong: an orphan, an unfinished call, a system message, or another order."""
+    shown = visible(entries, was_cut=was_cut)
+    assert wrong(shown) == []
+    assert seqs(shown) == sorted(set(seqs(shown)) & set(seqs(entries)))
+    assert not any(entry.message.is_system for entry in shown)
+    if was_cut and any(is_user(entry) for entry in shown):
+        assert is_user(shown[0])
+
+
+@given(logs())
+def test_visible_hides_nothing_else(entries: list[Entry]) -> None:
+    """Wrong: a plain message is left out of a window that was never cut."""
+    plain = [
+        entry.seq
+        for entry in entries
+        if role_of(entry.message) in ("user", "assistant")
+        and not {"tool_calls", "function_call"} & (entry.message.to_openai() or {}).keys()
+    ]
+    assert set(plain) <= set(seqs(visible(entries, was_cut=False)))
+
+
+def test_visible_pairs_by_id_and_not_by_place() -> None:
+    """Wrong: results out of order or between other messages lose their call."""
+    entries = entries_of([U, call(["a", "b"]), U, result("b"), A, result("a"), U])
+    assert visible(entries, was_cut=False) == entries
+
+
+def test_visible_leaves_out_what_is_not_whole() -> None:
+    """Wrong: half of a pair is shown, or calls and results without ids are taken for a pair."""
+    nameless = {"role": "assistant", "content": None, "tool_calls": [{"type": "function"}]}
+    messages = [
+        U,
+        call(["a", "b"]),
+        result("a"),
+        U,
+        result("stray"),
+        nameless,
+        {"role": "tool", "content": "names no call"},
+        call(["None"]),
+        {"role": "tool", "content": "names no call", "tool_call_id": None},
+        A,
+    ]
+    assert seqs(visible(entries_of(messages), was_cut=False)) == [1, 4, 10]
+
+
+def test_an_id_used_again_pairs_with_the_newest_open_call() -> None:
+    """Wrong: a result goes to an older call with the same id, which was given up."""
+    entries = entries_of([U, call(["a"]), U, call(["a"]), result("a"), U, call(["a"]), result("a")])
+    assert seqs(visible(entries, was_cut=False)) == [1, 3, 4, 5, 6, 7, 8]
+
+
+def test_raw_function_calls_pair_with_chat_results() -> None:
+    """Wrong: pairs are looked for in one format only."""
+    raw = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    entries = entries_of([U, {"raw": raw, "format": "openai.responses"}, result("a")])
+    assert visible(entries, was_cut=False) == entries
+
+
+@given(logs(), st.integers(1, 1500), st.none() | st.integers(1, 8))
+def test_a_cut_splits_no_group_and_begins_with_a_user(
+    entries: list[Entry], keep: int, keep_messages: int | None
+) -> None:
+    """Wrong: half a group stays, the turn's question is lost, or a pending call is cut away."""
+    cut = choose_cut(entries, keep, keep_messages)
+    if cut is None:
+        return
+    assert cut.start in legal_starts(entries)
+    kept = apply(entries, cut)
+    assert len(kept) < len(entries)
+    before = set(seqs(visible(entries, was_cut=False)))
+    assert wrong([entry for entry in kept if entry.seq in before]) == []
+    assert set(pending(entries)) <= set(seqs(kept))
+    shown = visible(kept, was_cut=True)
+    assert shown
+    gone = [entry for entry in entries if entry.seq <= cut.start and is_user(entry)]
+    if any(is_user(entry) for entry in shown) or (gone and gone[-1].tokens <= keep):
+        assert is_user(shown[0])
+
+
+@given(logs(), st.integers(1, 1500), st.none() | st.integers(1, 8))
+def test_a_cut_keeps_within_bounds_whenever_a_legal_one_does(
+    entries: list[Entry], keep: int, keep_messages: int | None
+) -> None:
+    """Wrong: too much is kept although another cut would not, or no cut is found."""
+    shown = set(seqs(visible(entries, was_cut=False)))
+
+    def fits(cut: Cut) -> bool:
+        kept = apply(entries, cut)
+        count = sum(entry.seq in shown for entry in kept)
+        return cost(kept) <= keep and (keep_messages is None or count <= keep_messages)
+
+    possible = legal_cuts(entries, keep)
+    chosen = choose_cut(entries, keep, keep_messages)
+    assert (chosen is None) == (not possible)
+    if chosen is not None:
+        assert fits(chosen) or not any(map(fits, possible))
+
+
+@given(logs(), st.integers(0, 2000))
+def test_fit_never_passes_its_room(entries: list[Entry], room: int) -> None:
+    """Wrong: more than the room, half a group, or nothing although the newest user message fits."""
+    shown = visible(entries, was_cut=False)
+    kept = fit(shown, room)
+    assert cost(kept) <= room
+    assert wrong(kept) == []
+    if cost(shown) <= room:
+        assert kept == shown
+    users = [entry for entry in shown if is_user(entry)]
+    if users and users[-1].tokens <= room:
+        assert kept
+        assert is_user(kept[0]) or kept == shown
+
+
+@given(logs(), st.integers(0, 60))
+def test_snap_finds_the_last_legal_place(entries: list[Entry], start: int) -> None:
+    """Wrong: a custom strategy's cut tears a group apart, or moves further than it must."""
+    assert snap(entries, start) == max((s for s in legal_starts(entries) if s <= start), default=0)
+
+
+@given(logs())
+def test_turns_are_whole_and_complete(entries: list[Entry]) -> None:
+    """Wrong: a turn without its tool results, a message in no turn, or a turn that begins late."""
+    found = turns(entries)
+    assert [entry for turn in found for entry in turn] == visible(entries, was_cut=False)
+    for turn in found:
+        assert wrong(turn) == []
+    assert all(is_user(turn[0]) for turn in found[1:])
+
+
+def test_the_boundary_between_turns_is_preferred() -> None:
+    """Wrong: the cut falls inside a turn although a whole newer turn uses most of the bounds."""
+    assert choose_cut(entries_of([U, A, U, A, A, U, A, A]), 30) == Cut(5)
+
+
+def test_a_very_long_turn_is_cut_inside_with_its_question_pinned() -> None:
+    """Wrong: the turn of 200 rounds is thrown away whole, or kept whole."""
+    entries = entries_of(long_turn(200))
+    cut = choose_cut(entries, 1000)
+    assert cut is not None
+    kept = apply(entries, cut)
+    assert cut.pinned == (1,)
+    assert 900 < cost(kept) <= 1000
+    assert visible(kept, was_cut=True) == kept
+    again = choose_cut(kept, 500)
+    assert again is not None
+    assert again.pinned == (1,)
+    assert again.start > cut.start
+
+
+def test_an_old_long_turn_is_cut_inside_where_the_newest_is_short() -> None:
+    """Wrong: one short new turn drives out a long one that has plenty of room."""
+    entries = entries_of([*long_turn(50), U, A])
+    cut = choose_cut(entries, 500)
+    assert cut is not None
+    assert cut.pinned == (1,)
+    assert 400 < cost(apply(entries, cut)) <= 500
+
+
+def test_a_pending_call_stays_whatever_its_size() -> None:
+    """Wrong: a call is cut away before its result comes, which then is an orphan for good."""
+    entries = entries_of([U, A, U, call(["a", "b"]), result("a")], (10, 10, 10, 500, 500))
+    assert choose_cut(entries, 50) == Cut(2)
+    finished = entries_of([*(e.message for e in entries), result("b")])
+    assert visible(apply(finished, Cut(2)), was_cut=True) == finished[2:]
+
+
+def test_the_question_stays_even_where_it_and_the_newest_group_pass_the_bounds() -> None:
+    """Wrong: the model sees a tool's result and no longer what it was asked."""
+    entries = entries_of(
+        [U, call(["a"]), result("a"), call(["b"]), result("b")], (40, 5, 5, 30, 40)
+    )
+    assert choose_cut(entries, 100) == Cut(3, (1,))
+    assert fit(entries, 100) == entries[:1]
+
+
+def test_a_question_above_the_bounds_gives_way() -> None:
+    """Wrong: a question that fills the window alone keeps every later answer out of it."""
+    entries = entries_of([U, call(["a"]), result("a"), call(["b"]), result("b")], (999, 5, 5, 5, 5))
+    assert choose_cut(entries, 10) == Cut(3)
+
+
+def test_a_conversation_opened_by_the_assistant_shows_its_opening_until_cut() -> None:
+    """Wrong: a greeting is hidden in a window that lost nothing, or leads one that did."""
+    entries = entries_of([S, A, U, A])
+    assert seqs(visible(entries, was_cut=False)) == [2, 3, 4]
+    assert seqs(visible(entries, was_cut=True)) == [3, 4]
+
+
+def test_no_entries() -> None:
+    """Wrong: an empty window raises."""
+    assert visible([], was_cut=True) == []
+    assert choose_cut([], 10) is None
+    assert fit([], 0) == []
+    assert turns([]) == []
+    assert snap([], 5) == 0
+
+
+def test_a_result_whose_call_led_the_window_goes_with_it() -> None:
+    """Wrong: the call is dropped before the first user message, and its result is shown."""
+    entries = entries_of([call(["a"]), U, result("a"), A])
+    assert seqs(visible(entries, was_cut=True)) == [2, 4]
+
+
+def test_a_cut_that_takes_nothing_is_no_cut() -> None:
+    """Wrong: the head is moved, and a summary asked for, though all stays."""
+    assert choose_cut(entries_of([U, A]), 15) is None
+    assert choose_cut(entries_of([U, call(["a"]), result("a")]), 25) is None
