@@ -47,11 +47,12 @@ def open_llm(
     initial_wait: float = 0.01,
     max_wait: float = 0.05,
     ledger: Ledger | None = None,
+    key: str = KEY,
 ) -> LLM:
     return LLM(
         model,
         api_base=fake.api_base,
-        api_key=SecretStr(KEY),
+        api_key=SecretStr(key),
         attempts=attempts,
         timeout=timeout,
         initial_wait=initial_wait,
@@ -199,6 +200,14 @@ def test_an_empty_answer_is_invalid(fake: FakeLLM, answer: str) -> None:
     fake.reply(answer)
     with pytest.raises(ModelOutputInvalid, match="no text"):
         open_llm(fake).complete(HELLO)
+
+
+def test_half_a_surrogate_pair_can_be_sent(fake: FakeLLM) -> None:
+    """A wrong one fails for ever on one odd character that a message holds."""
+    text = {"type": "text", "text": "odd \ud83d end"}
+    open_llm(fake).complete([{"role": "user", "content": [text]}])
+    [request] = fake.requests
+    assert request["messages"][0]["content"] == [{**text, "text": "odd ? end"}]
 
 
 def test_usage_and_cost_are_added_up(fake: FakeLLM) -> None:
@@ -354,12 +363,15 @@ def test_context_window(fake: FakeLLM) -> None:
     assert fake.requests == []
 
 
+@pytest.mark.parametrize("key", [KEY, "plain+canary/42"])
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
-def test_the_key_stays_secret(fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int) -> None:
+def test_the_key_stays_secret(
+    fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, key: str
+) -> None:
     """A wrong one repeats what the provider quotes, into an error, a traceback or the log."""
     caplog.set_level(logging.DEBUG, logger="agent_memory")
-    fake.fail(status, times=9, message=f"Wrong key {KEY} in ?key={KEY}, or sk-abc***xyz")
-    llm = open_llm(fake, attempts=2)
+    fake.fail(status, times=9, message=f"Who is {key}? See ?key={key}, or sk-abc***xyz")
+    llm = open_llm(fake, attempts=2, key=key)
     with pytest.raises(ModelError) as caught:
         llm.complete(HELLO)
     shown = "".join(traceback.format_exception(caught.value))

@@ -1,0 +1,59 @@
+"""The `agent-memory` command. Commands load what they need when they run, so that help is quick."""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from agent_memory.cli import chat, config, demo, doctor, inspect
+from agent_memory.cli.common import show_warnings
+
+app = typer.Typer(
+    name="agent-memory",
+    help="Memory for LLM agents: a token budget per session, long-term blocks per user.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo.demo)
+app.command()(chat.chat)
+app.command()(inspect.sessions)
+app.command()(inspect.show)
+app.command()(inspect.search)
+app.command()(inspect.stats)
+app.command()(inspect.export)
+app.command("import")(inspect.import_)
+app.command()(inspect.flush)
+app.command()(inspect.replay)
+app.command()(inspect.delete)
+app.command()(doctor.doctor)
+app.add_typer(config.app, name="config")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from agent_memory import __version__
+
+        typer.echo(f"agent-memory {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    show_warnings()
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a console without a character must not end a run
+            stream.reconfigure(errors="replace")
+    app()

@@ -1,0 +1,274 @@
+"""`agent-memory chat`: a conversation in the terminal that goes on where it stopped."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from agent_memory.cli.common import (
+    BudgetOption,
+    ConfigOption,
+    ModelOption,
+    StoreOption,
+    guarded,
+    load_config,
+    open_memory,
+    out,
+    plain,
+)
+from agent_memory.errors import AgentMemoryError, MessageTooLarge, ModelRequired
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from rich.console import Console
+
+    from agent_memory.context import MemoryContext
+    from agent_memory.engine import AgentMemory
+    from agent_memory.llm import LLM
+    from agent_memory.messages import Message
+    from agent_memory.tokens import TokenCounter
+
+_HELP = """\
+/context       what the model is sent: the window, recalls, and their tokens
+/memory        what long-term memory holds
+/memory WORDS  what it recalls for these words
+/forget        delete this session, and all derived from it
+/help          this list
+/quit          leave; so do Ctrl-D and Ctrl-C"""
+
+
+@guarded
+def chat(
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="The conversation to go on with.")
+    ] = "chat",
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            metavar="ID",
+            help="Whose long-term memory; the user's sessions share it. Without one the session "
+            "keeps its own.",
+        ),
+    ] = None,
+    model: ModelOption = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="TEXT", help="The system message.")
+    ] = None,
+    max_tokens: BudgetOption = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Chat with a model that remembers across runs."""
+    settings = load_config(store, config, model=model, max_tokens=max_tokens)
+    if settings.model is None:
+        raise ModelRequired(
+            "Chat needs a language model. Give one with --model, such as --model "
+            "openai/gpt-4o-mini (its key in OPENAI_API_KEY), or set AGENT_MEMORY_MODEL."
+        )
+    from agent_memory.llm import LLM
+    from agent_memory.tokens import TokenCounter
+
+    llm = LLM(
+        settings.model,
+        api_base=settings.api_base,
+        api_key=settings.api_key,
+        timeout=settings.model_timeout,
+    )
+    with suppress(ImportError):  # where there is one, it lets input() edit the line
+        import_module("readline")
+    with open_memory(settings, create=True) as memory:
+        Talk(memory, llm, TokenCounter(settings.model), session, user, system).run()
+
+
+class Talk:
+    """One run of a chat.
+
+    Args:
+        memory: Where it is remembered.
+        llm: Who answers.
+        counter: The configured model's.
+        session: The conversation.
+        user: Whose long-term memory.
+        system: The system message to set, or None.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        llm: LLM,
+        counter: TokenCounter,
+        session: str,
+        user: str | None,
+        system: str | None,
+    ) -> None:
+        self._memory = memory.session(session, user)
+        self._engine = memory
+        self._llm = llm
+        self._counter = counter
+        self._system = system
+        self._console: Console = out()
+
+    def run(self) -> None:
+        """Talk until the user leaves."""
+        self._greet()
+        while True:
+            try:
+                typed = input("you> ").strip()  # of its own prompt readline knows the width
+            except (EOFError, KeyboardInterrupt):
+                self._console.print()
+                return
+            if typed == "/quit":
+                return
+            try:
+                if typed.startswith("/"):
+                    self._command(typed)
+                elif typed:
+                    self._try_turn(typed)
+            except AgentMemoryError as error:
+                self._say(str(error), "red")
+
+    def _greet(self) -> None:
+        head = self._memory.update([])  # appends nothing
+        if self._system and (head.system is None or head.system.text() != self._system):
+            self._memory.update({"role": "system", "content": self._system})
+        known = f"{head.end} messages so far" if head.end else "a new conversation"
+        self._say(f"{self._memory.session_id}: {known}. /help lists the commands.", "dim")
+
+    def _try_turn(self, typed: str) -> None:
+        end = self._memory.update([]).end
+        try:
+            self._turn(typed)
+        except AgentMemoryError as error:
+            self._say(f"{error} Nothing of this turn was stored.", "red")
+        except KeyboardInterrupt:  # it may have come after the turn was stored, while making room
+            stored = self._memory.update([]).end > end
+            told = "The turn is stored." if stored else "Nothing of this turn was stored."
+            self._console.print()
+            self._say(f"Stopped. {told}", "yellow")
+
+    def _turn(self, typed: str) -> None:
+        """Ask the model, and store question and answer together once the answer is there."""
+        from agent_memory.messages import Message
+
+        asked = Message(role="user", content=typed)
+        context = self._memory.get(typed)
+        for warning in context.warnings:
+            self._say(warning, "yellow")
+        answer = self._stream(request(context, asked, self._counter))
+        self._memory.update([asked, Message(role="assistant", content=answer)])
+
+    def _stream(self, messages: list[dict[str, Any]]) -> str:
+        pieces: list[str] = []
+        with closing(cast("Generator[str]", self._llm.stream(messages))) as stream:
+            with self._console.status("…"):
+                pieces.append(next(stream, ""))
+            self._console.print("[bold cyan]assistant>[/] ", end="")
+            self._put(pieces[0])
+            for piece in stream:
+                pieces.append(piece)
+                self._put(piece)
+        self._console.print()
+        return "".join(pieces)
+
+    def _put(self, piece: str) -> None:
+        self._console.print(plain(piece), end="", markup=False, soft_wrap=True)
+
+    def _command(self, typed: str) -> None:
+        name, _, rest = typed.partition(" ")
+        match name:
+            case "/context":
+                self._context()
+            case "/memory":
+                self._recall(rest.strip())
+            case "/forget":
+                self._forget()
+            case "/help":
+                self._say(_HELP)
+            case _:
+                self._say(f"There is no {name}. /help lists the commands.", "yellow")
+
+    def _context(self) -> None:
+        from agent_memory.cli.view import context_table
+
+        self._console.print(context_table(self._memory.get(), self._counter.chat))
+
+    def _recall(self, words: str) -> None:
+        from agent_memory.cli.view import grid, holdings, one_line, recalls_table, sources
+        from agent_memory.records import Scope
+
+        if words:
+            found = self._memory.search(words)
+            self._console.print(recalls_table(found) if found else "Nothing.")
+            return
+        head = self._memory.update([])
+        scope = Scope(head.user_id or self._memory.user_id, self._memory.session_id)
+        for name, block in self._engine.blocks.items():
+            held = holdings(block, scope)
+            waiting = head.end - head.cursors.get(name, 0) if block.absorbs else 0
+            self._say(f"{name}: {len(held)} records, {waiting} messages not absorbed yet", "bold")
+            table = grid("text", "source", header=False)
+            for recall in held:
+                table.add_row(one_line(recall.text), sources(recall))
+            if held:
+                self._console.print(table)
+        if not self._engine.blocks:
+            self._say("No long-term blocks are configured.")
+
+    def _forget(self) -> None:
+        from agent_memory.cli.inspect import refuse_leftovers
+
+        head = self._memory.update([])
+        refuse_leftovers(self._engine, head)
+        if typer.confirm(f"Delete {self._memory.session_id} and its {head.end} messages?"):
+            self._memory.delete()
+            if self._system:
+                self._memory.update({"role": "system", "content": self._system})
+            self._say("Forgotten.")
+
+    def _say(self, text: str, style: str = "") -> None:
+        from agent_memory.cli.view import cell
+
+        self._console.print(cell(text, style))
+
+
+def request(context: MemoryContext, asked: Message, counter: TokenCounter) -> list[dict[str, Any]]:
+    """The context with the question at its end, within the context's budget.
+
+    `get` leaves no room for a message that is still to come: recalls go first, the worst one
+    first, then the oldest turns.
+
+    Raises:
+        MessageTooLarge: The question cannot fit, even alone with the system message.
+    """
+    recalls, turns = list(context.recalls), list(context.messages)
+    while True:
+        chat = replace(context, recalls=recalls, messages=[*turns, asked]).to_messages()
+        if counter.context(chat) <= context.max_tokens:
+            return chat
+        if recalls:
+            recalls.pop()
+        elif not _drop_oldest_turn(turns):
+            raise MessageTooLarge(
+                f"The question does not fit max_tokens={context.max_tokens}. Shorten it, or raise "
+                "--max-tokens."
+            )
+
+
+def _drop_oldest_turn(messages: list[Message]) -> bool:
+    """Drop the oldest user message with all up to the next one; False where there is none."""
+    users = [i for i, m in enumerate(messages) if m.role == "user" and not _is_summary(m)]
+    if not users:
+        return False
+    end = users[1] if len(users) > 1 else len(messages)
+    del messages[users[0] : end]
+    return True
+
+
+def _is_summary(message: Message) -> bool:
+    return message.metadata.get("kind") == "summary"

@@ -1,0 +1,234 @@
+"""What all commands share: options, consoles, opening a memory, and errors as one line."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+
+import typer
+
+from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.engine import AgentMemory
+    from agent_memory.records import Head
+
+P = ParamSpec("P")
+
+FAILED = 1
+BAD_SETTINGS = 2
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where memory is kept, such as sqlite:///memory.db. Else AGENT_MEMORY_STORE, then the "
+        "configuration, then agent_memory.db in this folder.",
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings as TOML, YAML or JSON; AGENT_MEMORY_* wins over them. Where neither names a "
+        "strategy or blocks, extractive and vector memory are used.",
+    ),
+]
+UserOption = Annotated[
+    str | None, typer.Option("--user", metavar="ID", help="Whose long-term memory.")
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="A litellm model, such as openai/gpt-4o-mini."),
+]
+BudgetOption = Annotated[
+    int | None,
+    typer.Option("--max-tokens", metavar="N", help="The token budget of a context."),
+]
+
+_PASSWORD = re.compile(r"(://[^:/@]*):[^@/]*@")
+
+
+def out() -> Console:
+    """The console for results."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def err() -> Console:
+    """The console for errors, warnings and progress."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """A command whose foreseeable failures are one red line on stderr and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except AgentMemoryError as error:
+            fail(str(error))
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            fail(f"{error.filename or 'Input or output'}: {error.strerror or error}.")
+        except ValueError as error:
+            told = _settings_error(error)
+            if told is None:
+                raise
+            fail(told, BAD_SETTINGS)
+
+    return run
+
+
+def fail(text: str, code: int = FAILED) -> None:
+    """Say what went wrong, and leave.
+
+    Raises:
+        typer.Exit: Always.
+    """
+    from rich.text import Text
+
+    err().print(Text(f"error: {plain(text)}", style="red"), soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def show_warnings() -> None:
+    """Print the library's warnings as yellow lines on stderr."""
+    logger = logging.getLogger("agent_memory")
+    if not any(isinstance(handler, _Lines) for handler in logger.handlers):
+        logger.addHandler(_Lines(logging.WARNING))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the library's warnings, for commands that report the same themselves."""
+    logger = logging.getLogger("agent_memory")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def load_config(store: str | None, file: Path | None, **fields: Any) -> AgentMemoryConfig:
+    """The configuration in force: options over environment over file.
+
+    Where it names neither a strategy nor blocks, the command line adds extractive and vector
+    memory, so that its commands have a long-term memory to work with.
+    """
+    given = {"store": store, **fields}
+    given = {name: value for name, value in given.items() if value is not None}
+    config = _read_config(file, given)
+    if {"overflow", "blocks"} & config.model_fields_set:
+        return config
+    return _read_config(file, {**given, "blocks": _default_blocks(config)})
+
+
+def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
+    """Open the memory that the configuration names.
+
+    Args:
+        config: The configuration.
+        create: Make the database if it does not exist yet; else that is an error.
+    """
+    from agent_memory.engine import AgentMemory
+
+    if not create and (missing := missing_file(config.store)):
+        raise ConfigError(
+            f"There is no memory at {missing} yet. Name another with --store or --config, or begin "
+            "one with `agent-memory chat` or `agent-memory import`."
+        )
+    return AgentMemory(config)
+
+
+def missing_file(store: str) -> Path | None:
+    """The file of a SQLite URL, where it does not exist."""
+    path = Path(store.removeprefix("sqlite:///"))
+    return path if store.startswith("sqlite:///") and not path.exists() else None
+
+
+def head_of(memory: AgentMemory, session_id: str) -> Head:
+    """The head of a session that exists.
+
+    Raises:
+        InvalidInput: There is no such session.
+    """
+    head = memory.update(session_id, [])  # appends nothing
+    if not head.end:
+        raise InvalidInput(
+            f"There is no session {session_id!r}. `agent-memory sessions` lists them."
+        )
+    return head
+
+
+def without_password(url: str) -> str:
+    """A URL fit to be printed."""
+    return _PASSWORD.sub(r"\1:***@", url)
+
+
+def plain(text: str) -> str:
+    """Text without the control characters that could steer a terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
+
+
+def local_embedder() -> bool:
+    """Whether the extra `local` is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("wordllama") is not None
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        from rich.text import Text
+
+        err().print(Text(f"warning: {plain(record.getMessage())}", style="yellow"), soft_wrap=True)
+
+
+def _read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
+    from agent_memory.config import AgentMemoryConfig
+
+    if file is None:
+        return AgentMemoryConfig(**given)
+    return AgentMemoryConfig.from_file(file, **given)
+
+
+def _default_blocks(config: AgentMemoryConfig) -> list[Any]:
+    from agent_memory.ltm_blocks import ExtractiveMemory, VectorMemory
+
+    has_embedder = config.embedding is not None or local_embedder()
+    return [ExtractiveMemory(), *([VectorMemory()] if has_embedder else [])]
+
+
+def _settings_error(error: ValueError) -> str | None:
+    """What is wrong with the settings, each field named and no value repeated; else None."""
+    from pydantic import ValidationError
+    from pydantic_settings import SettingsError
+
+    if isinstance(error, ValidationError):
+        told = (
+            f"{'.'.join(str(part) for part in found['loc']) or 'settings'}: "
+            + ("there is no such setting" if found["type"] == "extra_forbidden" else found["msg"])
+            for found in error.errors(include_url=False, include_input=False)
+        )
+        return "; ".join(told) + "."
+    if isinstance(error, UnicodeDecodeError):
+        return "A file is not UTF-8 text."
+    return f"{error}." if isinstance(error, SettingsError) else None

@@ -1,0 +1,76 @@
+"""The conversation that `agent-memory demo` plays: Sarah asks HR about remote work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SESSION = "hr-remote-work"
+USER = "sarah"
+
+FACTS = (
+    "Remote work is possible up to 3 days a week, with the manager's approval.",
+    "Eligible are employees with at least 6 months of service, satisfactory reviews, a suitable "
+    "role, and the equipment and internet it takes.",
+)
+
+SYSTEM = "You are the HR assistant of Northwind. Answer from the policy, briefly and kindly."
+
+TURNS = (
+    ("Hi, I'm Sarah from Marketing. Could you explain the remote work policy to me?",
+     "Hello Sarah! You can work remotely up to 3 days a week, as long as your manager approves "
+     "it. Tell me what you would like to know more about."),
+    ("Who is eligible for it?",
+     "There are four conditions: at least 6 months of service, satisfactory performance reviews, "
+     "a role that suits remote work, and the equipment and an internet connection to do it with."),
+    ("I've been here for 2 years, and my reviews have been good. Does that do?",
+     "It does. With 2 years of service and good reviews you're eligible, Sarah, and roles in "
+     "Marketing suit remote work. What's left is your manager's approval."),
+    ("Lovely. How do I apply?",
+     "For remote work you need form HR-101. You'll find it on the employee portal, and it goes to "
+     "your manager once you submit it."),
+    ("And if my manager says no?",
+     "Then ask for feedback first, so that you know the reasons. Propose a trial period next; it "
+     "often settles doubts. If you still can't agree, HR offers mediation between the two of you."),
+    ("What equipment would I get?",
+     "A company laptop, and an allowance of up to $300 for a proper chair. Keep the receipt."),
+    ("My sister lives in Lisbon. Could I work from there for a while?",
+     "From abroad you can work at most 2 weeks a year. It has to be approved 30 days ahead, since "
+     "taxes and insurance need checking."),
+    ("So for two weeks from June 1 I'd need the approval by May 2?",
+     "Exactly, by May 2. I'd hand the request in by the middle of April, so that there's time for "
+     "questions."),
+    ("Then I'd stay home on Mondays, Wednesdays and Fridays, once it's approved.",
+     "That makes 3 days a week, just within the policy. Put those days on the form, and your "
+     "manager can say yes or suggest others."),
+)  # fmt: skip
+
+QUESTION = "Am I eligible for remote work, and what form do I need?"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something the memory must know after the overflow.
+
+    Attributes:
+        what: What it is.
+        evidence: A regular expression that matches only where it is known.
+    """
+
+    what: str
+    evidence: str
+
+
+CLAIMS = (
+    Claim("her name", r"\bSarah\b"),
+    Claim("her department", r"\bMarketing\b"),
+    Claim("her eligibility", r"(?i)\b(2|two) years\b|\b(she|you|sarah)( is|'re| are) eligible"),
+)
+
+
+def messages() -> list[dict[str, str]]:
+    """The whole conversation as chat messages."""
+    chat = [{"role": "system", "content": SYSTEM}]
+    for asked, answered in TURNS:
+        chat.append({"role": "user", "content": asked})
+        chat.append({"role": "assistant", "content": answered})
+    return chat

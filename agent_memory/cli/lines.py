@@ -1,0 +1,86 @@
+"""Conversations as JSON lines: what `import` and `demo --file` read, and `export` writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_memory.errors import InvalidInput, InvalidMessage
+
+if TYPE_CHECKING:
+    from agent_memory.messages import Message
+    from agent_memory.records import Entry
+
+_NOTES = ("id", "session_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a file.
+
+    Attributes:
+        number: Its number, from 1.
+        message: What it holds.
+    """
+
+    number: int
+    message: Message
+
+
+def read_lines(path: Path) -> list[Line]:
+    """All messages of a file; blank lines are passed over.
+
+    A line is an object in the form of an OpenAI chat message. Its `created_at` or `timestamp` is
+    the message's time; its `id` and `session_id` go into the metadata.
+
+    Raises:
+        InvalidInput: A line is not a message (it is named by its number), or there is none.
+    """
+    found: list[Line] = []
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                text = raw.decode("utf-8-sig")
+                if text.strip():
+                    found.append(Line(number, _message(json.loads(text))))
+            except UnicodeDecodeError:
+                raise InvalidInput(f"{path.name}, line {number}: not UTF-8 text.") from None
+            except json.JSONDecodeError as error:
+                raise InvalidInput(
+                    f"{path.name}, line {number}: not valid JSON: {error.msg} at column "
+                    f"{error.colno}."
+                ) from None
+            except RecursionError:
+                raise InvalidInput(f"{path.name}, line {number}: nested too deeply.") from None
+            except InvalidMessage as error:
+                raise InvalidInput(f"{path.name}, line {number}: {error}") from None
+    if not found:
+        raise InvalidInput(f"{path.name} holds no messages; it needs one JSON object a line.")
+    return found
+
+
+def write_line(entry: Entry) -> bytes:
+    """One entry of a log as a line that `read_lines` takes."""
+    fields = {**entry.message.to_dict(), "created_at": entry.created_at.isoformat()}
+    try:
+        return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # lone surrogates are legal JSON only when escaped
+        return json.dumps(fields).encode() + b"\n"
+
+
+def _message(fields: Any) -> Message:
+    from agent_memory.messages import Message
+
+    if not isinstance(fields, dict):
+        raise InvalidMessage('not an object. Write {"role": "user", "content": "..."}.')
+    fields = dict(fields)
+    said = fields.pop("timestamp", None)
+    if said is not None and fields.get("created_at") is None:
+        fields["created_at"] = said
+    notes = {key: fields.pop(key) for key in _NOTES if key in fields}
+    metadata = fields.get("metadata")
+    if notes and (metadata is None or isinstance(metadata, dict)):
+        fields["metadata"] = {**notes, **(metadata or {})}
+    return Message.of(fields)

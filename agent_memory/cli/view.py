@@ -1,0 +1,187 @@
+"""How messages, contexts and recalls look in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_memory.cli.common import plain
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from agent_memory.context import MemoryContext
+    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.messages import Message
+    from agent_memory.records import Entry, Recall, Scope
+
+_COLORS = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
+_ALL = 1_000_000
+
+NOTHING = "\u2013"
+"""Stands where there is nothing to say or to check."""
+
+
+def cell(text: str, style: str = "") -> Text:
+    """Text as it is: no markup, nothing that steers the terminal."""
+    from rich.text import Text
+
+    return Text(plain(text), style=style)
+
+
+def one_line(text: str) -> Text:
+    """The beginning of a text, as much as one line has room for."""
+    line = cell(" ".join(text.split()))
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def grid(*columns: str, right: Sequence[str] = (), header: bool = True) -> Table:
+    """A table without lines; the columns named in `right` hold numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=header, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def entries_table(entries: Iterable[Entry], marks: Mapping[int, str] | None = None) -> Table:
+    """Log entries, one line each.
+
+    Args:
+        entries: What to show.
+        marks: A note for some seqs.
+    """
+    columns = ["#", "role", "message", "tokens", *([""] if marks else [])]
+    table = grid(*columns, right=("#", "tokens"))
+    table.columns[2].ratio = 1
+    table.expand = True
+    for entry in entries:
+        mark = [cell(marks.get(entry.seq, ""), "yellow")] if marks else []
+        table.add_row(
+            str(entry.seq), role(entry.message), one_line(said(entry.message)), str(entry.tokens),
+            *mark,
+        )  # fmt: skip
+    return table
+
+
+def context_table(context: MemoryContext, count: Any) -> Table:
+    """What a model is sent, with the tokens of each message and of the whole.
+
+    Args:
+        context: The context.
+        count: Tokens of an OpenAI chat dict.
+    """
+    table = grid("role", "what the model is sent", "tokens", right=("tokens",))
+    table.columns[1].ratio = 1
+    table.expand = True
+    used = 0
+    for view in context.to_messages():
+        tokens = count(view)
+        used += tokens
+        text = _content(view)
+        special = text.startswith(("<memory>", "<summary>"))
+        table.add_row(
+            cell(view["role"], _COLORS.get(view["role"], "")),
+            cell(text, "yellow") if special else one_line(text),
+            str(tokens),
+        )
+    table.add_row(
+        "", cell("what a chat costs beside its messages", "dim"), str(context.tokens - used)
+    )
+    table.add_row(
+        "", cell("together", "bold"), cell(f"{context.tokens} / {context.max_tokens}", "bold")
+    )
+    return table
+
+
+def recalls_table(recalls: Iterable[Recall]) -> Table:
+    """Recalls with their score and where they come from."""
+    table = grid("score", "block", "text", "source", right=("score",))
+    table.columns[2].ratio = 1
+    for recall in recalls:
+        day = f"[{recall.created_at:%Y-%m-%d}] " if recall.created_at else ""
+        table.add_row(
+            f"{recall.score:.2f}", recall.block, cell(day + recall.text), cell(sources(recall))
+        )
+    return table
+
+
+def sources(recall: Recall) -> str:
+    """Where a recall comes from: session and seq."""
+    return ", ".join(f"{session} #{seq}" for session, seq in recall.sources) or "everyone"
+
+
+def role(message: Message) -> Text:
+    """The role, in its colour; for a raw item its format."""
+    name = message.role or message.format or "raw"
+    return cell(name if not message.name else f"{name} {message.name}", _COLORS.get(name, ""))
+
+
+def entry_line(entry: Entry, *, dim: bool = False) -> Text:
+    """One entry in full: seq, time, who, what, tokens."""
+    from rich.text import Text
+
+    who = role(entry.message)
+    told = said(entry.message)
+    line = Text.assemble(
+        (f"#{entry.seq} {entry.created_at:%Y-%m-%d %H:%M} ", "dim"),
+        who,
+        (f" ({entry.tokens} tokens)\n", "dim"),
+        cell(told),
+        "\n",
+    )
+    if dim:
+        line.stylize("dim")
+    return line
+
+
+def said(message: Message) -> str:
+    """All that a message tells, tool calls included."""
+    from agent_memory.transcript import told
+
+    return told(message)
+
+
+def seqs(numbers: Sequence[int]) -> str:
+    """Seqs with stretches drawn together: #2 to #7, #9."""
+    parts: list[str] = []
+    for first, last in _stretches(numbers):
+        parts.append(f"#{first}" if first == last else f"#{first} to #{last}")
+    return ", ".join(parts) or "nothing"
+
+
+def holdings(block: Block, scope: Scope) -> list[Recall]:
+    """All that a block holds for a scope, in the order of the log."""
+    from agent_memory.bridge import resolve
+    from agent_memory.ltm_blocks.vector import VectorMemory
+    from agent_memory.messages import Message
+
+    if isinstance(block, VectorMemory):  # it lists by likeness only: ask it for the unlike too
+        every = block.model_copy(update={"min_score": -1.0})
+        found = every.get(scope, Message(role="user", content="everything"), _ALL)
+    else:
+        found = resolve(block.get(scope, None, _ALL))
+    return sorted(found, key=lambda recall: recall.sources)
+
+
+def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for number in sorted(numbers):
+        if first is None or last is None:
+            first = last = number
+        elif number == last + 1:
+            last = number
+        else:
+            yield first, last
+            first = last = number
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _content(view: Mapping[str, Any]) -> str:
+    from agent_memory.messages import Message
+
+    return said(Message.of({**view, "role": view["role"]}))

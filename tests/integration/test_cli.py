@@ -1,0 +1,698 @@
+"""The command line, run as a user runs it; models are asked over HTTP at a scripted server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import (
+    AgentMemory,
+    ExtractiveMemory,
+    FlushToLTM,
+    Message,
+    StaticMemory,
+    Strategy,
+    Summarize,
+    Trim,
+    VectorMemory,
+)
+from agent_memory.cli import conversation
+from agent_memory.cli.app import app
+from agent_memory.testing import FakeLLM
+from agent_memory.tokens import TokenCounter
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = {
+    *("demo", "chat", "sessions", "show", "search", "stats", "export", "import"),
+    *("flush", "replay", "delete", "doctor", "config"),
+}
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder and a wide terminal of its own, no settings from outside."""
+    for name in list(os.environ):
+        if name.startswith("AGENT_MEMORY_") or name == "OPENAI_API_KEY":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    yield
+    assert not list(temporary.iterdir()), "a temporary store was left behind"
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
+    """A model server that every command finds by its environment."""
+    with FakeLLM("Good to know.") as server:
+        monkeypatch.setenv("AGENT_MEMORY_API_BASE", server.api_base)
+        monkeypatch.setenv("AGENT_MEMORY_API_KEY", "sk-secret")
+        yield server
+
+
+def run(*arguments: str, ok: bool = True, typed: str | None = None) -> str:
+    """What a command prints on stdout; it must succeed."""
+    result = runner.invoke(app, list(arguments), input=typed)
+    if ok:
+        assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def fails(*arguments: str, code: int = 1) -> str:
+    """What a command says on stderr; it must fail in one line, without a traceback."""
+    result = runner.invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit), "not a failure that was foreseen"
+    told = result.stderr.strip()
+    assert told.startswith("error: ")
+    assert len(told.splitlines()) == 1
+    return told
+
+
+def store(**fields: Any) -> AgentMemory:
+    """The memory that the commands use by default, opened beside them."""
+    blocks = [ExtractiveMemory(), VectorMemory()]
+    return AgentMemory(store="sqlite:///agent_memory.db", **{"blocks": blocks, **fields})
+
+
+def write_log(path: Path, *lines: Any) -> Path:
+    """A file of JSON lines."""
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def talk(count: int) -> list[dict[str, str]]:
+    """A conversation about pets."""
+    pets = ("hamster", "parrot", "tortoise", "greyhound")
+    return [
+        {
+            "role": "assistant" if i % 2 else "user",
+            "content": f"Number {i}: tell me about the {pets[i // 2 % 4]} and what it eats.",
+        }
+        for i in range(count)
+    ]
+
+
+# --- the command itself ---------------------------------------------------------------------------
+
+
+def test_every_command_has_help_and_is_in_the_readme() -> None:
+    """A command that nobody can find out about is not finished."""
+    told = run("--help")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = [command.name or command.callback.__name__ for command in app.registered_commands]  # type: ignore[union-attr]
+    listed += [str(group.name) for group in app.registered_groups]
+    assert set(listed) == COMMANDS
+    for name in COMMANDS:
+        assert re.search(rf"^\W*{name}\s+[A-Z]\w+", told, re.MULTILINE), f"{name} has no help"
+        assert "Usage" in run(name, "--help")
+        assert f"agent-memory {name}" in readme, f"README.md does not name {name}"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """A heavy import at the top of a command's module would make each run slow."""
+    heavy = ["pydantic", "litellm", "sqlalchemy", "numpy", "tiktoken", "qdrant_client", "wordllama"]
+    code = f"import sys, agent_memory.cli.app; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_version() -> None:
+    """It must be the package's."""
+    from agent_memory import __version__
+
+    assert run("--version").strip() == f"agent-memory {__version__}"
+
+
+# --- demo -----------------------------------------------------------------------------------------
+
+BUDGET = 400
+STRATEGIES: dict[str, Strategy] = {
+    "trim": Trim(),
+    "summarize": Summarize(max_summary_tokens=BUDGET // 4),
+    "flush_to_ltm": FlushToLTM(
+        blocks=(StaticMemory(facts=conversation.FACTS), ExtractiveMemory(), VectorMemory())
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_demo_prints_what_the_engine_says(kind: str) -> None:
+    """Numbers made up or left over from another run would differ from an engine's of our own."""
+    told = run("demo", "--strategy", kind, "--max-tokens", str(BUDGET))
+    overflows = 0
+    with AgentMemory(
+        store="memory://", max_tokens=BUDGET, overflow=STRATEGIES[kind], recall_timeout=30
+    ) as memory:
+        before = None
+        for message in conversation.messages():
+            head = memory.update("s", message, user_id="sarah")
+            if before and head.start > before.start:
+                overflows += 1
+                size = head.total - before.start_total
+                left = f"#{max(2, before.start + 1)} to #{head.start}"
+                row = f"#{head.end} +{left} +{size} → {head.window_tokens} "
+                assert re.search(row, told), f"no row for the overflow at #{head.end}"
+            before = head
+        context = memory.get("s", conversation.QUESTION, user_id="sarah")
+        assert overflows
+        assert f" {context.tokens} / {BUDGET}" in told
+        assert context.tokens <= BUDGET
+        for recall in context.recalls:
+            assert recall.text.split(": ")[-1][:60] in told
+        if context.head and context.head.summary:
+            assert all(line in told for line in context.head.summary.text.splitlines())
+    times = {1: "once", 2: "twice"}.get(overflows, f"{overflows} times")
+    assert f"it overflowed {times}" in told
+
+
+def test_demo_still_knows_her_after_the_overflow() -> None:
+    """Memory that lost her name, department or eligibility would be no memory; Trim says so."""
+    told = run("demo")
+    trim, summarize, flush = re.split(r"^(?:Summarize|FlushToLTM): ", told, flags=re.MULTILINE)
+    for what in ("name", "department", "eligibility"):
+        assert re.search(rf"✓ +her {what}\? +in the summary", summarize)
+        assert re.search(rf"✓ +her {what}\? +recalled, vector #\d", flush)
+        assert re.search(rf"\u2013 +her {what}\? +in the log only, #\d", trim)
+    assert "HR-101" in flush.split("The window after")[1]
+
+
+def test_demo_says_what_waits_for_a_model() -> None:
+    """Silence would let a newcomer take a local extract for the summary."""
+    told = run("demo")
+    assert "a local extract stands in" in told
+    assert "extractive: 0 records, 19 messages not absorbed yet" in told
+    assert "Waits for a model (--model NAME)." in told
+
+
+def test_demo_with_a_model(fake: FakeLLM) -> None:
+    """The model's summary and facts must be printed, and not the stand-ins."""
+    fact = {"text": "Sarah works in Marketing.", "category": "work"}
+
+    def answer(body: dict[str, Any]) -> str:
+        if "response_format" not in body:
+            return "Sarah of Marketing, 2 years of service, asks about remote work."
+        quote = "I'm Sarah from Marketing"
+        return json.dumps({"facts": [{**fact, "message": 1, "quote": quote}]})
+
+    fake.default = answer
+    told = run("demo", "--model", "openai/gpt-4o-mini")
+    assert "by openai/gpt-4o-mini" in told
+    assert "Sarah of Marketing, 2 years of service" in told
+    assert re.search(r"extractive: 1 record, 4 messages not absorbed yet", told)
+    assert re.search(r"✓ +her department\? +recalled, extractive #2", told)
+    assert "Waits for a model" not in told
+
+
+def test_demo_goes_on_while_the_model_refuses(fake: FakeLLM) -> None:
+    """A wrong key must not end in a traceback, nor go unnoticed."""
+    fake.fail(401, times=100)
+    told = run("demo", "--model", "openai/gpt-4o-mini")
+    assert "a local extract stands in" in told
+    assert "ModelRefused" in told
+
+
+def test_demo_without_the_local_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing extra must be named with its command, and the rest still be shown."""
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "wordllama" else find(name)
+    )
+    told = run("demo")
+    assert 'pip install "agent-memory[local]"' in told
+    assert "FlushToLTM" in told
+    assert "vector:" not in told
+
+
+def test_demo_that_does_not_overflow() -> None:
+    """A large budget is no error."""
+    assert "The window never overflowed" in run("demo", "--max-tokens", "5000")
+
+
+def test_demo_refuses_a_budget_that_holds_no_message() -> None:
+    """The engine's refusal must come through as a line."""
+    assert "max_tokens" in fails("demo", "--max-tokens", "10")
+
+
+# --- demo --file ----------------------------------------------------------------------------------
+
+
+def test_replay_of_a_file(tmp_path: Path) -> None:
+    """Counts that the engine does not share, or a context above the budget, would show here."""
+    lines = [
+        {**message, "id": f"m{i}", "session_id": "old", "timestamp": "2023-01-02T03:04:05"}
+        for i, message in enumerate(talk(60))
+    ]
+    path = write_log(tmp_path / "log.jsonl", *lines)
+    told = run("demo", "--file", str(path), "--max-tokens", "300", "--ask", "What does it eat?")
+    with AgentMemory(
+        store="memory://", max_tokens=300, overflow=FlushToLTM(blocks=(VectorMemory(),))
+    ) as memory:
+        starts = [memory.update("s", message).start for message in lines_as_messages(lines)]
+    overflows = sum(a < b for a, b in pairwise(starts))
+    for what, value in {
+        "messages": 60,
+        "overflows": overflows,
+        "contexts checked": 60,
+        "budget violations": 0,
+        "vectors kept": starts[-1],
+    }.items():
+        assert re.search(rf"^{what} +{value} *$", told, re.MULTILINE), f"{what}: not {value}"
+    largest = re.search(r"largest context +(\d+) of 300 tokens", told)
+    assert largest
+    assert 0 < int(largest[1]) <= 300
+    assert "Recalled for “What does it eat?”" in told
+    assert "[2023-01-02]" in told
+
+
+def lines_as_messages(lines: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The messages that lines stand for."""
+    return [{"role": line["role"], "content": line["content"]} for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b'{"role": "user"', "not valid JSON"),
+        (b"[1, 2]", "not an object"),
+        (b'{"content": "no role"}', "needs a role"),
+        (b'{"role": "narrator", "content": "x"}', "Unknown role"),
+        (b'{"role": "user", "content": "x", "timestamp": "soon"}', "created_at"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b'{"role": "user", "content": "' + b"word " * 3000 + b'"}', "can never fit"),
+    ],
+)
+@pytest.mark.parametrize("command", ["demo", "import"])
+def test_a_bad_line_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, bad: bytes, reason: str
+) -> None:
+    """Without its number nobody finds the line in a long file. A blank line counts as a line."""
+    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "2000")
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"role": "user", "content": "hi"}\n\n' + bad + b"\n")
+    arguments = ["demo", "--file", str(path)] if command == "demo" else ["import", str(path), "s"]
+    told = fails(*arguments)
+    assert "log.jsonl, line 3: " in told
+    assert reason in told
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    """A table of zeros would hide a wrong file name."""
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n", encoding="utf-8")
+    assert "holds no messages" in fails("demo", "--file", str(path))
+
+
+# --- looking and moving ---------------------------------------------------------------------------
+
+
+def test_import_keeps_times_and_notes(tmp_path: Path) -> None:
+    """A lost timestamp would date old talk to today; an id passed on would reach the model."""
+    line = {
+        "id": 7, "session_id": "old", "timestamp": "2020-05-06T07:08:09", "role": "user",
+        "name": "Ann", "content": "hello", "metadata": {"tag": 1},
+    }  # fmt: skip
+    path = write_log(tmp_path / "log.jsonl", line)
+    assert "1 messages imported as #1 to #1 of s" in run("import", str(path), "s", "--user", "ann")
+    with store() as memory:
+        (entry,) = memory.history("s")
+        assert memory.sessions(user_id="ann")
+    assert entry.created_at.isoformat() == "2020-05-06T07:08:09+00:00"
+    assert entry.message.metadata == {"id": 7, "session_id": "old", "tag": 1}
+    assert entry.message.to_openai() == {"role": "user", "name": "Ann", "content": "hello"}
+
+
+def test_import_stores_nothing_of_a_bad_file(tmp_path: Path) -> None:
+    """A file that is broken in the middle would leave half a conversation behind."""
+    path = write_log(tmp_path / "log.jsonl", *talk(3), {"role": "nobody"})
+    fails("import", str(path), "s")
+    assert not Path("agent_memory.db").exists()
+
+
+def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
+    """Unknown fields, pictures, tool calls, raw items and times must survive the round trip."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    given = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "héllo \ud83d"}], "created_at": 5},
+        {"role": "assistant", "content": None, "tool_calls": [call], "refusal": None},
+        {"role": "tool", "tool_call_id": "c1", "content": "42"},
+        {"raw": {"type": "reasoning", "id": "r1"}, "format": "openai.responses"},
+    ]
+    with store() as memory:
+        memory.update("s", given)
+    run("export", "s", "-o", "out.jsonl")
+    assert Path("out.jsonl").read_text(encoding="utf-8") == run("export", "s")
+    run("import", "out.jsonl", "copy")
+    with store() as memory:
+        old, new = memory.history("s"), memory.history("copy")
+    assert [e.created_at for e in new] == [e.created_at for e in old]
+    for a, b in zip(old, new, strict=True):
+        fields = b.message.to_dict()
+        fields["created_at"] = a.message.to_dict().get("created_at", fields["created_at"])
+        assert fields == {**a.message.to_dict(), "created_at": fields["created_at"]}
+
+
+def test_sessions_lists_what_the_heads_say() -> None:
+    """Wrong lags would hide work that waits."""
+    with store() as memory:
+        memory.update("a", talk(4), user_id="ann")
+        head = memory.update("b", talk(6))
+    told = run("sessions")
+    assert re.search(r"^a +ann +4 ", told, re.MULTILINE)
+    assert re.search(rf"^b +\u2013 +6 +{head.window_tokens} +6 +6 *$", told, re.MULTILINE)
+    assert "ann" not in run("sessions", "--after", "a")
+    assert not re.search(r"^b ", run("sessions", "--user", "ann"), re.MULTILINE)
+
+
+def test_show_prints_the_window_and_with_all_the_log() -> None:
+    """The window must not hold what left it, and --all must leave nothing out."""
+    with store(max_tokens=300, overflow=Summarize(max_summary_tokens=60), blocks=[]) as memory:
+        memory.update("s", {"role": "system", "content": "Be brief, please."})
+        for message in talk(30):
+            head = memory.update("s", message)
+    assert head.summary
+    assert head.start
+    told, whole = run("show", "s"), run("show", "s", "--all")
+    assert "system: Be brief, please." in told
+    assert f"summary up to #{head.summary.upto}, by local" in told
+    numbers = [int(n) for n in re.findall(r"^#(\d+) ", told, re.MULTILINE)]
+    assert numbers == list(range(head.start + 1, 32))
+    assert [int(n) for n in re.findall(r"^#(\d+) ", whole, re.MULTILINE)] == list(range(1, 32))
+
+
+def test_search_prints_what_the_engine_finds() -> None:
+    """Another user's memory, or none, would show here."""
+    with store() as memory:
+        memory.update(
+            "s", {"role": "user", "content": "My hamster is called Bella."}, user_id="ann"
+        )
+        memory.flush()
+        (recall,) = memory.search("hamster", user_id="ann")
+    told = run("search", "hamster", "--user", "ann")
+    assert re.search(rf"{recall.score:.2f} +vector .*called Bella\. +s #1", told)
+    assert "Bella" in run("search", "hamster", "--session", "s")
+    assert "Nothing found" in run("search", "hamster", "--user", "bob")
+    assert "Only what holds for everyone" in run("search", "hamster")
+
+
+def test_terminal_steering_characters_are_not_printed() -> None:
+    """An escape sequence in a stored message would steer the reader's terminal."""
+    with store() as memory:
+        memory.update("s", {"role": "user", "content": "a\x1b[2Jb [red]c[/red]"})
+    assert "a\ufffd[2Jb [red]c[/red]" in run("show", "s")
+
+
+def test_flush_replay_and_stats() -> None:
+    """What waits must be absorbed and said; a missing model is no failure of the command."""
+    with store() as memory:
+        memory.update("s", talk(4))
+    assert re.search(r"vector: not absorbed yet +4\b", run("stats"))
+    told = run("flush")
+    assert re.search(r"^s +vector +#1 to #4 *$", told, re.MULTILINE)
+    assert "ModelRequired" in told
+    assert re.search(r"vector: not absorbed yet +0\b", run("stats"))
+    assert re.search(r"messages +4\b", run("stats"))
+    assert "vector: 1 of 1 sessions rebuilt." in run("replay", "vector")
+    assert "extractive, vector" in fails("replay", "nonsense")
+    assert "no session" in fails("flush", "nobody")
+
+
+def test_replay_reports_a_block_that_fails() -> None:
+    """An exit code of 0 would let a script go on without its facts."""
+    with store(max_tokens=200) as memory:
+        memory.update("s", talk(20))
+    result = runner.invoke(app, ["replay", "extractive"])
+    assert result.exit_code == 1
+    assert "0 of 1 sessions rebuilt" in result.stdout
+    assert "ModelRequired" in result.stdout
+
+
+def test_delete_asks_first() -> None:
+    """A slip of the finger must not cost a conversation."""
+    with store() as memory:
+        memory.update("s", talk(2))
+        memory.flush()
+    assert runner.invoke(app, ["delete", "s"], input="n\n").exit_code == 1
+    assert "#2" in run("show", "s")
+    assert "s is deleted" in run("delete", "s", typed="y\n")
+    assert "no session 's'" in fails("show", "s")
+    assert "no session 's'" in fails("delete", "s", "--yes")
+    with store() as memory:
+        assert memory.search("hamster", session_id="s") == []
+
+
+def test_delete_refuses_to_leave_records_behind() -> None:
+    """The records of a block that is not configured here would outlive the session."""
+    with store(blocks=[VectorMemory(name="elsewhere")]) as memory:
+        memory.update("s", talk(2))
+        memory.flush()
+    assert "elsewhere" in fails("delete", "s", "--yes")
+    Path("c.json").write_text('{"blocks": [{"kind": "vector", "name": "elsewhere"}]}')
+    assert "s is deleted" in run("delete", "s", "--yes", "--config", "c.json")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["sessions", "show s", "search x", "stats", "export s", "flush", "delete s", "replay vector"],
+)
+def test_looking_makes_no_database(arguments: str) -> None:
+    """A mistyped folder would leave an empty database in it, and look like lost memory."""
+    assert "There is no memory at agent_memory.db" in fails(*arguments.split())
+    assert not Path("agent_memory.db").exists()
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def test_store_comes_from_the_option_then_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrong order would write to the wrong database."""
+    monkeypatch.setenv("AGENT_MEMORY_STORE", "sqlite:///environment.db")
+    write_log(Path("log.jsonl"), *talk(1))
+    run("import", "log.jsonl", "s")
+    run("import", "log.jsonl", "s", "--store", "sqlite:///option.db")
+    Path("c.toml").write_text('store = "sqlite:///file.db"', encoding="utf-8")
+    run("sessions", "--config", "c.toml")
+    monkeypatch.delenv("AGENT_MEMORY_STORE")
+    run("import", "log.jsonl", "s", "--config", "c.toml")
+    found = sorted(path.name for path in Path().glob("*.db"))
+    assert found == ["environment.db", "file.db", "option.db"]
+
+
+def test_bad_settings_are_named_without_their_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A traceback, or the value (it may be a key), would show here."""
+    assert "No store serves nosuch://" in fails("stats", "--store", "nosuch://user:pw@host")
+    Path("c.toml").write_text('secret_key = "hunter2"', encoding="utf-8")
+    told = fails("stats", "--config", "c.toml", code=2)
+    assert "secret_key: there is no such setting" in told
+    assert "hunter2" not in told
+    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "hunter2")
+    told = fails("stats", code=2)
+    assert "max_tokens" in told
+    assert "hunter2" not in told
+    monkeypatch.delenv("AGENT_MEMORY_MAX_TOKENS")
+    monkeypatch.setenv("AGENT_MEMORY_BLOCKS", "not json")
+    assert "blocks" in fails("stats", code=2)
+
+
+def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schema must be JSON that names every field; no secret may be printed."""
+    from agent_memory import AgentMemoryConfig
+
+    schema = json.loads(run("config", "schema"))
+    assert set(schema["properties"]) == set(AgentMemoryConfig.model_fields)
+    monkeypatch.setenv("AGENT_MEMORY_API_KEY", "sk-secret")
+    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "1234")
+    told = run("config", "show")
+    assert "sk-secret" not in told
+    shown = json.loads(told)
+    assert shown["max_tokens"] == 1234
+    assert shown["overflow"]["kind"] == "trim"
+    assert [block["kind"] for block in shown["blocks"]] == ["extractive", "vector"]
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+def marks(told: str) -> dict[str, str]:
+    """For each part, doctor's mark."""
+    return {line.split()[1]: line.split()[0] for line in told.splitlines() if line.strip()}
+
+
+def test_doctor_without_anything() -> None:
+    """Looking must make no database, and what is not configured is no failure."""
+    told = run("doctor")
+    assert marks(told) == {"store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013"}
+    assert "256 numbers" in told
+    assert not list(Path().glob("*.db"))
+
+
+def test_doctor_asks_the_model_only_when_told_to(fake: FakeLLM) -> None:
+    """A check that costs money must be asked for."""
+    with store() as memory:
+        memory.update("s", talk(3))
+    told = run("doctor", "--model", "openai/gpt-4o-mini")
+    assert marks(told)["model"] == "✓"
+    assert "1 sessions, 3 messages" in told
+    assert fake.requests == []
+    told = run("doctor", "--model", "openai/gpt-4o-mini", "--call")
+    assert "openai/gpt-4o-mini answers." in told
+    assert len(fake.requests) == 1
+    fake.fail(401)
+    result = runner.invoke(app, ["doctor", "--model", "openai/gpt-4o-mini", "--call"])
+    assert result.exit_code == 1
+    assert marks(result.stdout)["model"] == "✗"
+    assert "sk-secret" not in result.output
+
+
+def test_doctor_finds_a_missing_key_and_vectors_of_another_dimension(fake: FakeLLM) -> None:
+    """Both would else be found only when a message is on its way."""
+    with store() as memory:
+        memory.update("s", talk(1))
+    Path("c.toml").write_text('embedding = "openai/fake-embedding"', encoding="utf-8")
+    result = runner.invoke(app, ["doctor", "--config", "c.toml", "--call"])
+    assert result.exit_code == 1
+    assert marks(result.stdout)["vectors"] == "✗"
+    assert "256" in result.stdout
+    assert marks(run("doctor", "--config", "c.toml", ok=False))["vectors"] == "\u2013"
+
+
+def test_doctor_names_the_key_that_is_missing() -> None:
+    """The name of the variable is what the user has to do."""
+    result = runner.invoke(app, ["doctor", "--model", "openai/gpt-4o-mini"])
+    assert result.exit_code == 1
+    assert "OPENAI_API_KEY" in result.stdout
+
+
+# --- chat -----------------------------------------------------------------------------------------
+
+MODEL = ("--model", "openai/gpt-4o-mini")
+
+
+def logged(session: str = "chat") -> list[tuple[str | None, str]]:
+    """Roles and texts of a session's log."""
+    with store() as memory:
+        return [(entry.message.role, entry.message.text()) for entry in memory.history(session)]
+
+
+def test_chat_needs_a_model() -> None:
+    """Without a model it must say how to give one, and leave no database behind."""
+    assert "--model openai/gpt-4o-mini" in fails("chat")
+    assert not list(Path().glob("*.db"))
+
+
+def test_chat_remembers_across_runs(fake: FakeLLM) -> None:
+    """A second run that does not send the first turn has forgotten it."""
+    fake.reply("Nice to meet you, Ann.")
+    told = run("chat", *MODEL, "--system", "Be kind.", typed="I'm Ann.\n/quit\n")
+    assert "Nice to meet you, Ann." in told
+    assert fake.requests[0]["stream"] is True
+    assert logged() == [
+        ("system", "Be kind."), ("user", "I'm Ann."), ("assistant", "Nice to meet you, Ann."),
+    ]  # fmt: skip
+    assert "3 messages so far" in run("chat", *MODEL, "--system", "Be kind.", typed="Who am I?\n")
+    sent = [(m["role"], m["content"]) for m in fake.requests[1]["messages"]]
+    assert sent == [*logged()[:3], ("user", "Who am I?")]
+    assert logged()[3:] == [("user", "Who am I?"), ("assistant", "Good to know.")]
+
+
+def test_chat_stores_no_half_turn(fake: FakeLLM) -> None:
+    """A question whose answer failed would stand in the log alone, and be sent again."""
+    fake.fail(401)
+    told = run("chat", *MODEL, typed="lost\nkept\n/quit\n")
+    assert "Nothing of this turn was stored." in told
+    assert logged() == [("user", "kept"), ("assistant", "Good to know.")]
+
+
+def test_chat_stopped_in_the_middle_stores_nothing(fake: FakeLLM) -> None:
+    """Ctrl-C while the model thinks must end the turn, not the chat, and store nothing."""
+    fake.hang(60)
+
+    def interrupt() -> None:
+        while not fake.requests:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    told = run("chat", *MODEL, typed="lost\nkept\n/quit\n")
+    thread.join()
+    assert "Stopped. Nothing of this turn was stored." in told
+    assert logged() == [("user", "kept"), ("assistant", "Good to know.")]
+
+
+def test_chat_commands(fake: FakeLLM) -> None:
+    """Each must tell what the engine holds, and none may be sent to the model."""
+    with store() as memory:
+        memory.update("old", {"role": "user", "content": "My parrot is Bella."}, user_id="ann")
+        memory.flush()
+    typed = "hi\n/context\n/memory\n/memory parrot\n/help\n/nonsense\n/quit\n"
+    told = run("chat", *MODEL, "--user", "ann", typed=typed)
+    with store(model="openai/gpt-4o-mini") as memory:
+        context = memory.get("chat")
+    assert f"{context.tokens} / {context.max_tokens}" in told
+    assert "vector: 1 records, 2 messages not absorbed yet" in told
+    assert re.search(r"\d\.\d\d +vector .*parrot is Bella\. +old #1", told)
+    assert "/forget" in told
+    assert "There is no /nonsense." in told
+    assert len([r for r in fake.requests if r.get("stream")]) == 1
+
+
+def test_chat_forget_asks_and_deletes(fake: FakeLLM) -> None:
+    """A no must keep all; a yes must leave nothing."""
+    assert "Forgotten" not in run("chat", *MODEL, typed="hi\n/forget\nn\n")
+    assert len(logged()) == 2
+    assert "Forgotten." in run("chat", *MODEL, typed="/forget\ny\n")
+    assert logged() == []
+
+
+def test_chat_keeps_the_request_within_the_budget(fake: FakeLLM) -> None:
+    """The question comes on top of the context, which may be full already."""
+    budget = 300
+    fake.default = "The " + "parrot eats seeds and the tortoise eats leaves. " * 4
+    questions = "".join(
+        f"{i}. What does the parrot eat, or the tortoise? " * 2 + "\n" for i in range(12)
+    )
+    run("chat", *MODEL, "--max-tokens", str(budget), typed=questions)
+    counter = TokenCounter("openai/gpt-4o-mini")
+    sent = [r["messages"] for r in fake.requests if r.get("stream")]
+    assert len(sent) == 12
+    assert any("<memory>" in str(messages) for messages in sent)
+    for messages in sent:
+        assert counter.context(messages) <= budget
+        assert messages[-1]["role"] == "user"
+
+
+def test_chat_refuses_a_question_that_cannot_fit(fake: FakeLLM) -> None:
+    """The model would be paid for an answer that cannot be stored."""
+    told = run("chat", *MODEL, "--max-tokens", "200", typed="word " * 400 + "\n")
+    assert "does not fit max_tokens=200" in told
+    assert fake.requests == []
+
+
+def test_chat_leaves_another_users_session_alone(fake: FakeLLM) -> None:
+    """A session belongs to the user first named for it."""
+    with store() as memory:
+        memory.update("chat", Message(role="user", content="mine"), user_id="ann")
+    assert "belongs to another user" in fails("chat", *MODEL, "--user", "bob")
