@@ -1,0 +1,21 @@
+# Uses the virtualenv that the README's test command sets up.
+BIN ?= .venv/bin
+
+.PHONY: test check format ci
+
+test:
+	$(BIN)/pytest
+
+check:
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+format:
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+ci:
+	.ci/run

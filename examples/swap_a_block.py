@@ -1,0 +1,38 @@
+"""Add a block to a memory that has been in use, and rebuild the past into it.
+
+The log keeps every message, so a new block (or the same one with another embedding model, under a
+name of its own) starts at the beginning and catches up.
+"""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+
+from agent_memory import AgentMemory, FlushToLTM, Trim, VectorMemory
+
+PLANTS = ["basil", "mint", "thyme", "sage", "rosemary", "chives"]
+
+
+def main() -> None:
+    """Live with `Trim` for a while, then swap in vector memory."""
+    with TemporaryDirectory() as folder:
+        store = f"sqlite:///{folder}/memory.db"
+
+        with AgentMemory(store=store, max_tokens=100, overflow=Trim()) as memory:
+            for week, plant in enumerate(PLANTS, 1):
+                session = memory.session(f"week-{week}", user_id="kim")
+                session.update({"role": "user", "content": f"I planted {plant} in pot {week}."})
+                for day in range(9):
+                    session.update({"role": "user", "content": f"Watered pot {week}, day {day}."})
+            print("With Trim alone:", memory.search("Where is the sage?", user_id="kim"))
+
+        blocks = FlushToLTM(blocks=[VectorMemory()])
+        with AgentMemory(store=store, max_tokens=100, overflow=blocks) as memory:
+            for step in memory.replay("vector"):
+                print(f"replay {step.done}/{step.total}: {step.session_id}")
+            found = memory.search("Where is the sage?", user_id="kim", limit=1)
+            print("With VectorMemory:", found[0].text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Every example runs from an empty folder, says what it should, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+EXPECTED = {
+    "quickstart": [
+        "4 of them have left the window.",
+        "- Remote work: up to 3 days a week with approval.",
+        "My badge number is M-4417.",
+        "of at most 220 tokens.",
+        "After delete the log holds 0 messages.",
+    ],
+    "hr_chatbot": [
+        "have left the window.",
+        "  vector: user: Hi, I'm Sarah from Marketing.",
+        "  vector: assistant: With 2 years of service and good reviews you are eligible, Sarah.",
+        "  static: Eligible for remote work: 6 months of service",
+    ],
+    "swap_a_block": [
+        "With Trim alone: []",
+        "replay 6/6: week-6",
+        "With VectorMemory: user: I planted sage in pot 4.",
+    ],
+    "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
+    "custom_strategy": [
+        "Task: compare three offers for chairs.",
+        "Offer 10: a chair for $300.",
+        "of at most 150 tokens",
+    ],
+    "async_memory": [
+        "ana -> user: I'm ana and I live in Lisbon.",
+        "ben -> user: I'm ben and I live in Oslo.",
+        "3 sessions, 6 messages",
+    ],
+}
+
+
+def test_each_example_is_expected_to_say_something() -> None:
+    """Wrong: an example was added that no test runs."""
+    assert sorted(EXPECTED) == sorted(file.stem for file in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_example(name: str, tmp_path: Path) -> None:
+    """Wrong: the example fails without key and network, says something else, or leaves files."""
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("AGENT_MEMORY_") and not key.endswith("_API_KEY")
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", EXAMPLES / f"{name}.py"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for expected in EXPECTED[name]:
+        assert expected in done.stdout
+    assert list(tmp_path.iterdir()) == []

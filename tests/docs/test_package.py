@@ -1,0 +1,241 @@
+"""The package as installed: what importing it loads, what it exports, what its wheel holds."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator
+from email import message_from_bytes
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agent_memory
+from agent_memory import AgentMemory, AsyncAgentMemory, NullMemory, Session
+from agent_memory.aio import AsyncSession
+
+ROOT = Path(__file__).parents[2]
+
+PUBLIC = [
+    "Absorbed",
+    "AgentMemory",
+    "AgentMemoryConfig",
+    "AgentMemoryError",
+    "AsyncAgentMemory",
+    "Block",
+    "Chain",
+    "Entry",
+    "ExtractiveMemory",
+    "FlushToLTM",
+    "Head",
+    "MemoryContext",
+    "Message",
+    "NullMemory",
+    "Progress",
+    "Recall",
+    "Scope",
+    "Session",
+    "StaticMemory",
+    "Stats",
+    "Strategy",
+    "Summarize",
+    "Summary",
+    "TokenCounter",
+    "Trim",
+    "VectorMemory",
+]
+HEAVY = [
+    "litellm",
+    "numpy",
+    "openai",
+    "pymongo",
+    "qdrant_client",
+    "redis",
+    "sqlalchemy",
+    "sqlmodel",
+    "tiktoken",
+    "wordllama",
+]
+NOT_AWAITED = {"replay", "session"}
+
+
+def python(code: str, folder: Path) -> str:
+    """What a program prints, run in a folder of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import agent_memory",
+        "from agent_memory import *",
+        "import agent_memory.cli.app",
+        "import agent_memory.testing",
+    ],
+)
+def test_importing_loads_nothing_heavy(statement: str, tmp_path: Path) -> None:
+    """Wrong: a driver or litellm is imported at the top of a module: importing takes seconds."""
+    code = f"{statement}; import sys; print([m for m in {HEAVY} if m in sys.modules])"
+    assert python(code, tmp_path) == "[]"
+
+
+def test_public_names() -> None:
+    """Wrong: a public name appeared or went without anybody deciding it."""
+    assert agent_memory.__all__ == PUBLIC
+    assert sorted([*PUBLIC, "__version__"]) == dir(agent_memory)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_is_what_its_home_defines(name: str) -> None:
+    """Wrong: a lazy name cannot be imported, or gives something else."""
+    value = getattr(agent_memory, name)
+    assert value.__name__ == name
+    assert value.__module__ == f"agent_memory.{agent_memory._HOME_OF[name]}"
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    """Wrong: a misspelt name gives None, or an error that `hasattr` does not understand."""
+    assert not hasattr(agent_memory, "AgentMemroy")
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    """Wrong: the lazy table and the imports that type checkers read do not agree."""
+    tree = ast.parse(Path(agent_memory.__file__).read_text(encoding="utf-8"))
+    imported = {
+        alias.name: node.module.removeprefix("agent_memory.")
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    assert imported == agent_memory._HOME_OF
+
+
+@pytest.mark.parametrize("name", ["strategies", "ltm_blocks"])
+def test_top_level_links(name: str) -> None:
+    """Wrong: a link at the top of the tree is absolute, or leads elsewhere.
+
+    In a clone without symbolic links it is a file that names its target.
+    """
+    link = ROOT / name
+    if link.is_symlink():
+        assert link.readlink() == Path("agent_memory") / name
+        assert (link / "__init__.py").is_file()
+    else:
+        assert link.read_text(encoding="utf-8").strip() == f"agent_memory/{name}"
+
+
+def test_users_own_modules_of_these_names(tmp_path: Path) -> None:
+    """Wrong: the package imports `strategies` or `ltm_blocks` from wherever it finds them."""
+    for name in ("strategies", "ltm_blocks", "stores", "embedders"):
+        (tmp_path / f"{name}.py").write_text("MINE = True\n")
+    code = (
+        "import strategies, ltm_blocks, agent_memory\n"
+        "names = [getattr(agent_memory, name) for name in agent_memory.__all__]\n"
+        "import agent_memory.cli.app, agent_memory.stores.sql, agent_memory.embedders.local\n"
+        "print(strategies.MINE, ltm_blocks.MINE, len(names))"
+    )
+    assert python(code, tmp_path) == f"True True {len(PUBLIC)}"
+
+
+def test_version() -> None:
+    """Wrong: the package and its metadata name different versions."""
+    assert project()["version"] == agent_memory.__version__
+    assert f"## {agent_memory.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    folder = tmp_path_factory.mktemp("wheel")
+    code = f"from hatchling.build import build_wheel; print(build_wheel({str(folder)!r}))"
+    with zipfile.ZipFile(folder / python(code, ROOT).splitlines()[-1]) as opened:
+        yield opened
+
+
+def test_wheel_installs_one_name(wheel: zipfile.ZipFile) -> None:
+    """Wrong: a generic name such as `strategies` or `tests` lands in a user's site-packages."""
+    info = f"agent_memory-{agent_memory.__version__}.dist-info"
+    assert {name.split("/")[0] for name in wheel.namelist()} == {"agent_memory", info}
+
+
+def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
+    """Wrong: a module, the type marker, the licence or the command is missing from the wheel."""
+    info = f"agent_memory-{agent_memory.__version__}.dist-info"
+    names = set(wheel.namelist())
+    package = ROOT / "agent_memory"
+    modules = {file.relative_to(ROOT).as_posix() for file in package.rglob("*.py")}
+    assert modules | {"agent_memory/py.typed", f"{info}/licenses/LICENSE"} <= names
+    assert (
+        "agent-memory = agent_memory.cli.app:main"
+        in wheel.read(f"{info}/entry_points.txt").decode()
+    )
+    metadata = message_from_bytes(wheel.read(f"{info}/METADATA"))
+    assert metadata["Name"] == "agent-memory"
+    assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def methods(cls: type) -> dict[str, Callable[..., Any]]:
+    return {
+        name: value
+        for name, value in vars(cls).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    }
+
+
+def parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    found = inspect.signature(function).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("other", "model"),
+    [(AsyncAgentMemory, AgentMemory), (NullMemory, AgentMemory), (AsyncSession, Session)],
+)
+def test_faces_have_the_same_calls(other: type, model: type) -> None:
+    """Wrong: a call or a parameter was added to one face and forgotten in another."""
+    theirs, ours = methods(other), methods(model)
+    assert theirs.keys() == ours.keys()
+    for name, function in ours.items():
+        assert parameters(theirs[name]) == parameters(function), name
+
+
+@pytest.mark.parametrize("face", [AsyncAgentMemory, AsyncSession])
+def test_async_calls_are_awaited(face: type) -> None:
+    """Wrong: a call of the async face blocks the loop, or `replay` cannot be looped over."""
+    for name, function in methods(face).items():
+        assert inspect.iscoroutinefunction(function) == (name not in NOT_AWAITED), name
+    if "replay" in methods(face):
+        assert inspect.isasyncgenfunction(methods(face)["replay"])
+
+
+@pytest.mark.parametrize("face", [AsyncAgentMemory, NullMemory])
+def test_results_are_the_same(face: type) -> None:
+    """Wrong: a face promises another result than the engine."""
+    ours = methods(AgentMemory)
+    for name, function in methods(face).items():
+        if face is NullMemory or name not in NOT_AWAITED:
+            theirs = inspect.signature(function).return_annotation
+            assert theirs == inspect.signature(ours[name]).return_annotation, name
+
+
+@pytest.mark.parametrize("module", ["strategies", "ltm_blocks", "stores", "testing"])
+def test_subpackages_export_what_they_say(module: str) -> None:
+    """Wrong: a name in `__all__` of a subpackage cannot be had."""
+    found = import_module(f"agent_memory.{module}")
+    for name in found.__all__:
+        assert getattr(found, name) is not None

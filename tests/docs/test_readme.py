@@ -1,0 +1,192 @@
+"""README, AGENTS and docs/ say what is so: their code runs, their links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer.main
+import yaml
+from typer.core import TyperGroup
+
+from agent_memory import AgentMemory, AgentMemoryConfig
+from agent_memory.cli.app import app
+from agent_memory.kinds import BUILT_IN, find_kind
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ALL_PAGES = [*PAGES, ROOT / "AGENTS.md", ROOT / "CHANGELOG.md"]
+
+_COMMENT = re.compile(r"<!-- (not run|file): (.+) -->")
+_LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A fenced block of a page: its language, its lines, where they begin, and its comment."""
+
+    language: str
+    lines: tuple[str, ...]
+    line: int
+    comment: tuple[str, str] | None
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def snippets(page: Path) -> list[Snippet]:
+    found: list[Snippet] = []
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start: int | None = None
+    for number, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if start is None:
+            start = number
+            continue
+        comment = _COMMENT.fullmatch(lines[start - 1])
+        body = tuple(lines[start + 1 : number])
+        language = lines[start].removeprefix("```")
+        given = (comment[1], comment[2]) if comment else None
+        found.append(Snippet(language, body, start + 1, given))
+        start = None
+    assert start is None, f"{named(page)}: a block is not closed"
+    return found
+
+
+def as_python(snippet: Snippet) -> list[str]:
+    """What the snippet does, in as many lines as it has, so that tracebacks name the page's."""
+    if snippet.comment and snippet.comment[0] == "not run":
+        return []
+    if snippet.language == "python":
+        return list(snippet.lines)
+    text = "\n".join(snippet.lines)
+    if snippet.comment:
+        return [f"__import__('pathlib').Path({snippet.comment[1]!r}).write_text({text!r})"]
+    if snippet.language == "sh" and all(line.startswith("export ") for line in snippet.lines):
+        pairs = (shlex.split(line)[1].split("=", 1) for line in snippet.lines)
+        return [f"__import__('os').environ[{name!r}] = {value!r}" for name, value in pairs]
+    return []
+
+
+def script(page: Path) -> str:
+    """The page as a program: what is not code are empty lines."""
+    lines: list[str] = []
+    for snippet in snippets(page):
+        lines += [""] * (snippet.line - len(lines)) + as_python(snippet)
+    return "\n".join(lines) + "\n"
+
+
+def run(program: str, name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    file = folder / name
+    file.write_text(program, encoding="utf-8")
+    env = {key: value for key, value in os.environ.items() if not key.startswith("AGENT_MEMORY_")}
+    return subprocess.run(
+        [sys.executable, file.name],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_runs(page: Path, tmp_path: Path) -> None:
+    """Wrong: a reader who copies the page's code in order meets an error."""
+    done = run(script(page), page.stem + "_page.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_code_that_is_not_run_compiles(page: Path) -> None:
+    """Wrong: code that needs a model, and so is not run here, is not even Python."""
+    for snippet in snippets(page):
+        if snippet.language == "python":
+            compile("\n".join(snippet.lines), f"{named(page)}:{snippet.line}", "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_settings_parse(page: Path) -> None:
+    """Wrong: a block of TOML, YAML or JSON is not valid."""
+    parse = {"toml": tomllib.loads, "yaml": yaml.safe_load, "json": json.loads}
+    for snippet in snippets(page):
+        if snippet.language in parse:
+            assert parse[snippet.language]("\n".join(snippet.lines))
+
+
+def test_a_failing_block_is_seen(tmp_path: Path) -> None:
+    """Wrong: blocks are passed over, so that every page passes."""
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```python\nfirst = 1\n```\n\n```python\nassert first == 2\n```\n")
+    done = run(script(page), "page.py", tmp_path)
+    assert done.returncode == 1
+    assert "line 8" in done.stderr
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=named)
+def test_links_resolve(page: Path) -> None:
+    """Wrong: a link leads to a file that is not there."""
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), target
+
+
+def commands() -> list[str]:
+    """Every command of the command line, with those of groups."""
+    top = typer.main.get_command(app)
+    assert isinstance(top, TyperGroup)
+    found: list[str] = []
+    for name, command in top.commands.items():
+        inner = command.commands if isinstance(command, TyperGroup) else {"": command}
+        found += [f"{name} {sub}".strip() for sub in inner]
+    return found
+
+
+def test_every_command_is_named_and_no_other() -> None:
+    """Wrong: a command is missing from README's table, or the table names one that is not there."""
+    table = re.findall(r"^\| `agent-memory ([a-z]+(?: [a-z]+)?)", README, re.MULTILINE)
+    assert sorted(table) == sorted(commands())
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=named)
+def test_commands_exist(page: Path) -> None:
+    """Wrong: a page tells to type a command that the command line does not have."""
+    known = {command.split()[0] for command in commands()}
+    text = page.read_text(encoding="utf-8")
+    typed = re.findall(r"(?:`|bin/)agent-memory ([a-z]+)", text)
+    assert set(typed) <= known
+
+
+def test_every_call_is_in_the_table() -> None:
+    """Wrong: README's table of calls lacks a public method, or tells of one that is not there."""
+    table = re.findall(r"^\| `([a-z_]+)\(", README, re.MULTILINE)
+    methods = [n for n, v in vars(AgentMemory).items() if callable(v) and not n.startswith("_")]
+    assert sorted(table) == sorted(methods)
+
+
+def test_every_field_is_documented() -> None:
+    """Wrong: a setting can be given and docs/configuration.md does not name it."""
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    for name, field in AgentMemoryConfig.model_fields.items():
+        row = re.search(rf"^\| `{name}` \| `(.+?)` \|", page, re.MULTILINE)
+        assert row, name
+        assert ast.literal_eval(row[1]) == field.default, name
+    for group, kinds in BUILT_IN.items():
+        for kind in kinds:
+            row = re.search(rf"^\| `{kind}` \|.*$", page, re.MULTILINE)
+            assert row, kind
+            common = {"kind", "name", "max_tokens"} if group.endswith("ltm_blocks") else {"kind"}
+            for name in set(find_kind(group, kind).model_fields) - common:
+                assert f"`{name}`" in row[0], f"{kind}.{name}"
