@@ -17,6 +17,7 @@ from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.foreign import BlockField
 from agent_memory.stores import check_url
+from agent_memory.stores.base import Durability
 from agent_memory.strategies.base import Strategy, StrategyField
 
 MIN_TOKENS = 64
@@ -33,6 +34,9 @@ class AgentMemoryConfig(BaseSettings):
 
     Attributes:
         store: Where all is kept: "sqlite:///file.db" or "memory://".
+        durability: What an acknowledged update survives. "process": the end of the process, however
+            sudden; a power loss may take the newest. "power": that too, with a disk sync for each
+            update.
         system_store: Only None so far: system messages are kept with all else.
         namespace: Deployments with different namespaces share a database unseen by each other.
         max_tokens: What a context may cost, recalls included.
@@ -62,6 +66,7 @@ class AgentMemoryConfig(BaseSettings):
     )
 
     store: str = "sqlite:///agent_memory.db"
+    durability: Durability = "process"
     system_store: None = None
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
@@ -163,8 +168,8 @@ class AgentMemoryConfig(BaseSettings):
 def _read(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the configuration {path}: {error}.") from error
     try:
         match path.suffix.lower():
             case ".toml":

@@ -163,6 +163,7 @@ class AgentMemory:
         """Remove the session's log and head, and every record that blocks derived from it.
 
         Idempotent; a deletion that was interrupted is resumed by the next call for the session.
+        Blocks that are no longer configured are deleted from too, in this memory's own store.
         """
         self._check(session_id, None)
         while True:
@@ -179,6 +180,15 @@ class AgentMemory:
                 )
             for block in self._absorber.blocks.values():
                 resolve(block.delete(Scope(head.user_id, session_id)))
+            for former in head.cursors.keys() - self._absorber.blocks.keys():
+                self._store.delete_facts(former, session_id=session_id)
+                self._store.delete_vectors(former, session_id=session_id)
+                logger.warning(
+                    "block %r absorbed session %r and is not configured now: its records in this "
+                    "store were deleted, what it kept elsewhere was not",
+                    former,
+                    session_id,
+                )
             self._store.delete(session_id)
 
     def delete_user(self, user_id: str) -> None:
@@ -397,8 +407,7 @@ class AgentMemory:
             with self._absorber.lease(head.session_id, _FLUSH_WAIT) as held:
                 error = None if held else "another worker holds the session"
                 if held and not head.deleting:
-                    reached = max(head.start, head.cursors.get(block, 0))
                     self._absorber.rewind(head.session_id, block)
-                    fed = self._absorber.absorb(head.session_id, reached, block, insist=True)
+                    fed = self._absorber.absorb(head.session_id, only=block, insist=True)
                     error = next((one.error for one in fed if one.error), None)
             yield Progress(block, head.session_id, done, max(done, total), error)

@@ -16,12 +16,14 @@ from agent_memory.transcript import Count, clip, speaker, told
 
 _NAME_WEIGHT = 2.0
 _IDENTIFIER_WEIGHT = 3.0
+_LEAST_TOKENS = 5
+"""What an entry's sentence must have: "Lovely." says nothing."""
 _SENTENCE_CHARS = 400
 
 
 def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
     """The weightiest sentences of the last summary and the entries, in order, within `limit`."""
-    lines = list(dict.fromkeys([*sentences(previous), *_lines(entries)]))
+    lines = list(dict.fromkeys([*sentences(previous), *_lines(entries, count)]))
     signals = [_signals(text) for text in lines]
     frequency = Counter(signal for found in signals for signal in found)
     covered: set[str] = set()
@@ -70,12 +72,13 @@ def _note(summary: str, wanted: Iterable[str], count: Count, limit: int) -> str:
     return note
 
 
-def _lines(entries: Sequence[Entry]) -> list[str]:
+def _lines(entries: Sequence[Entry], count: Count) -> list[str]:
     return [
         f"{speaker(entry.message)}: {piece}"
         for entry in entries
         for sentence in sentences(told(entry.message))
         for piece in pieces(sentence, _SENTENCE_CHARS)
+        if count(piece) >= _LEAST_TOKENS
     ]
 
 

@@ -51,7 +51,7 @@ class Services:
             )
 
         self.resources = Resources(
-            store=open_store(config.store, config.namespace),
+            store=open_store(config.store, config.namespace, config.durability),
             namespace=config.namespace,
             counter=TokenCounter(config.model),
             models=models,

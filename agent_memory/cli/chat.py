@@ -221,10 +221,8 @@ class Talk:
             self._say("No long-term blocks are configured.")
 
     def _forget(self) -> None:
-        from agent_memory.cli.inspect import refuse_leftovers
 
         head = self._memory.update([])
-        refuse_leftovers(self._engine, head)
         if typer.confirm(f"Delete {self._memory.session_id} and its {head.end} messages?"):
             self._memory.delete()
             if self._system:

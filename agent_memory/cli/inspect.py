@@ -19,7 +19,7 @@ from agent_memory.cli.common import (
     open_memory,
     out,
 )
-from agent_memory.errors import ConfigError, InvalidInput
+from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,7 +213,6 @@ def delete(
     """Delete a session: its log, its window, and every record derived from it."""
     with open_memory(load_config(store, config)) as memory:
         head = head_of(memory, session)
-        refuse_leftovers(memory, head)
         if not yes:
             typer.confirm(
                 f"Delete {session} with its {head.end} messages and all derived from them?",
@@ -229,7 +228,7 @@ def replay(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Rebuild one block from the logs, after its settings or its model changed."""
+    """Rebuild one block from the logs, after its settings changed."""
     from rich.progress import Progress
 
     with open_memory(load_config(store, config)) as memory:
@@ -263,23 +262,6 @@ def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
     for name, block in found.blocks.items():
         table.add_row(cell(f"{name}: not absorbed yet"), f"{block.lag:,}")
     out().print(table)
-
-
-def refuse_leftovers(memory: AgentMemory, head: Head) -> None:
-    """Refuse to delete a session that blocks absorbed which this configuration does not have.
-
-    Their records would stay behind, with nothing that leads to them.
-
-    Raises:
-        ConfigError: There are such blocks.
-    """
-    unknown = [name for name, seq in head.cursors.items() if seq and name not in memory.blocks]
-    if unknown:
-        raise ConfigError(
-            f"The session was absorbed by {', '.join(unknown)}, which this configuration does not "
-            "have, so that records would stay behind. Nothing was deleted. Give the configuration "
-            "that wrote it with --config."
-        )
 
 
 def _about(head: Head) -> str:

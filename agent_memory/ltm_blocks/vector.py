@@ -33,7 +33,7 @@ class VectorMemory(Block):
     embedding: str | None = None
     dimension: int | None = Field(default=None, gt=0)
     roles: tuple[str, ...] = ("user", "assistant")
-    min_score: float = 0.2
+    min_score: float = 0.1
 
     _embedder: Embedder = PrivateAttr()
     _vectors: VectorStore = PrivateAttr()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import UnknownStore
-from agent_memory.stores.base import Counts, FactStore, SessionStore, Store, VectorStore
+from agent_memory.stores.base import Counts, Durability, FactStore, SessionStore, Store, VectorStore
 
 if TYPE_CHECKING:
     from agent_memory.stores.memory import MemoryStore
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Counts",
+    "Durability",
     "FactStore",
     "MemoryStore",
     "SQLStore",
@@ -58,12 +59,13 @@ def _check_sqlite(rest: str) -> None:
         )
 
 
-def open_store(url: str, namespace: str = "default") -> Store:
+def open_store(url: str, namespace: str = "default", durability: Durability = "process") -> Store:
     """Open the store that a URL names.
 
     Args:
         url: `memory://` or `sqlite:///path.db`.
         namespace: Stores of different namespaces share a database and see nothing of each other.
+        durability: What an acknowledged write survives, see `Durability`.
 
     Raises:
         UnknownStore: No store serves the URL.
@@ -77,7 +79,7 @@ def open_store(url: str, namespace: str = "default") -> Store:
         return MemoryStore(namespace)
     from agent_memory.stores.sql import SQLStore
 
-    return SQLStore(url, namespace)
+    return SQLStore(url, namespace, durability)
 
 
 if not TYPE_CHECKING:

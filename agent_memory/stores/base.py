@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from agent_memory.records import Draft, Entry, Head, Record
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+Durability = Literal["process", "power"]
+"""What an acknowledged write survives: the end of the process, however sudden ("process"), or a
+power loss too ("power"), at the price of a sync of the disk for each write."""
 
 
 @dataclass(frozen=True, slots=True)

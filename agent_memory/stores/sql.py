@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Entry, Head, Summary, empty_head
-from agent_memory.stores.base import Counts
+from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import from_micros, to_json, to_micros
 from agent_memory.stores.log import extend
 from agent_memory.stores.sql_engine import Database
@@ -113,14 +113,17 @@ class SQLStore(SQLRecords):
     Args:
         url: `sqlite:///path.db`.
         namespace: Stores of different namespaces see nothing of each other.
+        durability: See `Durability`.
 
     Raises:
         StoreUnavailable: The database cannot be opened.
         SchemaTooNew: A newer release wrote it.
     """
 
-    def __init__(self, url: str, namespace: str = "default") -> None:
-        super().__init__(Database(url.removeprefix("sqlite:///")), namespace)
+    def __init__(
+        self, url: str, namespace: str = "default", durability: Durability = "process"
+    ) -> None:
+        super().__init__(Database(url.removeprefix("sqlite:///"), durability), namespace)
         try:
             if not self._database.read(is_current):
                 self._database.write(migrate)

@@ -18,6 +18,7 @@ from sqlalchemy import URL, Connection, QueuePool, create_engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.stores.base import Durability
 
 T = TypeVar("T")
 
@@ -40,12 +41,13 @@ class Database:
 
     Args:
         path: The file, created if it does not exist; its folder must exist.
+        durability: What a committed transaction survives.
 
     Raises:
         StoreUnavailable: The folder does not exist.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, durability: Durability = "process") -> None:
         folder = Path(path).parent
         if not folder.is_dir():
             raise StoreUnavailable(
@@ -57,7 +59,7 @@ class Database:
         self._writer = _locks.setdefault(real, _WriterLock())
         self._engine = create_engine(
             URL.create("sqlite", database=path),
-            creator=lambda: _connect(path),
+            creator=lambda: _connect(path, durability),
             poolclass=QueuePool,
             pool_size=8,
             max_overflow=24,
@@ -128,14 +130,15 @@ class Database:
         self._engine.pool.dispose()
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def _connect(path: str, durability: Durability) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
         mode = _switch_to_wal(connection)
         # NORMAL is safe in WAL mode only; a file system without shared memory has no WAL
-        connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
+        relaxed = durability == "process" and mode == "wal"
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
     except BaseException:
         connection.close()
         raise

@@ -70,6 +70,23 @@ def test_files(tmp_path: Path) -> None:
     assert AgentMemoryConfig(**expected.model_dump()) == expected
 
 
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    """Wrong: a traceback of the codec or parser instead of the file's name."""
+    for name, content in (
+        ("a.toml", b"store = \xff"),
+        ("b.toml", b"store ="),
+        ("c.json", b"[]"),
+        ("d.yaml", b"a: [b"),
+        ("e.ini", b""),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(errors.ConfigError, match=name):
+            AgentMemoryConfig.from_file(path)
+    with pytest.raises(errors.ConfigError, match=r"missing\.toml"):
+        AgentMemoryConfig.from_file(tmp_path / "missing.toml")
+
+
 def test_environment_wins_over_the_file_and_code_over_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +108,8 @@ def test_environment_wins_over_the_file_and_code_over_both(
 def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a field is out of the environment's reach."""
     given = {
-        "store": "memory://", "namespace": "n", "max_tokens": "777", "max_recall_tokens": "99",
+        "durability": "power", "store": "memory://",
+        "namespace": "n", "max_tokens": "777", "max_recall_tokens": "99",
         "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
         "model_timeout": "3", "embedding": "local", "overflow": '{"kind": "trim"}',
         "blocks": '[{"kind": "static", "facts": ["x"]}]', "overflow_mode": "inline",

@@ -127,6 +127,18 @@ def test_delete_leaves_nothing(memory: AgentMemory) -> None:
     assert memory.update("s", user("again")).end == 1
 
 
+def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> None:
+    """Wrong: a deleted session comes back when a block is configured again."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with AgentMemory(store=url, blocks=[VectorMemory(name="former")]) as memory:
+        memory.update("s", user("My boat is blue."), user_id="ada")
+        memory.flush()
+    with AgentMemory(store=url) as memory:
+        memory.delete_user("ada")
+    with AgentMemory(store=url, blocks=[VectorMemory(name="former")]) as memory:
+        assert memory.search("boat", user_id="ada") == []
+
+
 def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
     """Wrong: records of popped messages stay, or the next absorb leaves a gap."""
     memory.update("s", [user("My bike is red."), assistant("Nice."), user("My boat is blue.")])
@@ -198,9 +210,10 @@ def test_threads_share_one_memory(memory: AgentMemory) -> None:
 
 
 def test_replay_rebuilds_a_block(memory: AgentMemory) -> None:
-    """Wrong: replay loses, doubles, or absorbs what was never absorbed."""
+    """Wrong: replay loses or doubles records, or stops at the window."""
     talk(memory, "s", 12, "ada")
     talk(memory, "t", 12, "bob")
+    memory.flush()
     before = memory.search("roses", user_id="ada", limit=50)
     steps = list(memory.replay("vector"))
     assert [(step.done, step.total, step.error) for step in steps] == [(1, 2, None), (2, 2, None)]
