@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from agent_memory.aio import AsyncAgentMemory, AsyncSession
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.context import MemoryContext
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.session import Session
+    from agent_memory.engine.stats import Progress, Stats
     from agent_memory.errors import (
         AccessDenied,
         AgentMemoryError,
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
     from agent_memory.messages import Message
     from agent_memory.null import NullMemory
     from agent_memory.records import Absorbed, Entry, Head, Recall, Scope, Summary
-    from agent_memory.session import Session
-    from agent_memory.stats import Progress, Stats
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
     from agent_memory.strategies.flush import FlushToLTM
@@ -64,7 +64,7 @@ _HOMES = {
     "aio": ("AsyncAgentMemory", "AsyncSession"),
     "config": ("AgentMemoryConfig",),
     "context": ("MemoryContext",),
-    "engine": ("AgentMemory",),
+    "engine.memory": ("AgentMemory",),
     "errors": (
         "AccessDenied",
         "AgentMemoryError",
@@ -100,8 +100,8 @@ _HOMES = {
     "messages": ("Message",),
     "null": ("NullMemory",),
     "records": ("Absorbed", "Entry", "Head", "Recall", "Scope", "Summary"),
-    "session": ("Session",),
-    "stats": ("Progress", "Stats"),
+    "engine.session": ("Session",),
+    "engine.stats": ("Progress", "Stats"),
     "strategies.base": ("Strategy",),
     "strategies.chain": ("Chain",),
     "strategies.flush": ("FlushToLTM",),

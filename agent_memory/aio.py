@@ -15,10 +15,10 @@ from anyio.to_thread import run_sync
 
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import MemoryContext
-from agent_memory.engine import AgentMemory
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.stats import Progress, Stats
 from agent_memory.messages import Message
 from agent_memory.records import Absorbed, Entry, Head, Recall
-from agent_memory.stats import Progress, Stats
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from agent_memory.context import MemoryContext
+from agent_memory.engine.session import Session
+from agent_memory.engine.stats import Progress, Stats
 from agent_memory.messages import Message
 from agent_memory.records import Absorbed, Entry, Head, Recall, empty_head
-from agent_memory.session import Session
-from agent_memory.stats import Progress, Stats
 from agent_memory.usage import Usage
 
 

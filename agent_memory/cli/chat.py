@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agent_memory.context import MemoryContext
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.llm import LLM
     from agent_memory.messages import Message
     from agent_memory.tokens import TokenCounter

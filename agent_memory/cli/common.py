@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agent_memory.config import AgentMemoryConfig
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.records import Head
 
 P = ParamSpec("P")
@@ -148,7 +148,7 @@ def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemo
         config: The configuration.
         create: Make the database if it does not exist yet; else that is an error.
     """
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
 
     if not create and (missing := missing_file(config.store)):
         raise ConfigError(

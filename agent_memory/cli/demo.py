@@ -16,7 +16,7 @@ from agent_memory.cli import conversation
 from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, local_embedder, quiet
 
 if TYPE_CHECKING:
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.records import Entry, Head
     from agent_memory.strategies.base import Strategy
 
@@ -118,7 +118,7 @@ def opened(
 ) -> Iterator[AgentMemory]:
     """A memory with one strategy, in a temporary store that is deleted afterwards."""
     from agent_memory.config import AgentMemoryConfig
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
 
     with tempfile.TemporaryDirectory(prefix="agent-memory-") as folder:
         fields: dict[str, Any] = {

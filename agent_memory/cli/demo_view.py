@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from agent_memory.context import MemoryContext
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.records import Head, Summary
 
 _ABOUT = {

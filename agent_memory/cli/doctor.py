@@ -103,7 +103,7 @@ def _schema(url: str) -> str:
 
 
 def _vectors(config: AgentMemoryConfig, call: bool) -> Check:
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.ltm_blocks.vector import VectorMemory
 
     blocks = [block for block in config.all_blocks if isinstance(block, VectorMemory)]

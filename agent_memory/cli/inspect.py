@@ -24,7 +24,7 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.records import Entry, Head
 
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]

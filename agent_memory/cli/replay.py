@@ -17,7 +17,7 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.records import Head
 
 SESSION = "replay"

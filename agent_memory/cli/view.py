@@ -155,7 +155,7 @@ def seqs(numbers: Sequence[int]) -> str:
 
 def holdings(block: Block, scope: Scope) -> list[Recall]:
     """All that a block holds for a scope, in the order of the log."""
-    from agent_memory.bridge import resolve
+    from agent_memory.engine.bridge import resolve
     from agent_memory.ltm_blocks.vector import VectorMemory
     from agent_memory.messages import Message
 

@@ -54,7 +54,7 @@ def test_an_outage_is_caught_up_in_order_and_once(
 ) -> None:
     """Wrong: what left the window during an outage never reaches the block, or reaches it twice."""
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.absorbing.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.absorbing.monotonic", lambda: clock[0])
     with AgentMemory(
         store="memory://", max_tokens=200, overflow=FlushToLTM(blocks=[ledger], max_stm_ratio=0.8)
     ) as memory:

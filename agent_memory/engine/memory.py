@@ -8,11 +8,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from agent_memory.absorbing import Absorber
-from agent_memory.admission import check_id, check_size, system_matters
-from agent_memory.bridge import resolve
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import BlockInfo, MemoryContext, Packer
+from agent_memory.engine.absorbing import Absorber
+from agent_memory.engine.admission import check_id, check_size, system_matters
+from agent_memory.engine.bridge import resolve
+from agent_memory.engine.overflow import Overflow
+from agent_memory.engine.recalling import Recaller
+from agent_memory.engine.services import Services
+from agent_memory.engine.session import Session
+from agent_memory.engine.stats import BlockStats, Progress, Stats
 from agent_memory.errors import (
     ConfigError,
     MemoryClosed,
@@ -23,12 +28,7 @@ from agent_memory.errors import (
 from agent_memory.fusion import merge
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.messages import Message
-from agent_memory.overflow import Overflow
-from agent_memory.recalling import Recaller
 from agent_memory.records import Absorbed, Draft, Entry, Head, Recall, Scope, empty_head
-from agent_memory.services import Services
-from agent_memory.session import Session
-from agent_memory.stats import BlockStats, Progress, Stats
 from agent_memory.window import role_of
 
 logger = logging.getLogger(__name__)

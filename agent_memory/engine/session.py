@@ -9,7 +9,7 @@ from agent_memory.messages import Message
 from agent_memory.records import Absorbed, Entry, Head, Recall
 
 if TYPE_CHECKING:
-    from agent_memory.engine import AgentMemory
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.null import NullMemory
 
 

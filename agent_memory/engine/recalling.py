@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from agent_memory.bridge import gather, resolve
+from agent_memory.engine.bridge import gather, resolve
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.messages import Message
 from agent_memory.records import Recall, Scope

@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import monotonic, sleep
 from uuid import uuid4
 
-from agent_memory.bridge import resolve
+from agent_memory.engine.bridge import resolve
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.records import Absorbed, Entry, Head, Scope
 from agent_memory.stores.base import SessionStore
