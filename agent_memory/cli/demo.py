@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,6 @@ from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, loc
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.records import Entry, Head
     from agent_memory.strategies.base import Strategy
 
 BUDGET = 400
@@ -31,25 +29,6 @@ class Kind(StrEnum):
     TRIM = "trim"
     SUMMARIZE = "summarize"
     FLUSH = "flush_to_ltm"
-
-
-@dataclass(frozen=True, slots=True)
-class Overflowed:
-    """One overflow, as the engine's heads and log tell it.
-
-    Attributes:
-        arrived: The message that made the window too large.
-        window: The window with it, before anything left.
-        left: Seqs that left.
-        tokens_before: Tokens of that window's turns.
-        head: The session's head afterwards.
-    """
-
-    arrived: Entry
-    window: list[Entry]
-    left: list[int]
-    tokens_before: int
-    head: Head
 
 
 @guarded
@@ -96,6 +75,7 @@ def demo(
             replay_file(memory, file, ask)
         return
 
+    from agent_memory.cli.demo_play import play
     from agent_memory.cli.demo_view import introduce, report
 
     budget = max_tokens or BUDGET
@@ -155,39 +135,3 @@ def strategy_of(kind: Kind, max_tokens: int, model: str | None, facts: tuple[str
                 *([VectorMemory()] if local_embedder() else []),
             ]
             return FlushToLTM(blocks=tuple(blocks), max_stm_ratio=0.5)
-
-
-def play(memory: AgentMemory) -> list[Overflowed]:
-    """Append the conversation message by message; the overflows that happened on the way."""
-    overflows: list[Overflowed] = []
-    before: Head | None = None
-    for message in conversation.messages():
-        after = memory.update(conversation.SESSION, message, user_id=conversation.USER)
-        if before and (after.start, after.pinned) != (before.start, before.pinned):
-            overflows.append(_overflowed(memory, before, after))
-        before = after
-    return overflows
-
-
-def window_of(memory: AgentMemory, head: Head) -> list[Entry]:
-    """The turns in the window of a head, pinned ones first."""
-    log = memory.history(head.session_id, limit=head.end)
-    return [
-        entry
-        for entry in log
-        if (entry.seq > head.start or entry.seq in head.pinned) and not entry.message.is_system
-    ]
-
-
-def _overflowed(memory: AgentMemory, before: Head, after: Head) -> Overflowed:
-    from dataclasses import replace
-
-    window = window_of(memory, replace(before, end=after.end))
-    stays = {entry.seq for entry in window_of(memory, after)}
-    return Overflowed(
-        arrived=window[-1],
-        window=window,
-        left=[entry.seq for entry in window if entry.seq not in stays],
-        tokens_before=after.total - before.start_total + before.pinned_tokens,
-        head=after,
-    )

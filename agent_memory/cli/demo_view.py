@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent_memory.cli import conversation
 from agent_memory.cli.common import head_of, local_embedder, out
-from agent_memory.cli.demo import Overflowed, window_of
+from agent_memory.cli.demo_play import Overflowed, window_of
 from agent_memory.cli.view import (
     NOTHING,
     cell,

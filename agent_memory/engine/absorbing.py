@@ -43,10 +43,13 @@ class Absorber:
 
     @contextmanager
     def lease(self, session_id: str, wait: float = 0.0) -> Iterator[bool]:
-        """Hold the session's lease; yields whether it could be had within `wait` seconds."""
+        """Hold the session's lease; yields whether it could be had within `wait` seconds.
+
+        A session that does not exist (any more) has none to be had.
+        """
         deadline = monotonic() + wait
         while not (held := self._renew(session_id)):
-            if monotonic() >= deadline:
+            if monotonic() >= deadline or self._store.head(session_id) is None:
                 break
             sleep(_POLL_SECONDS)
         try:

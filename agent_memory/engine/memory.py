@@ -13,7 +13,9 @@ from agent_memory.context import BlockInfo, MemoryContext, Packer
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.admission import check_id, check_size, system_matters
 from agent_memory.engine.bridge import resolve
+from agent_memory.engine.deletion import Deletion
 from agent_memory.engine.overflow import Overflow
+from agent_memory.engine.paging import all_heads
 from agent_memory.engine.recalling import Recaller
 from agent_memory.engine.services import Services
 from agent_memory.engine.session import Session
@@ -33,8 +35,6 @@ from agent_memory.window import role_of
 
 logger = logging.getLogger(__name__)
 
-_PAGE = 500
-_DELETE_WAIT = 30.0
 _FLUSH_WAIT = 60.0
 
 
@@ -72,6 +72,7 @@ class AgentMemory:
             self.close()
             raise
         self._absorber = Absorber(self._store, list(self.blocks.values()))
+        self._deletion = Deletion(self._store, self._absorber)
         self._recaller = Recaller(list(self.blocks.values()), self.config.recall_timeout)
         self._strategy = self.config.strategy
         recall_tokens = self.config.max_recall_tokens if self.blocks else 0
@@ -126,7 +127,7 @@ class AgentMemory:
         try:
             head = self._store.append(session_id, drafts, user_id)
         except SessionDeleting:
-            self.delete(session_id)
+            self._deletion.session(session_id)
             head = self._store.append(session_id, drafts, user_id)
         return self._make_room(head)
 
@@ -166,38 +167,12 @@ class AgentMemory:
         Blocks that are no longer configured are deleted from too, in this memory's own store.
         """
         self._check(session_id, None)
-        while True:
-            head = self._store.head(session_id)
-            if head is None:
-                return
-            if head.deleting or self._store.move(replace(head, deleting=True)):
-                break
-        with self._absorber.lease(session_id, _DELETE_WAIT) as held:
-            if not held:
-                raise StoreUnavailable(
-                    f"Session {session_id!r} is being absorbed and did not let go within "
-                    f"{_DELETE_WAIT:g} s. It is marked for deletion; call delete again."
-                )
-            for block in self._absorber.blocks.values():
-                resolve(block.delete(Scope(head.user_id, session_id)))
-            for former in head.cursors.keys() - self._absorber.blocks.keys():
-                self._store.delete_facts(former, session_id=session_id)
-                self._store.delete_vectors(former, session_id=session_id)
-                logger.warning(
-                    "block %r absorbed session %r and is not configured now: its records in this "
-                    "store were deleted, what it kept elsewhere was not",
-                    former,
-                    session_id,
-                )
-            self._store.delete(session_id)
+        self._deletion.session(session_id)
 
     def delete_user(self, user_id: str) -> None:
         """The same for all of a user's sessions and records."""
         self._check(None, user_id)
-        for head in self._heads(user_id):
-            self.delete(head.session_id)
-        for block in self._absorber.blocks.values():
-            resolve(block.delete(Scope(user_id)))
+        self._deletion.user(user_id)
 
     def flush(self, session_id: str | None = None) -> list[Absorbed]:
         """Absorb whatever is pending, now, for one session or for all. Idempotent.
@@ -205,7 +180,7 @@ class AgentMemory:
         A stand-in summary is redone too, where the model is back.
         """
         self._check(session_id, None)
-        heads = self._heads() if session_id is None else [self._store.head(session_id)]
+        heads = all_heads(self._store) if session_id is None else [self._store.head(session_id)]
         done: list[Absorbed] = []
         for head in heads:
             if head is not None and not head.deleting:
@@ -232,11 +207,16 @@ class AgentMemory:
             The messages taken, oldest first; fewer than `count` where there are no more.
         """
         self._check(session_id, None)
-        with self._absorber.lease(session_id, _FLUSH_WAIT):
+        with self._absorber.lease(session_id, _FLUSH_WAIT) as held:
             while True:
                 head = self._store.head(session_id)
                 if head is None or head.deleting or count < 1:
                     return []
+                if not held:
+                    raise StoreUnavailable(
+                        f"Session {session_id!r} is being absorbed and did not let go within "
+                        f"{_FLUSH_WAIT:g} s. Nothing was taken back; try again."
+                    )
                 end = max(0, head.end - count)
                 taken = self._store.read(session_id, after=end)
                 for name, block in self._absorber.blocks.items():
@@ -318,7 +298,7 @@ class AgentMemory:
         self._check(None, None)
         counts = self._store.counts()
         lags = dict.fromkeys(self._absorber.blocks, 0)
-        for head in self._heads():
+        for head in all_heads(self._store):
             for name in lags:
                 lags[name] += head.end - head.cursors.get(name, 0)
         blocks = {
@@ -395,15 +375,9 @@ class AgentMemory:
             return Message(role="user", content=message)
         return Message.of(message)
 
-    def _heads(self, user_id: str | None = None) -> Iterator[Head]:
-        after: str | None = None
-        while page := self._store.sessions(user_id=user_id, limit=_PAGE, after=after):
-            yield from page
-            after = page[-1].session_id
-
     def _replayed(self, block: str) -> Iterator[Progress]:
         total = self._store.counts().sessions
-        for done, head in enumerate(self._heads(), 1):
+        for done, head in enumerate(all_heads(self._store), 1):
             with self._absorber.lease(head.session_id, _FLUSH_WAIT) as held:
                 error = None if held else "another worker holds the session"
                 if held and not head.deleting:

@@ -139,6 +139,28 @@ def test_delete_reaches_blocks_that_are_no_longer_configured(tmp_path: Path) -> 
         assert memory.search("boat", user_id="ada") == []
 
 
+def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
+    """Wrong: a call waits for the lease of a session that is not there."""
+    with ThreadPoolExecutor(1) as pool:
+        calls = [
+            pool.submit(memory.pop, "nothing"),
+            pool.submit(memory.flush, "nothing"),
+            pool.submit(memory.delete, "nothing"),
+            pool.submit(memory.history, "nothing"),
+        ]
+        assert [call.result(timeout=10) for call in calls] == [[], [], None, []]
+
+
+def test_two_delete_the_same_session(memory: AgentMemory) -> None:
+    """Wrong: the second waits in vain for the lease of what the first has erased."""
+    talk(memory, "s", 10, "ada")
+    memory.flush()
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(memory.delete, "s") for _ in range(4)]
+        assert [call.result(timeout=20) for call in calls] == [None] * 4
+    assert memory.sessions() == []
+
+
 def test_pop_takes_back_with_all_that_followed(memory: AgentMemory) -> None:
     """Wrong: records of popped messages stay, or the next absorb leaves a gap."""
     memory.update("s", [user("My bike is red."), assistant("Nice."), user("My boat is blue.")])
