@@ -79,12 +79,15 @@ class ByKind:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         classes = [find_kind(self.group, kind) for kind in BUILT_IN[self.group]]
-        if any(cls.__name__ == "Chain" for cls in classes):  # it would hold itself
-            classes = [cls for cls in classes if cls.__name__ != "Chain"]
-            chain = [{"type": "object", "properties": {"kind": {"const": "chain"}}}]
-        else:
-            chain = []
-        return {"oneOf": [*(handler(cls.__pydantic_core_schema__) for cls in classes), *chain]}
+        others = [cls for cls in classes if cls.__name__ != "Chain"]
+        one_of = [handler(cls.__pydantic_core_schema__) for cls in others]
+        if len(others) < len(classes):  # a chain holds strategies: spelled out, it would not end
+            member = {"type": "object", "required": ["kind"]}
+            members = {"type": "array", "items": member, "minItems": 1}
+            properties = {"kind": {"const": "chain"}, "members": members}
+            required = ["kind", "members"]
+            one_of.append({"type": "object", "properties": properties, "required": required})
+        return {"oneOf": one_of}
 
     def _build(self, value: Any) -> Any:
         if not isinstance(value, dict):

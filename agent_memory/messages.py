@@ -17,6 +17,7 @@ from agent_memory.formats import chat_view
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 SYSTEM_ROLES = ("system", "developer")
 
+_NESTED = ("content", "tool_calls", "function_call")
 _OURS = {"created_at", "metadata", "raw", "format"}
 _MAX_DEPTH = 100  # pydantic and the JSON encoder give up a little above twice that
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
@@ -102,7 +103,8 @@ class Message(BaseModel):
 
         Args:
             value: A `Message`, an OpenAI chat dict, or an object with `model_dump()`, such as the
-                message (or the whole completion) that litellm and openai return.
+                message (or the whole completion) that litellm and openai return. In a dict, tool
+                calls and content parts may be such objects too.
 
         Raises:
             InvalidMessage: It is none of these, or not a valid message.
@@ -129,8 +131,9 @@ class Message(BaseModel):
     def _build(cls, fields: Mapping[str, Any]) -> Message:
         if fields.get("created_at", ...) is None:
             fields = {key: value for key, value in fields.items() if key != "created_at"}
+        nested = {key: _dumped(fields[key]) for key in _NESTED if key in fields}
         try:
-            return cls(**fields)
+            return cls(**{**fields, **nested})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -198,6 +201,18 @@ def content_text(content: object) -> str:
 def _part_text(part: object) -> str:
     text = part.get("text") if isinstance(part, dict) else None
     return text if isinstance(text, str) else ""
+
+
+def _dumped(value: Any) -> Any:
+    """A value, or a list's items, as the dicts that objects with `model_dump()` stand for."""
+    if isinstance(value, list):
+        return [_dump(item) for item in value]
+    return _dump(value)
+
+
+def _dump(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump() if callable(dump) else value
 
 
 def _require_json(value: object, where: str, depth: int = 0) -> None:

@@ -65,3 +65,15 @@ def test_litellms_own_objects_are_taken(litellm: Any) -> None:
     taken = Message.of(response)
     assert (taken.role, taken.content) == ("assistant", "hello")
     assert Message.of(response.choices[0].message).content == "hello"
+
+
+def test_a_dict_may_hold_the_tool_calls_of_an_answer(litellm: Any) -> None:
+    """Wrong: the usual way to append an answer's tool calls is refused."""
+    function = {"name": "f", "arguments": "{}"}
+    answer = litellm.Message(
+        role="assistant", tool_calls=[{"id": "c1", "type": "function", "function": function}]
+    )
+    given = {"role": "assistant", "content": None, "tool_calls": answer.tool_calls}
+    message = Message.of(given)
+    assert message.tool_calls == [{"id": "c1", "type": "function", "function": function}]
+    assert Message.from_json(message.to_json(), message.created_at) == message
