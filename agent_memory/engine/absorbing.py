@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from time import monotonic, sleep
-from uuid import uuid4
+from time import monotonic
 
 from agent_memory.engine.bridge import resolve
+from agent_memory.engine.leases import Leases
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.records import Absorbed, Entry, Head, Scope
 from agent_memory.stores.base import SessionStore
@@ -19,10 +17,8 @@ logger = logging.getLogger(__name__)
 
 BATCH_ENTRIES = 100
 BATCH_TOKENS = 6_000
-LEASE_SECONDS = 120.0
 LONGEST_REST = 300.0
 """Seconds after which a block that keeps failing is tried again at the latest."""
-_POLL_SECONDS = 0.01
 
 
 class Absorber:
@@ -30,33 +26,17 @@ class Absorber:
 
     Args:
         store: The log.
+        leases: Which the callers of `absorb` and `rewind` hold.
         blocks: Bound blocks; those that do not absorb are passed over.
     """
 
-    def __init__(self, store: SessionStore, blocks: Sequence[Block]) -> None:
+    def __init__(self, store: SessionStore, leases: Leases, blocks: Sequence[Block]) -> None:
         self._store = store
+        self._leases = leases
         self.blocks = {block.name: block for block in blocks if block.absorbs}
         self.errors: dict[str, str] = {}
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
-        self._id = uuid4().hex
-
-    @contextmanager
-    def lease(self, session_id: str, wait: float = 0.0) -> Iterator[bool]:
-        """Hold the session's lease; yields whether it could be had within `wait` seconds.
-
-        A session that does not exist (any more) has none to be had.
-        """
-        deadline = monotonic() + wait
-        while not (held := self._renew(session_id)):
-            if monotonic() >= deadline or self._store.head(session_id) is None:
-                break
-            sleep(_POLL_SECONDS)
-        try:
-            yield held
-        finally:
-            if held:
-                self._store.release(session_id, self._owner())
 
     def ready(self) -> list[str]:
         """Names of the blocks that may be fed now: those that do not rest after a failure."""
@@ -110,7 +90,7 @@ class Absorber:
             if cursor == 0:  # begin clean: the session may have been absorbed under another scope
                 resolve(block.delete(scope))
             while cursor < target:
-                if not self._renew(head.session_id):
+                if not self._leases.renew(head.session_id):
                     return cursor, "another worker took the session over"
                 batch, last = self._batch(head.session_id, cursor, target)
                 if batch:
@@ -131,12 +111,6 @@ class Absorber:
         for kept in (self.errors, self._failures, self._not_before):
             kept.pop(block.name, None)
         return cursor, None
-
-    def _owner(self) -> str:
-        return f"{self._id}:{threading.get_ident()}"
-
-    def _renew(self, session_id: str) -> bool:
-        return self._store.lease(session_id, self._owner(), LEASE_SECONDS)
 
     def _batch(self, session_id: str, cursor: int, target: int) -> tuple[list[Entry], int]:
         """The next entries to absorb (system messages never are), and the seq they reach to."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.bridge import resolve
+from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import StoreUnavailable
 from agent_memory.records import Scope
@@ -22,11 +23,13 @@ class Deletion:
 
     Args:
         store: The store.
-        absorber: Whose blocks forget, and whose work under way is waited for.
+        leases: Which say whether work is under way.
+        absorber: Whose blocks forget.
     """
 
-    def __init__(self, store: Store, absorber: Absorber) -> None:
+    def __init__(self, store: Store, leases: Leases, absorber: Absorber) -> None:
         self._store = store
+        self._leases = leases
         self._absorber = absorber
 
     def session(self, session_id: str) -> None:
@@ -37,7 +40,7 @@ class Deletion:
                 return
             if head.deleting or self._store.move(replace(head, deleting=True)):
                 break
-        with self._absorber.lease(session_id, _WAIT) as held:
+        with self._leases.hold(session_id, _WAIT) as held:
             if not held:
                 if self._store.head(session_id) is None:
                     return

@@ -14,6 +14,7 @@ from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.admission import check_id, check_size, system_matters
 from agent_memory.engine.bridge import resolve
 from agent_memory.engine.deletion import Deletion
+from agent_memory.engine.leases import Leases
 from agent_memory.engine.overflow import Overflow
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.recalling import Recaller
@@ -71,8 +72,9 @@ class AgentMemory:
         except BaseException:
             self.close()
             raise
-        self._absorber = Absorber(self._store, list(self.blocks.values()))
-        self._deletion = Deletion(self._store, self._absorber)
+        self._leases = Leases(self._store)
+        self._absorber = Absorber(self._store, self._leases, list(self.blocks.values()))
+        self._deletion = Deletion(self._store, self._leases, self._absorber)
         self._recaller = Recaller(list(self.blocks.values()), self.config.recall_timeout)
         self._strategy = self.config.strategy
         recall_tokens = self.config.max_recall_tokens if self.blocks else 0
@@ -184,7 +186,7 @@ class AgentMemory:
         done: list[Absorbed] = []
         for head in heads:
             if head is not None and not head.deleting:
-                with self._absorber.lease(head.session_id, _FLUSH_WAIT) as held:
+                with self._leases.hold(head.session_id, _FLUSH_WAIT) as held:
                     if not held:
                         done += self._absorber.refused(head)
                         continue
@@ -207,7 +209,7 @@ class AgentMemory:
             The messages taken, oldest first; fewer than `count` where there are no more.
         """
         self._check(session_id, None)
-        with self._absorber.lease(session_id, _FLUSH_WAIT) as held:
+        with self._leases.hold(session_id, _FLUSH_WAIT) as held:
             while True:
                 head = self._store.head(session_id)
                 if head is None or head.deleting or count < 1:
@@ -331,7 +333,7 @@ class AgentMemory:
         if due is None and head.window_tokens <= self._overflow.limit(head):
             return head
         try:
-            with self._absorber.lease(head.session_id) as held:
+            with self._leases.hold(head.session_id) as held:
                 if held:
                     head = self._overflow.settle(head)
                     upto = max(head.start, due or 0)
@@ -378,7 +380,7 @@ class AgentMemory:
     def _replayed(self, block: str) -> Iterator[Progress]:
         total = self._store.counts().sessions
         for done, head in enumerate(all_heads(self._store), 1):
-            with self._absorber.lease(head.session_id, _FLUSH_WAIT) as held:
+            with self._leases.hold(head.session_id, _FLUSH_WAIT) as held:
                 error = None if held else "another worker holds the session"
                 if held and not head.deleting:
                     self._absorber.rewind(head.session_id, block)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,39 @@ def test_a_deletion_that_was_interrupted_is_finished(ledger: Ledger) -> None:
         head = memory.update("s", user("fresh"), user_id="b")
         assert (head.end, head.user_id) == (1, "b")
         assert [entry.message.content for entry in memory.history("s")] == ["fresh"]
+
+
+class Slow(Block):
+    """Takes longer for a batch than a lease lasts."""
+
+    kind: str = "slow"
+    calls: list[str] = []
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.calls.append("begin")
+        time.sleep(1.0)
+        self.calls.append("end")
+
+    def delete(self, scope: Scope) -> None:
+        return None
+
+
+def test_long_work_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a second worker takes over what the first is still at, and does it again."""
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.4)
+    monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.05)
+    url, calls = f"sqlite:///{tmp_path}/m.db", []
+    one, two = (AgentMemory(store=url, blocks=[Slow(calls=calls)]) for _ in range(2))
+    for memory in (one, two):
+        bound = memory.blocks["slow"]
+        assert isinstance(bound, Slow)
+        object.__setattr__(bound, "calls", calls)
+    with one, two, ThreadPoolExecutor(2) as pool:
+        one.update("s", user("hello"))
+        done = [pool.submit(memory.flush, "s") for memory in (one, two)]
+        absorbed = [result.result(timeout=60) for result in done]
+    assert calls == ["begin", "end"]
+    assert sorted(len(found) for found in absorbed) == [0, 1]
