@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -38,7 +39,7 @@ class Resources:
     embedders: Callable[[str | None], Embedder]
 
 
-class Block(BaseModel):
+class Block(BaseModel, ABC):
     """Base of long-term blocks: a frozen value that names its settings.
 
     A block of your own subclasses this, sets a `kind`, and writes three methods; each may be
@@ -86,19 +87,22 @@ class Block(BaseModel):
         assert self._resources is not None, "the engine binds a block before it uses it"
         return self._resources
 
+    @abstractmethod
     def get(
         self, scope: Scope, message: Message | None, limit: int
     ) -> list[Recall] | Awaitable[list[Recall]]:
         """What this block knows that bears on `message` (None: in general), best first."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
         """Absorb entries of one session. Called again with the same entries it changes nothing."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def delete(self, scope: Scope) -> Awaitable[None] | None:
         """Forget what derives from a session, from its entries after a seq, or from a user."""
-        raise NotImplementedError
+        ...
 
 
 def record_id(*parts: object) -> str:

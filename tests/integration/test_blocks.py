@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -216,6 +217,19 @@ def test_any_object_with_the_three_methods_is_a_block() -> None:
         assert memory.get("t", user_id="a").recalls == []
 
 
+def test_a_block_without_its_methods_is_refused_when_it_is_made() -> None:
+    """Wrong: a method that was forgotten, or misspelt, is missed at the first overflow."""
+
+    class Half(Block):
+        kind: str = "half"
+
+        def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+            return []
+
+    with pytest.raises(TypeError, match="delete"):
+        Half()  # type: ignore[abstract]
+
+
 def test_a_failing_block_holds_back_only_itself() -> None:
     """Wrong: one block's failure fails `update`, or stops another block."""
     blocks = [Shouting(), VectorMemory()]
@@ -229,17 +243,25 @@ def test_a_failing_block_holds_back_only_itself() -> None:
         assert "<shouting_memory>" in str(context.to_messages())
 
 
-class Slow(Block):
+class ReadOnly(Block):
+    """Absorbs nothing."""
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        return None
+
+    def delete(self, scope: Scope) -> None:
+        return None
+
+
+class Slow(ReadOnly):
     kind: str = "slow"
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        import time
-
         time.sleep(5)
         return []
 
 
-class Broken(Block):
+class Broken(ReadOnly):
     kind: str = "broken"
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
