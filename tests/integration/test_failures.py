@@ -177,7 +177,7 @@ class Slow(Block):
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.calls.append("begin")
-        time.sleep(1.0)
+        time.sleep(2.0)
         self.calls.append("end")
 
     def delete(self, scope: Scope) -> None:
@@ -186,8 +186,8 @@ class Slow(Block):
 
 def test_long_work_keeps_its_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a second worker takes over what the first is still at, and does it again."""
-    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.4)
-    monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.05)
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.1)
     url, calls = f"sqlite:///{tmp_path}/m.db", []
     one, two = (AgentMemory(store=url, blocks=[Slow(calls=calls)]) for _ in range(2))
     for memory in (one, two):
