@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from time import monotonic
 
 from agent_memory.engine.bridge import resolve
 from agent_memory.engine.leases import Leases
+from agent_memory.engine.resting import Rests
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.records import Absorbed, Entry, Head, Scope
 from agent_memory.stores.base import SessionStore
@@ -17,8 +17,6 @@ logger = logging.getLogger(__name__)
 
 BATCH_ENTRIES = 100
 BATCH_TOKENS = 6_000
-LONGEST_REST = 300.0
-"""Seconds after which a block that keeps failing is tried again at the latest."""
 
 
 class Absorber:
@@ -35,12 +33,18 @@ class Absorber:
         self._leases = leases
         self.blocks = {block.name: block for block in blocks if block.absorbs}
         self.errors: dict[str, str] = {}
-        self._failures: dict[str, int] = {}
-        self._not_before: dict[str, float] = {}
+        self._rests = Rests()
+
+    def troubles(self) -> list[str]:
+        """What a context should warn of: the blocks that could not absorb, the last time."""
+        return [
+            f"The block {name!r} could not absorb, and will try again: {error}"
+            for name, error in self.errors.copy().items()
+        ]
 
     def ready(self) -> list[str]:
         """Names of the blocks that may be fed now: those that do not rest after a failure."""
-        return [name for name in self.blocks if monotonic() >= self._not_before.get(name, 0.0)]
+        return [name for name in self.blocks if self._rests.ready(name)]
 
     def absorb(
         self,
@@ -105,11 +109,10 @@ class Absorber:
                     "block %r could not absorb, and will try again: %s", block.name, told
                 )
             self.errors[block.name] = told
-            failures = self._failures[block.name] = self._failures.get(block.name, 0) + 1
-            self._not_before[block.name] = monotonic() + min(2.0**failures, LONGEST_REST)
+            self._rests.failed(block.name)
             return cursor, told
-        for kept in (self.errors, self._failures, self._not_before):
-            kept.pop(block.name, None)
+        self.errors.pop(block.name, None)
+        self._rests.succeeded(block.name)
         return cursor, None
 
     def _batch(self, session_id: str, cursor: int, target: int) -> tuple[list[Entry], int]:

@@ -160,6 +160,7 @@ class AgentMemory:
         owner = head.user_id if head and head.user_id is not None else user_id
         found, warnings = self._recaller.recall(Scope(owner, session_id), query)
         shown = {(entry.session_id, entry.seq) for entry in window[1]}
+        warnings += [*self._absorber.troubles(), *self._overflow.troubles(head)]
         return self._packer.pack(head, window, merge(found, shown), warnings)
 
     def delete(self, session_id: str) -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from agent_memory.engine.resting import Rests
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.records import Entry, Head, Summary
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Departure, Strategy, Window
 from agent_memory.window import Cut, apply, snap
 
+if TYPE_CHECKING:
+    from agent_memory.llm import LLM
+
 _TRIES = 3
+_MODEL = "the model of summaries"
 _SUMMARY_FRAME = 24
 """Tokens of the message and element around a summary's text."""
 
@@ -41,6 +47,7 @@ class Overflow:
         share = strategy.share
         free = 0 if share < 1 else min(recall_tokens, max_tokens // 4)
         self._short_term = int(max_tokens * share) - free - resources.counter.overhead
+        self._rests = Rests()
         self._summary = min(strategy.summary_tokens, max_tokens // 4)
         if self._summary:
             self._summary += _SUMMARY_FRAME
@@ -75,10 +82,17 @@ class Overflow:
         summary = head.summary
         if summary is None or summary.redo_after is None:
             return head
-        written = self._summarize(head, [], head.start)
+        written = self._summarize(head, [], head.start, insist=True)
         if written is None or written == summary:
             return head
         return self._store.move(replace(head, summary=written)) or head
+
+    def troubles(self, head: Head | None) -> list[str]:
+        """What a context of this session should warn of."""
+        stands_in = head is not None and head.summary and head.summary.redo_after is not None
+        if stands_in and not self._rests.idle(_MODEL):
+            return ["The summary is a local extract: the model failed, and will be tried again."]
+        return []
 
     def shortened(self, head: Head, end: int, taken: Sequence[Entry]) -> Head:
         """The head of a log that now ends at `end`; a window that began later begins anew."""
@@ -115,7 +129,10 @@ class Overflow:
             summary=self._summarize(head, leaving, start),
         )
 
-    def _summarize(self, head: Head, leaving: list[Entry], upto: int) -> Summary | None:
+    def _summarize(
+        self, head: Head, leaving: list[Entry], upto: int, *, insist: bool = False
+    ) -> Summary | None:
+        """What the strategy puts in place of what left; a model that fails rests for a while."""
         departure = Departure(
             entries=[entry for entry in leaving if not entry.message.is_system],
             upto=upto,
@@ -127,4 +144,18 @@ class Overflow:
             ],
             max_tokens=max(0, self._summary - _SUMMARY_FRAME),
         )
-        return self._strategy.summarize(departure, self._resources)
+        asked: list[str] = []
+
+        def models(name: str | None) -> LLM | None:
+            if not insist and not self._rests.ready(_MODEL):
+                return None
+            llm = self._resources.models(name)
+            asked.extend([llm.model] if llm else [])
+            return llm
+
+        written = self._strategy.summarize(departure, replace(self._resources, models=models))
+        if asked and written and written.redo_after is not None:
+            self._rests.failed(_MODEL)
+        elif asked:
+            self._rests.succeeded(_MODEL)
+        return written

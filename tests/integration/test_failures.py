@@ -56,7 +56,7 @@ def test_an_outage_is_caught_up_in_order_and_once(
 ) -> None:
     """Wrong: what left the window during an outage never reaches the block, or reaches it twice."""
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.absorbing.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
     with AgentMemory(
         store="memory://", max_tokens=200, overflow=FlushToLTM(blocks=[ledger], max_stm_ratio=0.8)
     ) as memory:
@@ -67,12 +67,15 @@ def test_an_outage_is_caught_up_in_order_and_once(
             head = memory.update("s", user(f"Message number {i}"))
         assert head.start > 20
         assert bound.taken == {}
+        (warning,) = memory.get("s").warnings
+        assert "'ledger' could not absorb" in warning
         bound.broken.clear()
         memory.update("s", user("still resting"))
         assert bound.taken == {}
         clock[0] += 1000
         head = memory.update("s", user("back"))
         assert bound.taken == {("s", seq): 1 for seq in range(1, head.start + 1)}
+        assert memory.get("s").warnings == []
 
 
 def test_a_failing_strategy_never_fails_an_update(caplog: pytest.LogCaptureFixture) -> None:

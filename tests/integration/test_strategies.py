@@ -103,9 +103,12 @@ def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> Non
         assert head.summary is not None
         assert head.summary.by == "local"
         assert head.summary.redo_after == 0
+        assert len(fake.requests) < 4  # it rests between its failures
+        assert any("local extract" in warning for warning in memory.get("s").warnings)
         fake.clear()
         fake.default = "All items, from a model."
         memory.flush("s")
+        assert memory.get("s").warnings == []
         redone = memory.get("s").head
     assert redone is not None
     assert redone.summary is not None

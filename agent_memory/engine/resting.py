@@ -1,0 +1,38 @@
+"""Letting what fails rest, longer each time, so that an outage does not slow every call."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+LONGEST_REST = 300.0
+"""Seconds after which what keeps failing is tried again at the latest."""
+
+
+class Rests:
+    """Remembers, by name, what failed and until when it rests.
+
+    After one failure the next call tries again at once; after that it rests 4, 8, 16 ... seconds.
+    """
+
+    def __init__(self) -> None:
+        self._failures: dict[str, int] = {}
+        self._until: dict[str, float] = {}
+
+    def ready(self, name: str) -> bool:
+        """Whether it may be tried now."""
+        return monotonic() >= self._until.get(name, 0.0)
+
+    def idle(self, name: str) -> bool:
+        """Whether it has no failure since it last worked."""
+        return name not in self._failures
+
+    def failed(self, name: str) -> None:
+        """It failed: let it rest, unless this was the first time."""
+        failures = self._failures[name] = self._failures.get(name, 0) + 1
+        if failures > 1:
+            self._until[name] = monotonic() + min(2.0**failures, LONGEST_REST)
+
+    def succeeded(self, name: str) -> None:
+        """It worked: forget its failures."""
+        self._failures.pop(name, None)
+        self._until.pop(name, None)
