@@ -170,12 +170,7 @@ class Message(BaseModel):
 
     def to_json(self) -> str:
         """`to_dict()` as compact JSON, for stores."""
-        try:
-            text = json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
-            text.encode()
-        except UnicodeEncodeError:  # lone surrogates are legal JSON only when escaped
-            text = json.dumps(self.to_dict(), separators=(",", ":"))
-        return text
+        return compact_json(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str | bytes, created_at: datetime) -> Message:
@@ -186,6 +181,16 @@ class Message(BaseModel):
         message = cls(**given, created_at=created_at)
         message.model_fields_set.discard("created_at")
         return message
+
+
+def compact_json(value: object) -> str:
+    """Compact JSON that every database can keep, lone surrogates and NULs included."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # lone surrogates are legal JSON only when escaped
+        return json.dumps(value, separators=(",", ":"))
+    return text
 
 
 def content_text(content: object) -> str:

@@ -61,16 +61,16 @@ class Absorber:
         """
         done: list[Absorbed] = []
         for name in self.blocks if insist else self.ready():
-            block = self.blocks[name]
+            if only not in (None, name):
+                continue
             head = self._store.head(session_id)
             if head is None or head.deleting:
                 break
-            if only in (None, name):
-                target = head.end if upto is None else min(upto, head.end)
-                first = head.cursors.get(name, 0) + 1
-                if first <= target:
-                    last, error = self._feed(block, head, target)
-                    done.append(Absorbed(session_id, name, first, last, error))
+            target = head.end if upto is None else min(upto, head.end)
+            first = head.cursors.get(name, 0) + 1
+            if first <= target:
+                last, error = self._feed(self.blocks[name], head, target)
+                done.append(Absorbed(session_id, name, first, last, error))
         return done
 
     def refused(self, head: Head) -> list[Absorbed]:

@@ -49,12 +49,11 @@ class Overflow:
         self._short_term = int(max_tokens * share) - free - resources.counter.overhead
         self._rests = Rests()
         self._summary = min(strategy.summary_tokens, max_tokens // 4)
-        if self._summary:
-            self._summary += _SUMMARY_FRAME
 
     def limit(self, head: Head) -> int:
         """Tokens that the turns of the session's window may take."""
-        return self._short_term - self._summary - head.system_tokens
+        summary = self._summary + _SUMMARY_FRAME if self._summary else 0
+        return self._short_term - summary - head.system_tokens
 
     def window(self, head: Head) -> list[Entry]:
         """The entries of the window: the pinned ones, then those after its start."""
@@ -134,15 +133,13 @@ class Overflow:
     ) -> Summary | None:
         """What the strategy puts in place of what left; a model that fails rests for a while."""
         departure = Departure(
-            entries=[entry for entry in leaving if not entry.message.is_system],
+            entries=_turns(leaving),
             upto=upto,
             previous=head.summary,
-            history=lambda after, to: [
-                entry
-                for entry in self._store.read(head.session_id, after=after, limit=to - after)
-                if not entry.message.is_system
-            ],
-            max_tokens=max(0, self._summary - _SUMMARY_FRAME),
+            history=lambda after, to: _turns(
+                self._store.read(head.session_id, after=after, limit=to - after)
+            ),
+            max_tokens=self._summary,
         )
         asked: list[str] = []
 
@@ -159,3 +156,8 @@ class Overflow:
         elif asked:
             self._rests.succeeded(_MODEL)
         return written
+
+
+def _turns(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries that are not system messages, which no summary takes in."""
+    return [entry for entry in entries if not entry.message.is_system]

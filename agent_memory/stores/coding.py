@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from agent_memory.messages import compact_json
 from agent_memory.records import Record
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,19 +23,11 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def to_json(value: object) -> str:
-    """Compact JSON that every database can keep, lone surrogates and NULs included."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
-    return text
-
-
 def record_body(record: Record) -> str:
     """The parts of a record that are only ever read back, as JSON."""
-    return to_json({"text": record.text, "sources": record.sources, "metadata": record.metadata})
+    return compact_json(
+        {"text": record.text, "sources": record.sources, "metadata": record.metadata}
+    )
 
 
 def record_of(row: Any) -> Record:

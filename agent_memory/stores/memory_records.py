@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import DimensionMismatch
+from agent_memory.messages import compact_json
 from agent_memory.records import Record
-from agent_memory.stores.coding import mismatch, to_json
+from agent_memory.stores.coding import mismatch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,4 +195,4 @@ class MemoryRecords:
 
 def _own(record: Record) -> Record:
     """A copy whose metadata nobody else holds, as JSON gives it back."""
-    return replace(record, metadata=json.loads(to_json(record.metadata)))
+    return replace(record, metadata=json.loads(compact_json(record.metadata)))

@@ -23,10 +23,10 @@ from sqlalchemy import (
     update,
 )
 
-from agent_memory.messages import Message
+from agent_memory.messages import Message, compact_json
 from agent_memory.records import Draft, Entry, Head, Summary, empty_head
 from agent_memory.stores.base import Counts, Durability
-from agent_memory.stores.coding import from_micros, to_json, to_micros
+from agent_memory.stores.coding import from_micros, to_micros
 from agent_memory.stores.log import extend
 from agent_memory.stores.sql_engine import Database
 from agent_memory.stores.sql_migrations import is_current, migrate
@@ -273,13 +273,13 @@ def _columns(head: Head) -> dict[str, Any]:
         "user_id": head.user_id,
         "start": head.start,
         "start_total": head.start_total,
-        "pinned": to_json(head.pinned),
+        "pinned": compact_json(head.pinned),
         "pinned_tokens": head.pinned_tokens,
         "system": None if system is None else system.to_json(),
         "system_at": 0 if system is None else to_micros(system.created_at),
         "system_tokens": head.system_tokens,
-        "summary": None if summary is None else to_json(asdict(summary)),
-        "cursors": to_json(head.cursors),
+        "summary": None if summary is None else compact_json(asdict(summary)),
+        "cursors": compact_json(head.cursors),
         "version": head.version,
         "deleting": head.deleting,
     }
