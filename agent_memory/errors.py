@@ -17,12 +17,14 @@
     ├── StoreError                 the store failed
     │   ├── StoreUnavailable       it cannot be reached or opened
     │   ├── SessionDeleting        a deletion of the session has begun and is not finished
+    │   ├── LeaseLost              another worker took the session over; nothing was written
     │   └── SchemaTooNew           it was written by a newer release
     ├── ModelError                 a language or embedding model failed
     │   ├── ModelRequired          the work needs a model and none is configured
     │   ├── ModelUnavailable       it is down, slow or rate limited; a later try may succeed
     │   ├── ModelRefused           it refused the request; trying again will not help
-    │   │   └── ContextTooLong     the request passes the model's context window
+    │   │   ├── ContextTooLong     the request passes the model's context window
+    │   │   └── ModelForbidden     a bad key, no permission, or no such model
     │   └── ModelOutputInvalid     it answered, but not in the form that was asked for
     ├── UnsupportedOperation       this object cannot do that
     └── MemoryClosed               the memory was closed
@@ -108,6 +110,10 @@ class SessionDeleting(StoreError):
     """A deletion of the session has begun and is not finished."""
 
 
+class LeaseLost(StoreError):
+    """A worker stalled, and another took its session over; what it was to write was refused."""
+
+
 class SchemaTooNew(StoreError):
     """The store was written by a newer release of agent-memory."""
 
@@ -130,6 +136,10 @@ class ModelRefused(ModelError):
 
 class ContextTooLong(ModelRefused):
     """The request passes the model's context window."""
+
+
+class ModelForbidden(ModelRefused):
+    """The provider refused the key, the permission or the model's name, whatever is asked of it."""
 
 
 class ModelOutputInvalid(ModelError):

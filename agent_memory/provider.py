@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import threading
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +27,14 @@ from tenacity import (
     wait_random,
 )
 
-from agent_memory.errors import ContextTooLong, ModelError, ModelRefused, ModelUnavailable
+from agent_memory.errors import (
+    ContextTooLong,
+    ModelError,
+    ModelForbidden,
+    ModelRefused,
+    ModelUnavailable,
+)
+from agent_memory.processes import fork_safe_lock
 from agent_memory.usage import Ledger
 
 T = TypeVar("T")
@@ -35,7 +42,7 @@ Kind = Literal["completion", "embedding"]
 
 logger = logging.getLogger(__name__)
 
-_loading = threading.Lock()
+_loading = fork_safe_lock()
 _TRY_AGAIN = {408, 409, 425, 429}
 _KEY_REFUSED = {401, 403}
 # litellm reports a key that is not set as a server error.
@@ -61,6 +68,20 @@ def load_litellm() -> Any:
         litellm.telemetry = False
         litellm.suppress_debug_info = True
         return litellm
+
+
+def _forget_clients() -> None:
+    """In a forked child: on a connection that both use, each may read the other's answers."""
+    litellm: Any = sys.modules.get("litellm")
+    if litellm is not None:
+        _parents.append(litellm.in_memory_llm_clients_cache)  # kept, for nobody to close them
+        litellm.in_memory_llm_clients_cache = type(_parents[-1])()
+
+
+_parents: list[Any] = []
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_clients)
 
 
 class Provider:
@@ -204,11 +225,12 @@ class Provider:
                 "Try again later; check the provider's status, api_base and the timeout."
             )
         if getattr(error, "status_code", None) in _KEY_REFUSED or _NO_KEY.search(str(error)):
-            return ModelRefused(
+            return ModelForbidden(
                 f"{self.model} refused the API key, or got none. Check api_key, or the "
                 "environment variable that the provider reads it from."
             )
-        return ModelRefused(
+        refused = ModelForbidden if getattr(error, "status_code", None) == 404 else ModelRefused
+        return refused(
             f"{self.model} refused the request: {reason}. Check the model's name and settings."
         )
 

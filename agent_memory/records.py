@@ -105,6 +105,10 @@ class Head:
     deleting: bool
     created_at: datetime
 
+    def lag(self, block: str) -> int:
+        """How many of the session's messages a block has still to absorb."""
+        return self.end - self.cursors.get(block, 0)
+
     @property
     def window_tokens(self) -> int:
         """Tokens of the window's turns (system message and summary not included)."""
@@ -133,6 +137,19 @@ def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> He
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on a session, held by one worker at a time.
+
+    Attributes:
+        session_id: The session.
+        owner: Names one holding of it; no two holdings have the same.
+    """
+
+    session_id: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
     """Whose memory, and which part of it. Bound by the caller, never by a model.
 
@@ -140,11 +157,14 @@ class Scope:
         user_id: The user, or None where the session is its own scope.
         session_id: The session at hand; None means all of the user's.
         after: In a deletion, only what derives from entries after this seq.
+        lease: What a block hands on with each write to the session store, so that a worker that
+            stalled can't write any more once another has taken the session over.
     """
 
     user_id: str | None = None
     session_id: str | None = None
     after: int = 0
+    lease: Lease | None = field(default=None, compare=False, repr=False)
 
     @property
     def owner(self) -> str:
@@ -223,3 +243,28 @@ class Absorbed:
     first: int
     last: int
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Messages that a block could not absorb, set aside after too many attempts.
+
+    The log has them still; the block goes on with what comes after, and takes them when told to.
+
+    Attributes:
+        block: Name of the block.
+        session_id: The session.
+        first: Seq of the first message.
+        last: Seq of the last.
+        attempts: How often it was tried.
+        error: Why it failed, the last time.
+        since: When it first failed (UTC).
+    """
+
+    block: str
+    session_id: str
+    first: int
+    last: int
+    attempts: int
+    error: str
+    since: datetime

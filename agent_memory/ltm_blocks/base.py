@@ -78,6 +78,9 @@ class Block(BaseModel, ABC):
         bound._resources = resources
         return bound
 
+    def clear(self, resources: Resources) -> None:
+        """Drop what settings of before left that these can't be bound over; before a rebuild."""
+
     def close(self) -> None:
         """Release what `bind` opened."""
 

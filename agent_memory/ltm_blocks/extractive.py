@@ -79,7 +79,10 @@ class ExtractiveMemory(Block):
             if _grounded(finding, entries)
         ]
         self.resources.store.put_facts(
-            self.name, records, replacing=(first.session_id, first.seq, last.seq)
+            self.name,
+            records,
+            replacing=(first.session_id, first.seq, last.seq),
+            lease=scope.lease,
         )
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
@@ -105,7 +108,7 @@ class ExtractiveMemory(Block):
             self.resources.store.delete_facts(self.name, owner=scope.owner)
         else:
             self.resources.store.delete_facts(
-                self.name, session_id=scope.session_id, after=scope.after
+                self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
             )
 
     def _ask(self, llm: LLM, entries: Sequence[Entry]) -> list[Finding]:

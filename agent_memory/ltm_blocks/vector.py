@@ -64,14 +64,17 @@ class VectorMemory(Block):
                 f"The block {self.name!r} asks for vectors of {self.dimension} numbers, but "
                 f"{embedder.name} gives {dimension}. Change `dimension` or `embedding`."
             )
-        vectors: VectorStore = resources.store
-        if self.store is not None:
-            from agent_memory.stores.qdrant import QdrantStore
-
-            vectors = QdrantStore(self.store, namespace=resources.namespace)
+        vectors = self._open(resources)
         vectors.open_vectors(self.name, dimension, embedder.name)
         bound._embedder, bound._vectors = embedder, vectors
         return bound
+
+    def clear(self, resources: Resources) -> None:
+        """As `Block.clear`: drops all vectors, of whatever model."""
+        vectors = self._open(resources)
+        vectors.clear_vectors(self.name)
+        if self.store is not None:
+            vectors.close()
 
     def close(self) -> None:
         if self.store is not None:
@@ -83,7 +86,7 @@ class VectorMemory(Block):
             return
         records = [self._record(scope, entry) for entry in kept]
         vectors = self._embedder.embed([record.text for record in records])
-        self._vectors.put_vectors(self.name, records, vectors)
+        self._vectors.put_vectors(self.name, records, vectors, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         query = message.text().strip() if message else ""
@@ -108,7 +111,16 @@ class VectorMemory(Block):
         if scope.session_id is None:
             self._vectors.delete_vectors(self.name, owner=scope.owner)
         else:
-            self._vectors.delete_vectors(self.name, session_id=scope.session_id, after=scope.after)
+            self._vectors.delete_vectors(
+                self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
+            )
+
+    def _open(self, resources: Resources) -> VectorStore:
+        if self.store is None:
+            return resources.store
+        from agent_memory.stores.qdrant import QdrantStore
+
+        return QdrantStore(self.store, namespace=resources.namespace)
 
     def _record(self, scope: Scope, entry: Entry) -> Record:
         who = speaker(entry.message)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from agent_memory.records import Draft, Entry, Head, Record
+from agent_memory.records import Draft, Entry, Head, Lease, Record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +41,8 @@ class SessionStore(Protocol):
         blocks absorb the session again under its user. Durable on return.
 
         The entry's `total` is the last entry's plus its tokens; a system message adds nothing.
-        Appending bumps `version` only where it changed the system message or the user.
+        Appending bumps `version` only where it changed the system message or the user. It makes the
+        session due, at the latest together with the entries.
 
         Raises:
             SessionOfAnotherUser: The session has another user.
@@ -61,16 +62,20 @@ class SessionStore(Protocol):
         """The entries with these seqs, in order."""
         ...
 
-    def move(self, head: Head) -> Head | None:
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """Compare-and-swap: write `head` if the stored version still equals `head.version`.
 
         Writes start, start_total, pinned, pinned_tokens, system, system_tokens, summary, cursors,
-        user_id and deleting; `end` and `total` belong to the log. Returns the head as it is stored
-        now (version one higher), or None where another writer came first.
+        user_id and deleting; `end` and `total` belong to the log. A head that is `deleting` makes
+        the session due. Returns the head as it is stored now (version one higher), or None where
+        another writer came first.
+
+        Raises:
+            LeaseLost: `lease` is given and not held any more; nothing was written.
         """
         ...
 
-    def truncate(self, head: Head, end: int) -> Head | None:
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
         """In one transaction: `move(head)` and remove all entries with seq above `end`."""
         ...
 
@@ -82,8 +87,35 @@ class SessionStore(Protocol):
         """Give the lease back, if `owner` still holds it."""
         ...
 
-    def delete(self, session_id: str) -> None:
-        """Remove log and head. Idempotent."""
+    def due(self, limit: int = 100) -> list[Head]:
+        """Sessions that somebody should look at now, and that no worker holds.
+
+        Fair between users (a session without a user is its own): each one's session that is due
+        for longest, then each one's second, and so on.
+        """
+        ...
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        """Have the session looked at again in so many seconds; None: when it changes.
+
+        False, and nothing changed, where the stored end or version is not the head's any more.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Make every session due, as after a change of the configured blocks."""
+        ...
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        """Remove log and head. Idempotent.
+
+        Raises:
+            LeaseLost: `lease` is given and not held any more; nothing was removed.
+        """
+        ...
+
+    def scrub(self) -> None:
+        """Erase what was deleted from the files too, where the database leaves traces of it."""
         ...
 
     def sessions(
@@ -114,6 +146,7 @@ class FactStore(Protocol):
         records: Sequence[Record],
         *,
         replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         """Insert or overwrite records by id, in one transaction.
 
@@ -122,6 +155,10 @@ class FactStore(Protocol):
             records: What to keep.
             replacing: `(session_id, first, last)`: first remove this block's records that derive
                 from any of those entries, so that a second answer replaces the first.
+            lease: Write only while it is held.
+
+        Raises:
+            LeaseLost: The lease is not held any more; nothing was written.
         """
         ...
 
@@ -133,20 +170,29 @@ class FactStore(Protocol):
         self,
         block: str,
         *,
+        record_id: str | None = None,
         owner: str | None = None,
         session_id: str | None = None,
         after: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """Remove records that match all that is given; with `after`, those with `last` above it.
 
-        Either `owner` or `session_id` must be given.
+        `record_id`, `owner` or `session_id` must be given.
+
+        Raises:
+            LeaseLost: The lease is not held any more; nothing was removed.
         """
         ...
 
 
 @runtime_checkable
 class VectorStore(Protocol):
-    """Records with a unit vector each, searched exactly or nearly so within one owner."""
+    """Records with a unit vector each, searched exactly or nearly so within one owner.
+
+    A `lease` is checked as in `FactStore`, in the same transaction, by stores that keep sessions
+    too. Others ignore it: what a worker writes there after it lost its lease the engine takes back.
+    """
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """Announce a block's vectors; remembers dimension and embedding model. Idempotent.
@@ -156,7 +202,14 @@ class VectorStore(Protocol):
         """
         ...
 
-    def put_vectors(self, block: str, records: Sequence[Record], vectors: np.ndarray) -> None:
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """Insert or overwrite records by id. `vectors`: (n, dimension) float32, unit length."""
         ...
 
@@ -173,6 +226,7 @@ class VectorStore(Protocol):
         owner: str | None = None,
         session_id: str | None = None,
         after: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """As `FactStore.delete_facts`."""
         ...
@@ -186,5 +240,6 @@ class VectorStore(Protocol):
         ...
 
 
+@runtime_checkable
 class Store(SessionStore, FactStore, VectorStore, Protocol):
     """A database that keeps sessions, facts and vectors alike."""

@@ -50,7 +50,6 @@ def mismatch(block: str, stored: tuple[int, str], given: tuple[int, str]) -> str
     """What to tell about vectors of another dimension or embedding model."""
     return (
         f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
-        f"embedder is {given[1]!r} with {given[0]}. Give the block another name, such as "
-        f"name='{block}_2', and fill it with memory.replay('{block}_2'); or go back to the former "
-        "embedder."
+        f"embedder is {given[1]!r} with {given[0]}. Rebuild it: `agent-memory replay {block}`, or "
+        f"agent_memory.rebuild(config, {block!r}). Or go back to the former embedder."
     )

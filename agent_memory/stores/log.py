@@ -1,12 +1,15 @@
-"""What an append does to a session, decided once for every database."""
+"""What is decided once for every database: what an append does, and whose turn it is. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
-from agent_memory.records import Draft, Entry, Head
+from agent_memory.records import Draft, Entry, Head, Scope
+
+LOST = "Another worker took session {!r} over. What this one was about to write was refused."
 
 
 def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
@@ -61,3 +64,14 @@ def _stands(head: Head, system: Draft) -> bool:
     if head.system is None or head.system_tokens != system.tokens:
         return False
     return head.system.to_json() == system.message.to_json()
+
+
+def fairly(waiting: Iterable[tuple[float, Head]]) -> list[Head]:
+    """Heads in the order of `SessionStore.due`, from all that are due and since when."""
+    turns: Counter[str] = Counter()
+    order: list[tuple[int, Head]] = []
+    for _, head in sorted(waiting, key=lambda one: one[0]):
+        owner = Scope(head.user_id, head.session_id).owner
+        order.append((turns[owner], head))
+        turns[owner] += 1
+    return [head for _, head in sorted(order, key=lambda one: one[0])]  # within a turn, as before

@@ -6,11 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 
+from agent_memory.errors import LeaseLost
 from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Head, empty_head
+from agent_memory.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.stores.base import Counts
-from agent_memory.stores.log import extend
+from agent_memory.stores.log import LOST, extend, fairly
 from agent_memory.stores.memory_records import MemoryRecords
 
 
@@ -20,6 +22,11 @@ class _Session:
     log: list[Entry] = field(default_factory=list)
     lease_owner: str | None = None
     lease_until: float = 0.0
+    due_at: float = inf
+
+    def fall_due(self) -> None:
+        """Have it looked at now, if not already."""
+        self.due_at = min(self.due_at, time.time())
 
 
 class MemoryStore(MemoryRecords):
@@ -43,6 +50,7 @@ class MemoryStore(MemoryRecords):
             )
             session.head, entries = extend(session.head, owned, user_id)
             session.log.extend(entries)
+            session.fall_due()
             self._sessions[session_id] = session
             return _copy(session.head)
 
@@ -69,14 +77,16 @@ class MemoryStore(MemoryRecords):
             found = [log[seq - 1] for seq in sorted(set(seqs)) if 0 < seq <= len(log)]
         return [_lend(entry) for entry in found]
 
-    def move(self, head: Head) -> Head | None:
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.move`."""
         with self._lock:
+            self._guard(lease)
             return self._move(head)
 
-    def truncate(self, head: Head, end: int) -> Head | None:
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.truncate`."""
         with self._lock:
+            self._guard(lease)
             if self._move(head) is None:
                 return None
             session = self._sessions[head.session_id]
@@ -94,7 +104,15 @@ class MemoryStore(MemoryRecords):
         if (now.version, now.created_at) != (head.version, head.created_at):
             return None
         session.head = replace(_copy(head), end=now.end, total=now.total, version=head.version + 1)
+        if head.deleting:
+            session.fall_due()
         return _copy(session.head)
+
+    def _guard(self, lease: Lease | None) -> None:
+        if lease is not None:
+            session = self._sessions.get(lease.session_id)
+            if session is None or session.lease_owner != lease.owner:
+                raise LeaseLost(LOST.format(lease.session_id))
 
     def lease(self, session_id: str, owner: str, seconds: float) -> bool:
         """See `SessionStore.lease`."""
@@ -115,10 +133,44 @@ class MemoryStore(MemoryRecords):
             if session is not None and session.lease_owner == owner:
                 session.lease_owner = None
 
-    def delete(self, session_id: str) -> None:
+    def due(self, limit: int = 100) -> list[Head]:
+        """See `SessionStore.due`."""
+        now = time.time()
+        with self._lock:
+            waiting = [
+                (session.due_at, session.head)
+                for session in self._sessions.values()
+                if session.due_at <= now
+                and (session.lease_owner is None or session.lease_until <= now)
+            ]
+            return [_copy(head) for head in fairly(waiting)[:limit]]
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.put_off`."""
+        with self._lock:
+            session = self._sessions.get(head.session_id)
+            if session is None:
+                return False
+            now = session.head
+            if (now.version, now.created_at, now.end) != (head.version, head.created_at, head.end):
+                return False
+            session.due_at = inf if seconds is None else time.time() + seconds
+            return True
+
+    def wake(self) -> None:
+        """See `SessionStore.wake`."""
+        with self._lock:
+            for session in self._sessions.values():
+                session.fall_due()
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """See `SessionStore.delete`."""
         with self._lock:
+            self._guard(lease)
             self._sessions.pop(session_id, None)
+
+    def scrub(self) -> None:
+        """See `SessionStore.scrub`."""
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.messages import compact_json
-from agent_memory.records import Record
+from agent_memory.processes import fork_safe_lock
+from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch
 
 if TYPE_CHECKING:
@@ -45,23 +46,27 @@ class _Shelf:
                 del index[key]
         return record.owner
 
-    def match(self, owner: str | None, session_id: str | None, after: int) -> list[str]:
+    def match(
+        self, owner: str | None, session_id: str | None, after: int, record_id: str | None = None
+    ) -> list[str]:
         """Ids of the records that match all that is given."""
-        if owner is None and session_id is None:
-            raise ValueError("Name an owner or a session.")
+        if owner is None and session_id is None and record_id is None:
+            raise ValueError("Name an owner, a session or a record.")
         ids = set(self.records)
+        if record_id is not None:
+            ids = ids & {record_id}
         if owner is not None:
-            ids = self.by_owner.get(owner, set())
+            ids = ids & self.by_owner.get(owner, set())
         if session_id is not None:
             ids = ids & self.by_session.get(session_id, set())
         return [name for name in ids if not after or self.records[name].last > after]
 
 
-class MemoryRecords:
+class MemoryRecords(ABC):
     """Facts and vectors in dicts, under one lock with the sessions."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._facts: dict[str, _Shelf] = {}
         self._vectors: dict[str, _Shelf] = {}
         self._rows: dict[tuple[str, str], np.ndarray] = {}
@@ -75,10 +80,12 @@ class MemoryRecords:
         records: Sequence[Record],
         *,
         replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         """See `FactStore.put_facts`."""
         owned = [_own(record) for record in records]
         with self._lock:
+            self._guard(lease)
             shelf = self._facts.setdefault(block, _Shelf())
             if replacing is not None:
                 session_id, first, last = replacing
@@ -99,14 +106,17 @@ class MemoryRecords:
         self,
         block: str,
         *,
+        record_id: str | None = None,
         owner: str | None = None,
         session_id: str | None = None,
         after: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """See `FactStore.delete_facts`."""
         with self._lock:
+            self._guard(lease)
             shelf = self._facts.get(block, _Shelf())
-            for name in shelf.match(owner, session_id, after):
+            for name in shelf.match(owner, session_id, after, record_id):
                 shelf.remove(name)
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
@@ -115,7 +125,14 @@ class MemoryRecords:
             self._check(block, (dimension, model))
             self._opened[block] = (dimension, model)
 
-    def put_vectors(self, block: str, records: Sequence[Record], vectors: np.ndarray) -> None:
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """See `VectorStore.put_vectors`."""
         import numpy as np
 
@@ -126,6 +143,7 @@ class MemoryRecords:
         if matrix.ndim != 2 or len(matrix) != len(owned):
             raise ValueError("Give one vector for each record.")
         with self._lock:
+            self._guard(lease)
             opened = self._opened.get(block)
             if opened is None or opened[0] != matrix.shape[1]:
                 known = opened or (0, "no embedder")
@@ -137,6 +155,10 @@ class MemoryRecords:
                 self._rows[block, record.id] = row
                 for owner in {record.owner, before} - {None}:
                     self._matrices.pop((block, str(owner)), None)
+
+    @abstractmethod
+    def _guard(self, lease: Lease | None) -> None:
+        """Refuse a lease that is not held any more. The sessions' half knows."""
 
     def _check(self, block: str, given: tuple[int, str]) -> None:
         stored = self._collections.setdefault(block, given)
@@ -174,9 +196,11 @@ class MemoryRecords:
         owner: str | None = None,
         session_id: str | None = None,
         after: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.delete_vectors`."""
         with self._lock:
+            self._guard(lease)
             shelf = self._vectors.get(block, _Shelf())
             for name in shelf.match(owner, session_id, after):
                 self._matrices.pop((block, shelf.remove(name)), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from agent_memory.errors import DimensionMismatch, MissingExtra, StoreUnavailable
-from agent_memory.records import Record
+from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
 
 if TYPE_CHECKING:
@@ -69,7 +69,14 @@ class QdrantStore:
             self._compare(name, block, dimension, model)
         self._opened[block] = dimension
 
-    def put_vectors(self, block: str, records: Sequence[Record], vectors: np.ndarray) -> None:
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """As `VectorStore.put_vectors`."""
         from qdrant_client import models
 
@@ -111,6 +118,7 @@ class QdrantStore:
         owner: str | None = None,
         session_id: str | None = None,
         after: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """As `VectorStore.delete_vectors`."""
         where = _where(owner=owner, session_id=session_id, after=after)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -24,7 +25,7 @@ from sqlalchemy import (
 )
 
 from agent_memory.messages import Message, compact_json
-from agent_memory.records import Draft, Entry, Head, Summary, empty_head
+from agent_memory.records import Draft, Entry, Head, Lease, Summary, empty_head
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import from_micros, to_micros
 from agent_memory.stores.log import extend
@@ -78,6 +79,39 @@ _CUT = delete(ENTRIES).where(
     _e.session == select(_s.key).where(_OF_SESSION).scalar_subquery(),
     _e.seq > bindparam("end"),
 )
+_NOW = bindparam("now", type_=BigInteger)
+_OWNER = case((_s.user_id.is_(None), "s" + _s.session_id), else_="u" + _s.user_id)
+_WAITING = (
+    select(
+        _s.key,
+        _s.due_at,
+        func.row_number().over(partition_by=_OWNER, order_by=(_s.due_at, _s.key)).label("turn"),
+    )
+    .where(
+        _s.namespace == bindparam("ns"),
+        _s.due_at <= _NOW,
+        or_(_s.lease_owner.is_(None), _s.lease_until <= _NOW),
+    )
+    .subquery()
+)
+_TURNS = (_WAITING.c.turn, _WAITING.c.due_at, _WAITING.c.key)
+_NEXT = select(_WAITING).order_by(*_TURNS).limit(bindparam("most", type_=BigInteger)).subquery()
+_DUE = (  # heads of the chosen only: of thousands that wait, the system messages stay unread
+    _HEADS.join(_NEXT, _NEXT.c.key == _s.key).order_by(_NEXT.c.turn, _NEXT.c.due_at, _NEXT.c.key)
+)
+_PUT_OFF = (
+    update(SESSIONS)
+    .where(
+        _OF_SESSION,
+        _s.version == bindparam("was"),
+        _s.created_at == bindparam("begun"),
+        _last(_e.seq) == bindparam("end"),
+    )
+    .values(due_at=bindparam("at"))
+)
+_ON_TIME = or_(_s.due_at.is_(None), _s.due_at > _NOW)
+_FALL_DUE = update(SESSIONS).where(_OF_SESSION, _ON_TIME).values(due_at=_NOW)
+_WAKE = update(SESSIONS).where(_s.namespace == bindparam("ns"), _ON_TIME).values(due_at=_NOW)
 _DROP = delete(SESSIONS).where(_OF_SESSION)
 _LEASE = (
     update(SESSIONS)
@@ -142,12 +176,15 @@ class SQLStore(SQLRecords):
             if row is None:
                 begun = to_micros(head.created_at)
                 new = {"namespace": self._namespace, "session_id": session_id, "created_at": begun}
+                new["due_at"] = _now()
                 inserted: Any = connection.execute(_BEGIN, new | _columns(head))
                 key = inserted.inserted_primary_key[0]
             else:
                 key = row.key
                 if head.version != before.version or head.system is not before.system:
                     connection.execute(_MOVE, self._swap(before, head))
+                if row.due_at is None or row.due_at > _now():
+                    connection.execute(_FALL_DUE, {**self._at(session_id), "now": _now()})
             if entries:
                 rows = [
                     _entry_columns(key, entry, text)
@@ -179,36 +216,35 @@ class SQLStore(SQLRecords):
             found.extend(_entry(session_id, row) for row in rows)
         return found
 
-    def move(self, head: Head) -> Head | None:
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.move`."""
-        return self._database.write(lambda connection: self._move(connection, head))
+        return self._database.write(lambda connection: self._move(connection, head, lease))
 
-    def truncate(self, head: Head, end: int) -> Head | None:
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.truncate`."""
 
         def work(connection: Connection) -> Head | None:
-            if self._move(connection, head) is None:
+            if self._move(connection, head, lease) is None:
                 return None
             connection.execute(_CUT, {**self._at(head.session_id), "end": end})
             return self._find(connection, head.session_id)
 
         return self._database.write(work)
 
-    def _move(self, connection: Connection, head: Head) -> Head | None:
+    def _move(self, connection: Connection, head: Head, lease: Lease | None) -> Head | None:
+        self._guard(connection, lease)
         after = replace(head, version=head.version + 1)
         if connection.execute(_MOVE, self._swap(head, after)).rowcount == 0:
             return None
+        if head.deleting:
+            connection.execute(_FALL_DUE, {**self._at(head.session_id), "now": _now()})
         return self._find(connection, head.session_id)
 
     def lease(self, session_id: str, owner: str, seconds: float) -> bool:
         """See `SessionStore.lease`."""
-        now = time.time()
-        values = {
-            **self._at(session_id),
-            "taker": owner,
-            "now": int(now * 1e6),
-            "until": int((now + seconds) * 1e6),
-        }
+        now = _now()
+        values = {**self._at(session_id), "taker": owner, "now": now}
+        values["until"] = now + int(seconds * 1e6)
         return self._database.write(
             lambda connection: connection.execute(_LEASE, values).rowcount == 1
         )
@@ -218,15 +254,40 @@ class SQLStore(SQLRecords):
         values = {**self._at(session_id), "taker": owner}
         self._database.write(lambda connection: connection.execute(_RELEASE, values))
 
-    def delete(self, session_id: str) -> None:
+    def due(self, limit: int = 100) -> list[Head]:
+        """See `SessionStore.due`."""
+        values = {"ns": self._namespace, "now": _now(), "most": limit}
+        return [_head(row) for row in self._database.read(partial(_all, _DUE, values))]
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.put_off`."""
+        at = None if seconds is None else _now() + int(seconds * 1e6)
+        begun = to_micros(head.created_at)
+        values = {"was": head.version, "begun": begun, "end": head.end, "at": at}
+        values |= self._at(head.session_id)
+        return self._database.write(
+            lambda connection: connection.execute(_PUT_OFF, values).rowcount == 1
+        )
+
+    def wake(self) -> None:
+        """See `SessionStore.wake`."""
+        values = {"ns": self._namespace, "now": _now()}
+        self._database.write(lambda connection: connection.execute(_WAKE, values))
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """See `SessionStore.delete`."""
         values = self._at(session_id)
 
         def work(connection: Connection) -> None:
+            self._guard(connection, lease)
             connection.execute(_CUT, {**values, "end": 0})
             connection.execute(_DROP, values)
 
         self._database.write(work)
+
+    def scrub(self) -> None:
+        """See `SessionStore.scrub`."""
+        self._database.scrub()
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -261,6 +322,10 @@ class SQLStore(SQLRecords):
         begun = to_micros(before.created_at)
         where = {**self._at(before.session_id), "was": before.version, "begun": begun}
         return {**where, **{f"new_{name}": value for name, value in _columns(after).items()}}
+
+
+def _now() -> int:
+    return int(time.time() * 1e6)
 
 
 def _all(statement: Any, values: dict[str, Any], connection: Connection) -> Sequence[Any]:

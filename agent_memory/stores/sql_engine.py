@@ -5,6 +5,7 @@ What only SQLite needs (WAL, BEGIN IMMEDIATE, one writer at a time) is here and 
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -24,6 +25,10 @@ T = TypeVar("T")
 
 _BUSY_SECONDS = 30.0
 _TRIES = 20
+_SCRUB_SECONDS = 5.0
+_REWRITE_BYTES = 2**30  # more would keep other processes waiting for about their _BUSY_SECONDS
+
+logger = logging.getLogger(__name__)
 
 _locks: weakref.WeakValueDictionary[str, _WriterLock] = weakref.WeakValueDictionary()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -34,6 +39,41 @@ class _WriterLock:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.rewrites = 0
+
+
+class _Gate:
+    """Lets calls to databases through, except while the process forks."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._inside = 0
+        self._forking = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._inside += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def shut(self) -> None:
+        """Wait until nobody is inside, and let nobody in."""
+        self._changed.acquire()
+        self._forking = True
+        self._changed.wait_for(lambda: not self._inside)
+
+    def open(self) -> None:
+        """Let all in again."""
+        self._forking = False
+        self._changed.notify_all()
+        self._changed.release()
+
+
+_gate = _Gate()
 
 
 class Database:
@@ -101,17 +141,70 @@ class Database:
                 raise self._failure(error) from error
         raise StoreUnavailable(f"Too many writers at once in the database {self._path!r}.")
 
+    def scrub(self) -> None:
+        """Write the file anew and empty its write-ahead log: neither tells what was deleted.
+
+        SQLite zeroes what is deleted where it stands. But where pages were split or merged, copies
+        of the rows that moved stay in the gaps of the pages they left, and outlive these rows. So
+        the file is rewritten, which takes about a second for 100 MB and keeps writers waiting.
+
+        What does not work now (another process reads an old state, the disk is full) works with the
+        next call; a warning says so.
+        """
+        size = self.read(_size)
+        if size > _REWRITE_BYTES:
+            logger.warning(
+                "the database %r is too large (%d MB) to be rewritten while it is in use: copies "
+                "of what was deleted may stand in the gaps of its pages. Run VACUUM on it in a "
+                "quiet hour.", self._path, size >> 20,
+            )  # fmt: skip
+        else:
+            self._rewrite()
+        deadline = time.monotonic() + _SCRUB_SECONDS
+        while not self._locked(_empty_log):
+            if time.monotonic() > deadline:
+                logger.warning(
+                    "the write-ahead log of %r is held open by a reader: what was deleted may "
+                    "stand in it until the next deletion, or until all have closed the database",
+                    self._path,
+                )
+                return
+            time.sleep(0.02)
+
+    def _rewrite(self) -> None:
+        writer, seen = self._writer, self._writer.rewrites
+
+        def vacuum(connection: Connection) -> None:
+            if writer.rewrites == seen:  # else another thread rewrote what this one waited to
+                connection.exec_driver_sql("VACUUM")
+                writer.rewrites += 1
+
+        try:
+            self._locked(vacuum)
+        except StoreUnavailable as error:
+            logger.warning(
+                "%s It could not be rewritten: copies of what was deleted may stand in the gaps of "
+                "its pages until the next deletion.", error,
+            )  # fmt: skip
+
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._closed = True
         self._engine.pool.dispose()
+
+    def _locked(self, work: Callable[[Connection], T]) -> T:
+        try:
+            with self._writer.lock:
+                return self._run(work)
+        except DBAPIError as error:
+            raise self._failure(error) from error
 
     def _run(self, work: Callable[[Connection], T]) -> T:
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
         pool = self._engine.pool
         try:
-            with self._engine.connect() as connection:
+            with _gate, self._engine.connect() as connection:
                 return work(connection)
         finally:
             if self._closed:  # closed meanwhile: what was just given back would stay open
@@ -126,8 +219,25 @@ class Database:
         self._engine.dispose(close=False)
 
     def drop_idle(self) -> None:
-        """Before a fork: close what is idle, since SQLite connections must not cross a fork."""
+        """Before a fork: close the connections.
+
+        The child would believe that it holds the locks of those that crossed the fork.
+        """
         self._engine.pool.dispose()
+
+
+def _size(connection: Connection) -> int:
+    pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    return int(pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
+
+def _empty_log(connection: Connection) -> bool:
+    connection.exec_driver_sql("PRAGMA busy_timeout=0")  # it would keep all writers out meanwhile
+    try:
+        busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
+    return not busy
 
 
 def _connect(path: str, durability: Durability) -> sqlite3.Connection:
@@ -139,6 +249,7 @@ def _connect(path: str, durability: Durability) -> sqlite3.Connection:
         # NORMAL is safe in WAL mode only; a file system without shared memory has no WAL
         relaxed = durability == "process" and mode == "wal"
         connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
+        connection.execute("PRAGMA secure_delete=ON")  # what is deleted is zeroed in the file
     except BaseException:
         connection.close()
         raise
@@ -161,11 +272,13 @@ def _before_fork() -> None:
     for _, writer in sorted(_locks.items()):
         writer.lock.acquire()
         _held.append(writer)
+    _gate.shut()
     for database in list(_databases):
         database.drop_idle()
 
 
 def _after_fork() -> None:
+    _gate.open()
     while _held:
         _held.pop().lock.release()
 

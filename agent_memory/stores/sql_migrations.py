@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, insert, inspect, select, update
+from sqlalchemy import Connection, insert, inspect, select, text, update
 
 from agent_memory.errors import SchemaTooNew
 from agent_memory.stores.sql_tables import META, metadata
 
 Step = Callable[[Connection], None]
 
-STEPS: tuple[Step, ...] = ()
+
+def _sessions_fall_due(connection: Connection) -> None:
+    """Version 2: sessions say when a worker should look at them; at once, for what was there."""
+    connection.execute(text("ALTER TABLE agent_memory_sessions ADD COLUMN due_at BIGINT"))
+    connection.execute(
+        text("CREATE INDEX agent_memory_sessions_due ON agent_memory_sessions (namespace, due_at)")
+    )
+    connection.execute(text("UPDATE agent_memory_sessions SET due_at = 0"))
+
+
+STEPS: tuple[Step, ...] = (_sessions_fall_due,)
 """The step at index i brings version i + 1 to version i + 2."""
 
 _VERSION = "schema_version"

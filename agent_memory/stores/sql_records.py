@@ -19,11 +19,12 @@ from sqlalchemy import (
     select,
 )
 
-from agent_memory.errors import DimensionMismatch
-from agent_memory.records import Record
+from agent_memory.errors import DimensionMismatch, LeaseLost
+from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
+from agent_memory.stores.log import LOST
 from agent_memory.stores.sql_engine import Database
-from agent_memory.stores.sql_tables import COLLECTIONS, FACTS, SCOPES, VECTORS
+from agent_memory.stores.sql_tables import COLLECTIONS, FACTS, SCOPES, SESSIONS, VECTORS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +95,11 @@ _RENEW_SCOPE = insert(SCOPES).from_select(
     .where(_of_owner(VECTORS))
     .limit(literal(1, literal_execute=True)),
 )
+_HELD = select(SESSIONS.c.key).where(
+    SESSIONS.c.namespace == bindparam("ns"),
+    SESSIONS.c.session_id == bindparam("sid"),
+    SESSIONS.c.lease_owner == bindparam("owner"),
+)
 _CLEAR = tuple(delete(table).where(_of_block(table)) for table in (VECTORS, SCOPES, COLLECTIONS))
 
 
@@ -112,11 +118,13 @@ class SQLRecords:
         records: Sequence[Record],
         *,
         replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         """See `FactStore.put_facts`."""
         rows = self._rows(block, records)
 
         def work(connection: Connection) -> None:
+            self._guard(connection, lease)
             if replacing is not None:
                 sid, since, until = replacing
                 values = {**self._of(block), "sid": sid, "since": since, "until": until}
@@ -135,16 +143,21 @@ class SQLRecords:
         self,
         block: str,
         *,
+        record_id: str | None = None,
         owner: str | None = None,
         session_id: str | None = None,
         after: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """See `FactStore.delete_facts`."""
-        which = _matching(FACTS, owner, session_id, after)
+        which = _matching(FACTS, owner, session_id, after, record_id)
         values = self._of(block)
-        self._database.write(
-            lambda connection: connection.execute(delete(FACTS).where(which), values)
-        )
+
+        def work(connection: Connection) -> None:
+            self._guard(connection, lease)
+            connection.execute(delete(FACTS).where(which), values)
+
+        self._database.write(work)
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """See `VectorStore.open_vectors`."""
@@ -152,7 +165,14 @@ class SQLRecords:
         self._database.write(lambda connection: self._announce(connection, block, given))
         self._opened[block] = given
 
-    def put_vectors(self, block: str, records: Sequence[Record], vectors: np.ndarray) -> None:
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
         """See `VectorStore.put_vectors`."""
         import numpy as np
 
@@ -170,6 +190,7 @@ class SQLRecords:
         rows = self._rows(block, records, blobs)
 
         def work(connection: Connection) -> None:
+            self._guard(connection, lease)
             self._announce(connection, block, opened)
             owners = {row["owner"] for row in rows}
             ids = [row["id"] for row in rows]
@@ -217,6 +238,7 @@ class SQLRecords:
         owner: str | None = None,
         session_id: str | None = None,
         after: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.delete_vectors`."""
         which = _matching(VECTORS, owner, session_id, after)
@@ -224,6 +246,7 @@ class SQLRecords:
         owners = select(VECTORS.c.owner).where(which).distinct()
 
         def work(connection: Connection) -> None:
+            self._guard(connection, lease)
             changed = set(connection.scalars(owners, values))
             connection.execute(delete(VECTORS).where(which), values)
             self._renew(connection, block, changed)
@@ -238,6 +261,12 @@ class SQLRecords:
                 connection.execute(statement, self._of(block))
 
         self._database.write(work)
+
+    def _guard(self, connection: Connection, lease: Lease | None) -> None:
+        if lease is not None:
+            values = {"ns": self._namespace, "sid": lease.session_id, "owner": lease.owner}
+            if connection.execute(_HELD, values).first() is None:
+                raise LeaseLost(LOST.format(lease.session_id))
 
     def _of(self, block: str, owner: str | None = None) -> dict[str, Any]:
         values: dict[str, Any] = {"ns": self._namespace, "of_block": block}
@@ -290,11 +319,17 @@ class SQLRecords:
 
 
 def _matching(
-    table: Table, owner: str | None, session_id: str | None, after: int
+    table: Table,
+    owner: str | None,
+    session_id: str | None,
+    after: int,
+    record_id: str | None = None,
 ) -> ColumnElement[bool]:
-    if owner is None and session_id is None:
-        raise ValueError("Name an owner or a session.")
+    if owner is None and session_id is None and record_id is None:
+        raise ValueError("Name an owner, a session or a record.")
     which = _of_block(table)
+    if record_id is not None:
+        which = and_(which, table.c.id == record_id)
     if owner is not None:
         which = and_(which, table.c.owner == owner)
     if session_id is not None:

@@ -42,6 +42,7 @@ class SessionRow(_Base, table=True):
     __table_args__ = (
         UniqueConstraint("namespace", "session_id", name="agent_memory_sessions_id"),
         Index("agent_memory_sessions_user", "namespace", "user_id", "session_id"),
+        Index("agent_memory_sessions_due", "namespace", "due_at"),
         {"sqlite_autoincrement": True},  # a key is never used twice, not even after a deletion
     )
 
@@ -63,6 +64,7 @@ class SessionRow(_Base, table=True):
     created_at: int = Field(sa_type=BigInteger)
     lease_owner: str | None = Field(default=None, sa_type=String(255))
     lease_until: int = Field(default=0, sa_type=BigInteger)
+    due_at: int | None = Field(default=None, sa_type=BigInteger)
 
 
 class EntryRow(_Base, table=True):

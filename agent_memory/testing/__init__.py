@@ -1,4 +1,4 @@
-"""Tools for tests: a scripted model server, and the contracts that every store keeps.
+"""Tools for tests: a scripted model server, steps to break at, and the contracts of stores.
 
 They need nothing that agent-memory itself does not need, except the store contracts, which are
 pytest classes, and `agent_memory.testing.histories`, which generates conversations with Hypothesis.
@@ -14,14 +14,25 @@ if TYPE_CHECKING:
     from agent_memory.testing.fake_llm import FakeLLM
     from agent_memory.testing.sessions import SessionStoreContract
     from agent_memory.testing.vectors import VectorStoreContract
+    from agent_memory.testing.watching import watched
+    from agent_memory.testing.work import WorkStoreContract
 
-__all__ = ["FactStoreContract", "FakeLLM", "SessionStoreContract", "VectorStoreContract"]
+__all__ = [
+    "FactStoreContract",
+    "FakeLLM",
+    "SessionStoreContract",
+    "VectorStoreContract",
+    "WorkStoreContract",
+    "watched",
+]
 
 _HOMES = {
     "FactStoreContract": "facts",
     "FakeLLM": "fake_llm",
     "SessionStoreContract": "sessions",
     "VectorStoreContract": "vectors",
+    "WorkStoreContract": "work",
+    "watched": "watching",
 }
 
 if not TYPE_CHECKING:

@@ -79,8 +79,13 @@ class FactStoreContract(Contract):
         store.delete_facts("facts", session_id="s")
         store.delete_facts("facts", session_id="s")
         assert left() == ["t"]
+        fill()
+        store.delete_facts("facts", record_id="a1")
+        store.delete_facts("facts", record_id="a2", owner="user:b")
+        store.delete_facts("facts", record_id="a3", after=3)
+        assert left() == ["a0", "a2", "a3", "t", "b"]
         assert len(store.facts("notes", "user:a")) == 1
-        with pytest.raises(ValueError, match="owner or a session"):
+        with pytest.raises(ValueError, match="Name an owner"):
             store.delete_facts("facts")
 
     def test_facts_returned_records_are_the_callers(self, store: Store) -> None:

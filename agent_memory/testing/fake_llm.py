@@ -14,10 +14,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 Answer = str | dict[str, Any]
 Default = str | Callable[[dict[str, Any]], Answer]
+
+Kind = Literal["chat", "embeddings"]
+Outage = Literal[
+    "refuse", "error", "limit", "hang", "slow", "html", "half", "empty", "cut", "nan", "zero"
+]
+"""How a model server can be down, see `FakeLLM.outage`."""
+
+SLOW_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +66,10 @@ class FakeLLM:
         self.dimension = dimension
         self.requests: list[dict[str, Any]] = []
         self._script: deque[_Scripted] = deque()
+        self._outages: dict[Kind, Outage] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._over = threading.Event()
         self._server = _Server(self)
         self._thread = threading.Thread(
             target=self._server.serve_forever,
@@ -124,14 +134,33 @@ class FakeLLM:
         """Answer the next request with a body that is not JSON."""
         self._add(_Scripted(malformed=True))
 
+    def outage(self, way: Outage, *, only: Kind | None = None) -> None:
+        """Fail all requests in one way, until `clear`; what is scripted waits meanwhile.
+
+        Args:
+            way: "refuse" closes the connection unanswered. "error" is a 503, "limit" a 429 with
+                Retry-After. "hang" answers nothing until it is over, "slow" the right thing after
+                0.2 s. The others answer with rubbish under status 200: "html" is not JSON, "half"
+                breaks off in the middle of the body, "empty" holds no choices and no vectors. "cut"
+                gives half of the text, or vectors of half the length; "nan" and "zero" give vectors
+                of these, and no text.
+            only: The requests that fail; None for all.
+        """
+        with self._lock:
+            self._over.clear()
+            self._outages |= dict.fromkeys((only,) if only else ("chat", "embeddings"), way)
+
     def clear(self) -> None:
-        """Forget what is scripted; requests get `default` again."""
+        """End outages and forget what is scripted; requests get `default` again."""
         with self._lock:
             self._script.clear()
+            self._outages.clear()
+            self._over.set()
 
     def stop(self) -> None:
         """Shut the server down; requests that hang are let go at once. Idempotent."""
         self._stopped.set()
+        self._over.set()
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -148,16 +177,22 @@ class FakeLLM:
         with self._lock:
             self._script.append(scripted)
 
-    def _next(self, request: dict[str, Any], *, chat: bool) -> _Scripted | None:
-        """Note a request, and take the next scripted answer if there is one for its kind."""
+    def _next(self, request: dict[str, Any], *, chat: bool) -> _Scripted | Outage | None:
+        """Note a request, and tell the outage it meets, or take the next answer for its kind."""
         with self._lock:
             self.requests.append(request)
+            outage = self._outages.get("chat" if chat else "embeddings")
+            if outage is not None:
+                return outage
             if self._script and (chat or not self._script[0].chat_only):
                 return self._script.popleft()
             return None
 
     def _default_answer(self, body: dict[str, Any]) -> Answer:
         return self.default(body) if callable(self.default) else self.default
+
+
+_HTML = b"<html>not JSON</html>"
 
 
 class _Server(ThreadingHTTPServer):
@@ -191,10 +226,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         chat = self.path.endswith("/chat/completions")
         scripted = fake._next({**body, "path": self.path}, chat=chat) or _Scripted()
+        if isinstance(scripted, str):
+            self._break(scripted, fake, body, chat=chat)
+            return
         if scripted.hang and fake._stopped.wait(scripted.hang):
             return
         if scripted.malformed:
-            self._send(200, b"<html>not JSON</html>")
+            self._send(200, _HTML)
         elif scripted.status != 200:
             self._send_json(scripted.answer, scripted.status, scripted.headers)
         elif chat:
@@ -208,6 +246,29 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_json({"error": {"message": f"no such path: {self.path}"}}, 404)
 
+    def _break(self, way: Outage, fake: FakeLLM, body: dict[str, Any], *, chat: bool) -> None:
+        """Answer as in an outage, or not at all."""
+        answer = _completion(body, fake._default_answer(body)) if chat else _embeddings(fake, body)
+        match way:
+            case "refuse":
+                return
+            case "hang":
+                fake._over.wait()
+            case "error":
+                self._send_json({"error": {"message": "outage"}}, 503)
+            case "limit":
+                self._send_json({"error": {"message": "outage"}}, 429, (("Retry-After", "1"),))
+            case "html":
+                self._send(200, _HTML)
+            case "half":
+                data = json.dumps(answer).encode()
+                self._send(200, data[: len(data) // 2], length=len(data))
+            case "slow":
+                if not fake._stopped.wait(SLOW_SECONDS):
+                    self._send_json(answer)
+            case _:
+                self._send_json(_rubbish(answer, way))
+
     def _send_json(
         self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
     ) -> None:
@@ -220,16 +281,32 @@ class _Handler(BaseHTTPRequestHandler):
         headers: tuple[tuple[str, str], ...] = (),
         *,
         kind: str = "application/json",
+        length: int | None = None,
     ) -> None:
         self.send_response(status)
         for name, value in (
             *headers,
             ("Content-Type", kind),
-            ("Content-Length", str(len(data))),
+            ("Content-Length", str(len(data) if length is None else length)),
         ):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
+
+
+def _rubbish(answer: dict[str, Any], way: Outage) -> dict[str, Any]:
+    """An answer spoilt: empty, cut short, or with numbers that are none."""
+    if way == "empty":
+        return {**answer, "choices": [], "data": []}
+    for choice in answer.get("choices", ()):
+        text = choice["message"].get("content") or ""
+        choice["message"]["content"] = text[: len(text) // 2] if way == "cut" else None
+        choice["finish_reason"] = "length"
+    for row in answer.get("data", ()):
+        vector = row["embedding"]
+        number = math.nan if way == "nan" else 0.0
+        row["embedding"] = vector[: len(vector) // 2] if way == "cut" else [number for _ in vector]
+    return answer
 
 
 def _words(value: Any) -> int:

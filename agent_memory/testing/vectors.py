@@ -116,7 +116,7 @@ class VectorStoreContract(Contract):
         store.delete_vectors("v", session_id="s")
         assert left() == ["t"]
         assert len(store.search_vectors("w", "user:a", _unit(1)[0], 9)) == 1
-        with pytest.raises(ValueError, match="owner or a session"):
+        with pytest.raises(ValueError, match="Name an owner"):
             store.delete_vectors("v")
 
     def test_vectors_a_write_is_seen_by_the_other_handle(self, store: Store, other: Store) -> None:

@@ -11,10 +11,13 @@ from agent_memory.testing import (
     FactStoreContract,
     SessionStoreContract,
     VectorStoreContract,
+    WorkStoreContract,
 )
 
 
-class TestMemoryStore(SessionStoreContract, FactStoreContract, VectorStoreContract):
+class TestMemoryStore(
+    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+):
     """`MemoryStore` keeps the contract."""
 
     @pytest.fixture

@@ -8,21 +8,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy.dialects import sqlite
 from sqlmodel import SQLModel
 
-from agent_memory.errors import SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
+from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Store
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql import _DUE, SQLStore
 from agent_memory.stores.sql_engine import Database
-from agent_memory.stores.sql_migrations import migrate, stored_version
-from agent_memory.testing import FactStoreContract, SessionStoreContract, VectorStoreContract
+from agent_memory.testing import (
+    FactStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
 from agent_memory.testing.contract import draft, stored
-
-V1 = Path(__file__).with_name("schema_v1.sql")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
 
 
-class TestSQLite(SessionStoreContract, FactStoreContract, VectorStoreContract):
+class TestSQLite(SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract):
     """`SQLStore` on a SQLite file keeps the contract."""
 
     @pytest.fixture
@@ -50,100 +51,6 @@ class TestSQLite(SessionStoreContract, FactStoreContract, VectorStoreContract):
         elsewhere = open_store(f"sqlite:///{path}", "elsewhere")
         yield elsewhere
         elsewhere.close()
-
-
-def _schema(path: Path) -> list[str]:
-    connection = sqlite3.connect(path)
-    try:
-        rows = connection.execute(
-            "SELECT sql FROM sqlite_master WHERE name LIKE 'agent_memory_%' AND sql IS NOT NULL"
-        ).fetchall()
-    finally:
-        connection.close()
-    return sorted(" ".join(row[0].split()) for row in rows)
-
-
-def _run(path: Path, script: str) -> None:
-    connection = sqlite3.connect(path)
-    try:
-        connection.executescript(script)
-    finally:
-        connection.close()
-
-
-def test_schema_is_the_one_of_version_1(path: Path, tmp_path: Path) -> None:
-    """Else: a table was changed without a migration step."""
-    SQLStore(f"sqlite:///{path}").close()
-    first = tmp_path / "v1.db"
-    _run(first, V1.read_text())
-    assert _schema(path) == _schema(first)
-    assert len(_schema(path)) >= 7
-
-
-def test_a_database_of_version_1_opens(path: Path) -> None:
-    """Else: an upgrade loses what an older release wrote."""
-    _run(path, V1.read_text())
-    store = SQLStore(f"sqlite:///{path}", "prod")
-    head = stored(store, "s-1")
-    assert (head.user_id, head.end, head.total, head.start) == ("sarah", 2, 9, 1)
-    assert head.summary is not None
-    assert head.summary.text == "She said hello."
-    assert [e.message.content for e in store.read("s-1")] == ["héllo", "hi"]
-    assert store.append("s-1", [draft("more", 4)]).total == 13
-    assert [r.text for r in store.facts("facts", "user:sarah")] == ["Sarah says hello."]
-    store.open_vectors("vector", 2, "m")
-    ((found, score),) = store.search_vectors(
-        "vector", "user:sarah", np.array([0.6, 0.8], dtype=np.float32), 3
-    )
-    assert (found.text, score) == ("hello", pytest.approx(0.6))
-    store.close()
-
-
-def test_steps_run_once_and_in_order(path: Path) -> None:
-    """Else: a migration is skipped, repeated, or leaves the version behind."""
-    ran: list[str] = []
-
-    def second(connection: Connection) -> None:
-        ran.append("second")
-        connection.execute(text("CREATE TABLE agent_memory_more (x INTEGER)"))
-
-    def third(connection: Connection) -> None:
-        ran.append("third")
-        connection.execute(text("INSERT INTO agent_memory_more VALUES (3)"))
-
-    _run(path, V1.read_text())
-    database = Database(str(path))
-    database.write(lambda connection: migrate(connection, [second]))
-    database.write(lambda connection: migrate(connection, [second, third]))
-    database.write(lambda connection: migrate(connection, [second, third]))
-    assert ran == ["second", "third"]
-    assert database.read(stored_version) == 3
-    database.close()
-
-
-def test_a_failed_step_changes_nothing(path: Path) -> None:
-    """Else: a crash amid a migration leaves half a schema."""
-
-    def broken(connection: Connection) -> None:
-        connection.execute(text("DROP TABLE agent_memory_facts"))
-        raise RuntimeError("power cut")
-
-    _run(path, V1.read_text())
-    before = _schema(path)
-    database = Database(str(path))
-    with pytest.raises(RuntimeError, match="power cut"):
-        database.write(lambda connection: migrate(connection, [broken]))
-    assert database.read(stored_version) == 1
-    database.close()
-    assert _schema(path) == before
-
-
-def test_a_newer_schema_is_refused(path: Path) -> None:
-    """Else: an old release writes into tables it does not know."""
-    SQLStore(f"sqlite:///{path}").close()
-    _run(path, "UPDATE agent_memory_meta SET value = 999 WHERE name = 'schema_version'")
-    with pytest.raises(SchemaTooNew, match="999"):
-        SQLStore(f"sqlite:///{path}")
 
 
 def test_data_outlives_the_handle(path: Path) -> None:
@@ -209,6 +116,9 @@ def test_settings_of_the_file(path: Path) -> None:
     assert pragma("journal_mode") == "wal"
     assert pragma("synchronous") == 1
     assert pragma("busy_timeout") == 30_000
+    assert pragma("secure_delete") == 1
+    database.scrub()
+    assert pragma("busy_timeout") == 30_000
     database.close()
     assert not [name for name in SQLModel.metadata.tables if name.startswith("agent_memory")]
 
@@ -216,7 +126,9 @@ def test_settings_of_the_file(path: Path) -> None:
 def test_errors_do_not_tell_messages(path: Path) -> None:
     """Else: what users said turns up in logs of database errors."""
     store = SQLStore(f"sqlite:///{path}")
-    _run(path, "ALTER TABLE agent_memory_entries RENAME COLUMN encoding TO other")
+    connection = sqlite3.connect(path)
+    connection.execute("ALTER TABLE agent_memory_entries RENAME COLUMN encoding TO other")
+    connection.close()
     with pytest.raises(StoreUnavailable) as caught:
         store.append("s", [draft("my secret")])
     assert "my secret" not in f"{caught.value} {caught.value.__cause__}"
@@ -259,3 +171,22 @@ def test_urls_are_checked_without_drivers() -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_due_reads_only_what_is_due(path: Path) -> None:
+    """Else: each look of a worker walks all sessions there are, or reads the heads of all due."""
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    names = ("ns", "now", "most")
+    compiled = _DUE.compile(dialect=sqlite.dialect(paramstyle="named"))
+    values = {**compiled.params, **dict(zip(names, ("default", 0, 100), strict=True))}
+    connection = sqlite3.connect(path)
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled}", values)]
+    connection.close()
+    store.close()
+    found = [step for step in plan if " agent_memory_sessions " in step]
+    assert found == [
+        "SEARCH agent_memory_sessions USING INDEX agent_memory_sessions_due "
+        "(namespace=? AND due_at<?)",
+        "SEARCH agent_memory_sessions USING INTEGER PRIMARY KEY (rowid=?)",
+    ]

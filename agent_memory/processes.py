@@ -1,0 +1,95 @@
+"""Threads, when the process forks or ends: neither may catch one of them in the middle of things.
+
+A forked child has none of its parent's threads, but all the locks that they held. And daemon
+threads end with the interpreter, wherever they are.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures.thread  # noqa: F401 - its own hooks must be there before ours run
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from time import monotonic, sleep
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_IMPORT_SECONDS = 20.0
+
+_locks: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
+_held: list[threading.Lock] = []
+_anew: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+
+
+def fork_safe_lock() -> threading.Lock:
+    """A lock that nobody holds in a forked child, so that what it guards is whole there too.
+
+    The fork waits for whoever holds it. So it is for short work, or for work that no child could
+    go on with half-done. Who holds one takes no other, and does not fork.
+    """
+    lock = threading.Lock()
+    _locks.add(lock)
+    return lock
+
+
+def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
+    """Have `begin(thing)` called in every forked child, for as long as the thing lives.
+
+    For what is about threads: of those none has crossed the fork.
+    """
+    _anew[thing] = begin
+
+
+def wait_for_imports() -> None:
+    """Wait, though not for ever, until no other thread is in the middle of an import.
+
+    What it had begun to import nobody could import any more, after a fork or while the interpreter
+    ends (it does import then): the lock on that would never be released.
+    """
+    deadline = monotonic() + _IMPORT_SECONDS
+    while _others_import() and monotonic() < deadline:
+        sleep(0.001)
+
+
+def _others_import() -> bool:
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    return any(_imports(frame) for frame in frames.values())
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _before_fork() -> None:
+    for lock in list(_locks):
+        lock.acquire()
+        _held.append(lock)
+    wait_for_imports()
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop().release()
+
+
+def _after_fork_in_child() -> None:
+    _after_fork()
+    for thing, begin in list(_anew.items()):
+        begin(thing)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,0 +1,46 @@
+"""Watching what is done to a store or an embedder, so that a test can break it at any step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+def watched(inner: T, watch: Callable[[str], None]) -> T:
+    """Something that does what `inner` does, and tells of each call before and after it is made.
+
+        def fail(step: str) -> None:
+            if step == "after append":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        memory = AgentMemory(store=watched(SQLStore("sqlite:///m.db"), fail))
+
+    Args:
+        inner: A store, an embedder, or any other object.
+        watch: Called with "before <method>" and "after <method>"; what it raises, the caller of the
+            method gets.
+    """
+    return cast("T", _Watched(inner, watch))
+
+
+class _Watched:
+    def __init__(self, inner: Any, watch: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+
+        @wraps(value)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._watch(f"before {name}")
+            result = value(*args, **kwargs)
+            self._watch(f"after {name}")
+            return result
+
+        return call

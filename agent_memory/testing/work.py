@@ -1,0 +1,344 @@
+"""What stores must do for workers, as tests: dues, and leases as fences.
+
+See `agent_memory.testing.contract`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_memory.errors import LeaseLost
+from agent_memory.records import Head, Lease, Record
+from agent_memory.stores.base import SessionStore, Store
+from agent_memory.testing.contract import Contract, draft, record, stored, together
+
+_VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
+_LEASE = Lease("s", "w1")
+
+
+_WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
+    "move": lambda store, head, lease: store.move(replace(head, start=1), lease=lease),
+    "truncate": lambda store, head, lease: store.truncate(head, 1, lease=lease),
+    "put_facts": lambda store, _, lease: store.put_facts(
+        "facts", [record("new")], replacing=("s", 1, 2), lease=lease
+    ),
+    "delete_facts": lambda store, _, lease: store.delete_facts(
+        "facts", owner="user:a", lease=lease
+    ),
+    "put_vectors": lambda store, _, lease: store.put_vectors(
+        "v", [record("new")], _VECTOR, lease=lease
+    ),
+    "delete_vectors": lambda store, _, lease: store.delete_vectors(
+        "v", session_id="s", lease=lease
+    ),
+}
+
+
+def _take_over(store: Store) -> None:
+    assert store.lease("s", "w1", 0)
+    assert store.lease("s", "w2", 60)
+
+
+def _give_back(store: Store) -> None:
+    assert store.lease("s", "w1", 60)
+    store.release("s", "w1")
+
+
+def _delete(store: Store) -> None:
+    assert store.lease("s", "w1", 60)
+    store.delete("s")
+
+
+def _begin_anew(store: Store) -> None:
+    _delete(store)
+    store.append("s", [draft("a"), draft("b")], "u")
+
+
+def _hold_another(store: Store) -> None:
+    store.append("t", [draft("a")])
+    assert store.lease("t", "w1", 60)
+
+
+_LOSSES: dict[str, Callable[[Store], None]] = {
+    "taken over": _take_over,
+    "given back": _give_back,
+    "deleted": _delete,
+    "begun anew": _begin_anew,
+    "of another session": _hold_another,
+}
+
+
+def _filled(store: Store) -> Head:
+    """A session with two entries, a fact and a vector."""
+    store.open_vectors("v", 2, "m")
+    store.append("s", [draft("a"), draft("b")], "u")
+    store.put_facts("facts", [record("old")])
+    store.put_vectors("v", [record("old")], _VECTOR)
+    return stored(store)
+
+
+def _all(store: Store) -> Any:
+    found = [r for r, _ in store.search_vectors("v", "user:a", _VECTOR[0], 9)]
+    return store.head("s"), store.read("s"), store.facts("facts", "user:a"), found
+
+
+def _names(store: SessionStore, limit: int = 100) -> list[str]:
+    return [head.session_id for head in store.due(limit)]
+
+
+def _look(store: SessionStore, session_id: str = "s", seconds: float | None = None) -> Head:
+    """What a worker does that finds nothing to do."""
+    head = stored(store, session_id)
+    assert store.put_off(head, seconds) is True
+    return head
+
+
+class WorkStoreContract(Contract):
+    """What a `Store` must do for the workers that tend its sessions."""
+
+    @pytest.mark.parametrize("write", _WRITES)
+    def test_who_holds_the_lease_writes(self, store: Store, other: Store, write: str) -> None:
+        """Else: a worker is refused its own session."""
+        head = _filled(store)
+        before = _all(store)
+        assert other.lease("s", "w1", 60)
+        _WRITES[write](store, head, _LEASE)
+        assert _all(other) != before
+
+    @pytest.mark.parametrize("write", _WRITES)
+    def test_a_lease_that_nobody_took_over_still_writes(self, store: Store, write: str) -> None:
+        """Else: a worker's pause undoes its work though nobody else began it."""
+        head = _filled(store)
+        before = _all(store)
+        assert store.lease("s", "w1", 0)
+        _WRITES[write](store, head, _LEASE)
+        assert _all(store) != before
+
+    @pytest.mark.parametrize("loss", _LOSSES)
+    @pytest.mark.parametrize("write", _WRITES)
+    def test_who_lost_the_lease_writes_nothing(
+        self, store: Store, other: Store, write: str, loss: str
+    ) -> None:
+        """Else: a worker that stalled spoils what its successor did."""
+        head = _filled(store)
+        _LOSSES[loss](other)
+        before = _all(store)
+        with pytest.raises(LeaseLost, match="'s'"):
+            _WRITES[write](store, head, _LEASE)
+        assert _all(store) == _all(other) == before
+
+    def test_leases_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+        """Else: a worker writes by the lease that it holds in another deployment."""
+        head = _filled(store)
+        elsewhere.append("s", [draft("a")])
+        assert elsewhere.lease("s", "w1", 60)
+        with pytest.raises(LeaseLost):
+            store.move(head, lease=_LEASE)
+
+    def test_a_fence_falls_at_once(self, store: Store, other: Store) -> None:
+        """Else: the lease is looked at before the write's transaction, and lost in between."""
+        _filled(store)
+
+        def stalled(name: str, lease: Lease, written: threading.Event) -> None:
+            with suppress(LeaseLost):
+                for n in range(20):
+                    store.put_facts("facts", [record(f"{name}{n}")], lease=lease)
+                    written.set()
+
+        def successor(owner: str, written: threading.Event) -> list[Record]:
+            assert written.wait(60)
+            assert other.lease("s", owner, 0)
+            return other.facts("facts", "user:a")
+
+        for n in range(15):
+            lease, written = Lease("s", f"stalled{n}"), threading.Event()
+            assert store.lease("s", lease.owner, 0)
+            late = [partial(stalled, f"{n}{name}", lease, written) for name in "abcd"]
+            seen, *_ = together([partial(successor, f"successor{n}", written), *late])
+            assert store.facts("facts", "user:a") == seen
+
+    def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
+        """Else: a new message waits for the next one, or a worker looks in vain."""
+        assert store.due() == []
+        head = store.append("s", [draft("a")], "u")
+        assert other.due() == [head]
+        _look(other)
+        assert store.due() == []
+        again = store.append("s", [draft("b")])
+        assert other.due() == [again]
+        store.delete("s")
+        assert other.due() == []
+
+    def test_due_shares_turns_between_users(self, store: Store) -> None:
+        """Else: one user's thousand sessions keep all others waiting."""
+        for name in ("a1", "a2", "a3", "a4"):
+            store.append(name, [draft("x")], "a")
+        for name in ("c", "b"):
+            store.append(name, [draft("x")])
+        for name, user in (("b1", "b"), ("c1", "c"), ("b2", "b")):  # users of sessions' names
+            store.append(name, [draft("x")], user)
+        expected = ["a1", "c", "b", "b1", "c1", "a2", "b2", "a3", "a4"]
+        assert _names(store) == expected
+        assert [_names(store, n) for n in range(10)] == [expected[:n] for n in range(10)]
+
+    def test_due_keeps_the_place_in_the_queue(self, store: Store) -> None:
+        """Else: who writes without a pause is never looked at."""
+        for name in ("s", "t"):
+            store.append(name, [draft("x")])
+        for name in ("t", "s"):
+            store.append(name, [draft("y")])
+        store.wake()
+        assert _names(store) == ["s", "t"]
+        _look(store)
+        store.append("s", [draft("z")])
+        assert _names(store) == ["t", "s"]
+
+    def test_due_leaves_out_what_is_held(self, store: Store, other: Store) -> None:
+        """Else: workers crowd round one session, or never come to one whose worker died."""
+        for name in ("s", "t"):
+            store.append(name, [draft("x")])
+        assert store.lease("s", "w1", 60)
+        assert _names(other) == ["t"]
+        assert store.lease("s", "w1", 0)
+        assert _names(other) == ["s", "t"]
+        assert store.lease("s", "w1", 60)
+        store.release("s", "w1")
+        assert _names(other) == ["s", "t"]
+
+    def test_put_off_for_a_while(self, store: Store, other: Store) -> None:
+        """Else: what failed is tried again without a pause, or never."""
+        head = store.append("s", [draft("x")])
+        assert store.put_off(head, 3600) is True
+        assert other.due() == []
+        assert store.put_off(head, 0.01) is True
+        while not other.due():
+            time.sleep(0.005)
+        assert other.due() == [head]
+        assert store.put_off(head, 3600) is True
+        assert other.due() == []
+        other.append("s", [draft("y")])
+        assert _names(store) == ["s"]
+
+    def test_put_off_leaves_the_head_alone(self, store: Store) -> None:
+        """Else: looking at a session makes a compaction under way lose its compare-and-swap."""
+        head = store.append("s", [draft("x")], "u")
+        store.put_off(head, None)
+        store.wake()
+        assert stored(store) == head
+
+    @pytest.mark.parametrize("seconds", [None, 0.0, 3600.0])
+    def test_put_off_is_refused_after_a_change(
+        self, store: Store, other: Store, seconds: float | None
+    ) -> None:
+        """Else: a message that came while a worker looked elsewhere is never absorbed."""
+
+        def refused(head: Head) -> None:
+            """Whether due or not, it stays so."""
+            due = other.due()
+            assert store.put_off(head, seconds) is False
+            assert other.due() == due
+
+        seen = store.append("s", [draft("a"), draft("b")])
+        other.append("s", [draft("c")])
+        refused(seen)
+        seen = _look(store)
+        assert other.move(replace(seen, start=1)) is not None
+        refused(seen)
+        seen = _look(store)
+        assert other.truncate(seen, 1) is not None
+        other.append("s", [draft("b"), draft("c")])
+        refused(seen)
+        seen = _look(store)
+        other.append("s", [draft("d")], "u")
+        refused(seen)
+        seen = stored(store)
+        other.delete("s")
+        refused(seen)
+        anew = other.append("s", [draft("d")])
+        refused(replace(seen, end=anew.end, version=anew.version))
+
+    def test_deleting_makes_due(self, store: Store, other: Store) -> None:
+        """Else: a deletion that was interrupted is never finished."""
+        store.append("s", [draft("a")], "u")
+        head = _look(store)
+        marked = store.move(replace(head, deleting=True))
+        assert marked is not None
+        assert other.due() == [marked]
+        _look(store)
+        assert store.truncate(marked, 0) is not None
+        assert [head.deleting for head in other.due()] == [True]
+
+    def test_wake(self, store: Store, other: Store) -> None:
+        """Else: a block that was added never hears of sessions at rest."""
+        store.wake()
+        for name in ("s", "t", "r"):
+            store.append(name, [draft("x")])
+        _look(store, "s")
+        _look(store, "t", 3600)
+        assert store.lease("s", "w1", 60)
+        other.wake()
+        assert sorted(_names(store)) == ["r", "t"]
+        assert _names(store)[0] == "r"
+        store.release("s", "w1")
+        assert sorted(_names(store)) == ["r", "s", "t"]
+
+    def test_dues_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+        """Else: one deployment's worker takes up, or silences, another's sessions."""
+        head = store.append("s", [draft("x")])
+        assert elsewhere.due() == []
+        assert elsewhere.put_off(head, None) is False
+        other_head = elsewhere.append("s", [draft("x")])
+        assert elsewhere.put_off(other_head, None) is True
+        assert store.due() == [head]
+        _look(store)
+        elsewhere.wake()
+        assert store.due() == []
+        assert elsewhere.due() == [other_head]
+
+    def test_no_entry_is_overlooked(self, store: Store, other: Store) -> None:
+        """Else: a message that comes just as a worker turns away waits for ever."""
+        names = [f"s{n}" for n in range(3)]
+        seen = dict.fromkeys(names, 0)
+
+        def write(handle: Store) -> None:
+            for name in names:
+                handle.append(name, [draft("x")])
+
+        def look(handle: Store) -> None:
+            for head in handle.due():
+                handle.read(head.session_id, after=head.end - 1)
+                if handle.put_off(head, None):
+                    seen[head.session_id] = max(seen[head.session_id], head.end)
+
+        handles = [store, other] * 2
+        calls = [partial(work, handle) for handle in handles for work in (write, look)]
+        for times in range(1, 41):
+            together(calls)
+            waiting = _names(store)
+            for name in names:
+                assert stored(store, name).end == 4 * times
+                assert name in waiting or seen[name] == 4 * times
+        look(store)
+        assert store.due() == []
+        assert seen == dict.fromkeys(names, 160)
+
+    def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
+        """Else: erasing one session's traces harms another, or fails where there are none."""
+        store.scrub()
+        _filled(store)
+        store.append("t", [draft("gone" * 1000)])
+        store.delete("t")
+        before = _all(store)
+        store.scrub()
+        assert _all(store) == _all(other) == before
+        other.append("s", [draft("more")])
+        assert stored(store).end == 3

@@ -1,0 +1,203 @@
+"""Databases of every schema version there was open, and become what a fresh one is."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from agent_memory.errors import SchemaTooNew
+from agent_memory.stores.base import Counts
+from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql_engine import Database
+from agent_memory.stores.sql_migrations import STEPS, migrate, stored_version
+from agent_memory.testing.contract import draft, stored, together
+
+FOLDER = Path(__file__).parent
+VERSIONS = (1, 2)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+def _fill(path: Path, version: int) -> None:
+    """A database as that schema version wrote it."""
+    _run(path, (FOLDER / f"schema_v{version}.sql").read_text(encoding="utf-8"))
+
+
+def _run(path: Path, script: str) -> None:
+    connection = sqlite3.connect(path)
+    try:
+        connection.executescript(script)
+    finally:
+        connection.close()
+
+
+def _shape(path: Path) -> dict[str, Any]:
+    """Columns, keys and indexes, however the statements were worded that made them."""
+    connection = sqlite3.connect(path)
+
+    def rows(statement: str) -> list[tuple[Any, ...]]:
+        return connection.execute(statement).fetchall()
+
+    try:
+        assert rows("PRAGMA integrity_check") == [("ok",)]
+        return {
+            table: (
+                "AUTOINCREMENT" in sql,
+                rows(f"PRAGMA table_xinfo({table})"),
+                {
+                    name: (unique, origin, partial, rows(f"PRAGMA index_xinfo({name})"))
+                    for _, name, unique, origin, partial in rows(f"PRAGMA index_list({table})")
+                },
+            )
+            for table, sql in rows(
+                "SELECT name, sql FROM sqlite_master "
+                "WHERE type = 'table' AND name LIKE 'agent_memory_%'"
+            )
+        }
+    finally:
+        connection.close()
+
+
+def _fresh(tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "fresh.db"
+    SQLStore(f"sqlite:///{path}").close()
+    return _shape(path)
+
+
+def test_every_version_has_its_frozen_database() -> None:
+    """Else: a step was added, and nobody tries whether what it made can still be opened."""
+    assert len(STEPS) + 1 == VERSIONS[-1]
+    names = sorted(file.name for file in FOLDER.glob("schema_v*.sql"))
+    assert names == [f"schema_v{version}.sql" for version in VERSIONS]
+
+
+def test_the_newest_frozen_schema_is_the_fresh_one(path: Path, tmp_path: Path) -> None:
+    """Else: a table was changed without a migration step."""
+    _fill(path, VERSIONS[-1])
+    shape = _shape(path)
+    assert shape == _fresh(tmp_path)
+    assert len(shape) == 7
+    assert sum(len(indexes) for _, _, indexes in shape.values()) >= 12
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_becomes_the_fresh_schema(path: Path, tmp_path: Path, version: int) -> None:
+    """Else: an upgraded database lacks a column, a default or an index."""
+    _fill(path, version)
+    SQLStore(f"sqlite:///{path}").close()
+    assert _shape(path) == _fresh(tmp_path)
+    database = Database(str(path))
+    assert database.read(stored_version) == VERSIONS[-1]
+    database.close()
+
+
+def test_a_database_of_version_1_opens(path: Path) -> None:
+    """Else: an upgrade loses what an older release wrote, or leaves its sessions lying."""
+    _fill(path, 1)
+    store = SQLStore(f"sqlite:///{path}", "prod")
+    head = stored(store, "s-1")
+    assert (head.user_id, head.end, head.total, head.start) == ("sarah", 2, 9, 1)
+    assert head.summary is not None
+    assert head.summary.text == "She said hello."
+    assert [e.message.content for e in store.read("s-1")] == ["héllo", "hi"]
+    assert store.due() == [head]
+    assert store.put_off(head, None) is True
+    assert store.due() == []
+    assert store.append("s-1", [draft("more", 4)]).total == 13
+    assert store.due() == [stored(store, "s-1")]
+    assert [r.text for r in store.facts("facts", "user:sarah")] == ["Sarah says hello."]
+    _find_hello(store)
+    store.close()
+
+
+def test_a_database_of_version_2_opens(path: Path) -> None:
+    """Else: an upgrade loses what an older release wrote, or wakes what it had put off."""
+    _fill(path, 2)
+    store = SQLStore(f"sqlite:///{path}", "prod")
+    head = stored(store, "s-1")
+    assert (head.user_id, head.end, head.total, head.start) == ("sarah", 3, 9, 2)
+    assert (head.pinned, head.cursors) == ((2,), {"facts": 3, "vector": 2})
+    assert head.system is not None
+    assert head.summary is not None
+    assert (head.system.content, head.summary.text) == ("Be kind.", "She said hello.")
+    assert [e.message.content for e in store.read("s-1", after=1)] == ["héllo", "hi"]
+    assert [h.session_id for h in store.due()] == ["s-3", "s-2"]
+    assert stored(store, "s-3").deleting is True
+    assert store.lease("s-2", "w2", 60) is True
+    store.append("s-4", [draft("more")])
+    assert [h.session_id for h in store.due()] == ["s-3", "s-4"]
+    assert [r.text for r in store.facts("facts", "user:sarah")] == ["Sarah says hello."]
+    _find_hello(store)
+    store.close()
+
+
+def _find_hello(store: SQLStore) -> None:
+    store.open_vectors("vector", 2, "m")
+    query = np.array([0.6, 0.8], dtype=np.float32)
+    ((found, score),) = store.search_vectors("vector", "user:sarah", query, 3)
+    assert (found.text, score) == ("hello", pytest.approx(0.6))
+
+
+def test_many_open_an_old_database_at_once(path: Path) -> None:
+    """Else: of workers that start together after an upgrade, all but one fail."""
+    _fill(path, 1)
+    stores = together([partial(SQLStore, f"sqlite:///{path}", "prod") for _ in range(6)])
+    for store in stores:
+        assert store.counts() == Counts(sessions=1, entries=2)
+        store.close()
+
+
+def test_steps_run_once_and_in_order(path: Path) -> None:
+    """Else: a migration is skipped, repeated, or leaves the version behind."""
+    ran: list[str] = []
+
+    def second(connection: Connection) -> None:
+        ran.append("second")
+        connection.execute(text("CREATE TABLE agent_memory_more (x INTEGER)"))
+
+    def third(connection: Connection) -> None:
+        ran.append("third")
+        connection.execute(text("INSERT INTO agent_memory_more VALUES (3)"))
+
+    _fill(path, 1)
+    database = Database(str(path))
+    database.write(lambda connection: migrate(connection, [second]))
+    database.write(lambda connection: migrate(connection, [second, third]))
+    database.write(lambda connection: migrate(connection, [second, third]))
+    assert ran == ["second", "third"]
+    assert database.read(stored_version) == 3
+    database.close()
+
+
+def test_a_failed_step_changes_nothing(path: Path) -> None:
+    """Else: a crash amid a migration leaves half a schema."""
+
+    def broken(connection: Connection) -> None:
+        connection.execute(text("DROP TABLE agent_memory_facts"))
+        raise RuntimeError("power cut")
+
+    _fill(path, 1)
+    before = _shape(path)
+    database = Database(str(path))
+    with pytest.raises(RuntimeError, match="power cut"):
+        database.write(lambda connection: migrate(connection, [*STEPS, broken]))
+    assert database.read(stored_version) == 1
+    database.close()
+    assert _shape(path) == before
+
+
+def test_a_newer_schema_is_refused(path: Path) -> None:
+    """Else: an old release writes into tables it does not know."""
+    SQLStore(f"sqlite:///{path}").close()
+    _run(path, "UPDATE agent_memory_meta SET value = 999 WHERE name = 'schema_version'")
+    with pytest.raises(SchemaTooNew, match="999"):
+        SQLStore(f"sqlite:///{path}")
