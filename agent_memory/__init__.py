@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.context import MemoryContext
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.rebuilding import rebuild
     from agent_memory.engine.session import Session
     from agent_memory.engine.stats import Progress, Stats
     from agent_memory.errors import (
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
         InvalidInput,
         InvalidMessage,
         InvalidShares,
+        LeaseLost,
         MemoryClosed,
         MessageTooLarge,
         MissingExtra,
         ModelError,
+        ModelForbidden,
         ModelOutputInvalid,
         ModelRefused,
         ModelRequired,
@@ -50,7 +53,16 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.vector import VectorMemory
     from agent_memory.messages import Message
     from agent_memory.null import NullMemory
-    from agent_memory.records import Absorbed, Entry, Head, Recall, Scope, Summary
+    from agent_memory.records import (
+        Absorbed,
+        DeadLetter,
+        Entry,
+        Head,
+        Lease,
+        Recall,
+        Scope,
+        Summary,
+    )
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
     from agent_memory.strategies.flush import FlushToLTM
@@ -76,10 +88,12 @@ _HOMES = {
         "InvalidInput",
         "InvalidMessage",
         "InvalidShares",
+        "LeaseLost",
         "MemoryClosed",
         "MessageTooLarge",
         "MissingExtra",
         "ModelError",
+        "ModelForbidden",
         "ModelOutputInvalid",
         "ModelRefused",
         "ModelRequired",
@@ -99,7 +113,17 @@ _HOMES = {
     "ltm_blocks.vector": ("VectorMemory",),
     "messages": ("Message",),
     "null": ("NullMemory",),
-    "records": ("Absorbed", "Entry", "Head", "Recall", "Scope", "Summary"),
+    "records": (
+        "Absorbed",
+        "DeadLetter",
+        "Entry",
+        "Head",
+        "Lease",
+        "Recall",
+        "Scope",
+        "Summary",
+    ),
+    "engine.rebuilding": ("rebuild",),
     "engine.session": ("Session",),
     "engine.stats": ("Progress", "Stats"),
     "strategies.base": ("Strategy",),
@@ -123,6 +147,7 @@ __all__ = [
     "Chain",
     "ConfigError",
     "ContextTooLong",
+    "DeadLetter",
     "DimensionMismatch",
     "Entry",
     "ExtractiveMemory",
@@ -133,12 +158,15 @@ __all__ = [
     "InvalidInput",
     "InvalidMessage",
     "InvalidShares",
+    "Lease",
+    "LeaseLost",
     "MemoryClosed",
     "MemoryContext",
     "Message",
     "MessageTooLarge",
     "MissingExtra",
     "ModelError",
+    "ModelForbidden",
     "ModelOutputInvalid",
     "ModelRefused",
     "ModelRequired",
@@ -164,6 +192,7 @@ __all__ = [
     "UnknownStore",
     "UnsupportedOperation",
     "VectorMemory",
+    "rebuild",
 ]
 
 if not TYPE_CHECKING:

@@ -1,11 +1,13 @@
 """`AsyncAgentMemory`: the engine's names, awaited.
 
 Each call runs on a thread of a pool of its own, through anyio, so that it works on asyncio and trio
-alike. A call that has begun finishes even if its caller is cancelled: there is no half-write.
+alike. A call that has begun finishes even if its caller is cancelled: there is no half-write. A
+caller in a cancelled scope (anyio, trio) waits for that; `asyncio.Task.cancel` lets it go at once.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -18,7 +20,7 @@ from agent_memory.context import MemoryContext
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.messages import Message
-from agent_memory.records import Absorbed, Entry, Head, Recall
+from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Recall
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ class AsyncAgentMemory:
         else:
             self.memory = AgentMemory(config, **fields)
         self._limiter: anyio.CapacityLimiter | None = None
+        self._calls = 0
+        self._ended = threading.Condition()
 
     def __repr__(self) -> str:
         return f"Async{self.memory!r}"
@@ -49,7 +53,8 @@ class AsyncAgentMemory:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.close()
+        with anyio.CancelScope(shield=True):  # a cancelled block is left closed too
+            await self.close()
 
     async def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
         """As `AgentMemory.update`."""
@@ -110,6 +115,14 @@ class AsyncAgentMemory:
         while (step := await self._run(partial(next, steps, None))) is not None:
             yield step
 
+    async def dead_letters(self, block: str | None = None) -> list[DeadLetter]:
+        """As `AgentMemory.dead_letters`."""
+        return await self._run(partial(self.memory.dead_letters, block))
+
+    async def retry(self, block: str | None = None) -> list[Absorbed]:
+        """As `AgentMemory.retry`."""
+        return await self._run(partial(self.memory.retry, block))
+
     def session(self, session_id: str, user_id: str | None = None) -> AsyncSession:
         """The same calls with the ids bound."""
         return AsyncSession(self, session_id, user_id)
@@ -119,13 +132,28 @@ class AsyncAgentMemory:
         return await self._run(self.memory.stats)
 
     async def close(self) -> None:
-        """As `AgentMemory.close`."""
-        await self._run(self.memory.close)
+        """As `AgentMemory.close`, once the calls that go on without their callers have ended."""
+        await run_sync(self._close)
+
+    def _close(self) -> None:
+        with self._ended:
+            self._ended.wait_for(lambda: not self._calls)
+        self.memory.close()
 
     async def _run(self, call: Callable[[], T]) -> T:
         if self._limiter is None:  # anyio makes one only where a loop runs
             self._limiter = anyio.CapacityLimiter(THREADS)
-        return await run_sync(call, limiter=self._limiter)
+        return await run_sync(partial(self._counted, call), limiter=self._limiter)
+
+    def _counted(self, call: Callable[[], T]) -> T:
+        with self._ended:
+            self._calls += 1
+        try:
+            return call()
+        finally:
+            with self._ended:
+                self._calls -= 1
+                self._ended.notify_all()
 
 
 class AsyncSession:

@@ -17,7 +17,7 @@ from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.foreign import BlockField
 from agent_memory.stores import check_url
-from agent_memory.stores.base import Durability
+from agent_memory.stores.base import Durability, Store
 from agent_memory.strategies.base import Strategy, StrategyField
 
 MIN_TOKENS = 64
@@ -33,7 +33,8 @@ class AgentMemoryConfig(BaseSettings):
     environment over a file.
 
     Attributes:
-        store: Where all is kept: "sqlite:///file.db" or "memory://".
+        store: Where all is kept: "sqlite:///file.db" or "memory://"; or a store that is open, which
+            several memories may share and which whoever opened it closes.
         durability: What an acknowledged update survives. "process": the end of the process, however
             sudden; a power loss may take the newest. "power": that too, with a disk sync for each
             update.
@@ -52,6 +53,14 @@ class AgentMemoryConfig(BaseSettings):
             is configured, else `Trim`.
         blocks: Long-term blocks beside those of the strategy.
         overflow_mode: "inline": an update that overflows makes room before it returns.
+            "background": an update returns once its messages are stored; threads of this process do
+            the rest, as does `agent-memory worker`.
+        background_threads: How many sessions they work on at a time.
+        idle_minutes: A session that is silent for so long is absorbed wholly, by the background
+            threads or a worker; None for never.
+        absorb_attempts: Attempts after which messages that a block cannot absorb are set aside as a
+            dead letter. An outage does not count.
+        absorb_timeout: Seconds that a block may take for one batch.
         memory_role: Role under which recalls and the summary stand.
         retention: Only "forever" so far: the log keeps every message until it is deleted.
         recall_timeout: Seconds that `get` and `search` wait for blocks.
@@ -65,7 +74,7 @@ class AgentMemoryConfig(BaseSettings):
         arbitrary_types_allowed=True,
     )
 
-    store: str = "sqlite:///agent_memory.db"
+    store: str | Store = "sqlite:///agent_memory.db"
     durability: Durability = "process"
     system_store: None = None
     namespace: str = Field(default="default", min_length=1, max_length=64)
@@ -78,7 +87,11 @@ class AgentMemoryConfig(BaseSettings):
     embedding: str | None = None
     overflow: StrategyField | None = None
     blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
-    overflow_mode: Literal["inline"] = "inline"
+    overflow_mode: Literal["inline", "background"] = "inline"
+    background_threads: int = Field(default=4, gt=0)
+    idle_minutes: float | None = Field(default=10.0, gt=0)
+    absorb_attempts: int = Field(default=8, gt=0)
+    absorb_timeout: float = Field(default=300.0, gt=0)
     memory_role: MemoryRole = "system"
     retention: Literal["forever"] = "forever"
     recall_timeout: float = Field(default=2.0, gt=0)
@@ -95,8 +108,9 @@ class AgentMemoryConfig(BaseSettings):
 
     @field_validator("store")
     @classmethod
-    def _scheme(cls, value: str) -> str:
-        check_url(value)
+    def _scheme(cls, value: str | Store) -> str | Store:
+        if isinstance(value, str):
+            check_url(value)
         return value
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from agent_memory.context import MemoryContext
 from agent_memory.engine.session import Session
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.messages import Message
-from agent_memory.records import Absorbed, Entry, Head, Recall, empty_head
+from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Recall, empty_head
 from agent_memory.usage import Usage
 
 
@@ -76,6 +76,14 @@ class NullMemory:
     def replay(self, block: str) -> Iterator[Progress]:
         """Nothing to rebuild."""
         return iter(())
+
+    def dead_letters(self, block: str | None = None) -> list[DeadLetter]:
+        """None: nothing is absorbed."""
+        return []
+
+    def retry(self, block: str | None = None) -> list[Absorbed]:
+        """Nothing to absorb."""
+        return []
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """The same calls with the ids bound."""

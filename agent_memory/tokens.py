@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -19,6 +18,7 @@ from typing import Any
 
 from agent_memory.media import media_tokens
 from agent_memory.messages import Message
+from agent_memory.processes import fork_safe_lock
 
 DEFAULT_ENCODING = "o200k_base"
 UNKNOWN_MODEL_ENCODING = "cl100k_base"  # litellm's choice where it has no tokenizer
@@ -196,7 +196,7 @@ def _bundled() -> Path:
     return Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
 
 
-_environment = threading.Lock()
+_environment = fork_safe_lock()
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
+
+from agent_memory.processes import fork_safe_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Ledger:
     """Adds up usage. Safe to share between threads and between models."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._usage = Usage()
 
     def add(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent_memory.cli import chat, config, demo, doctor, inspect
+from agent_memory.cli import chat, config, demo, doctor, inspect, upkeep, worker
 from agent_memory.cli.common import show_warnings
 
 app = typer.Typer(
@@ -26,9 +26,11 @@ app.command()(inspect.search)
 app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(inspect.import_)
-app.command()(inspect.flush)
-app.command()(inspect.replay)
-app.command()(inspect.delete)
+app.command()(upkeep.flush)
+app.command()(worker.worker)
+app.command()(upkeep.retry)
+app.command()(upkeep.replay)
+app.command()(upkeep.delete)
 app.command()(doctor.doctor)
 app.add_typer(config.app, name="config")
 

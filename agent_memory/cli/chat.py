@@ -210,7 +210,7 @@ class Talk:
         scope = Scope(head.user_id or self._memory.user_id, self._memory.session_id)
         for name, block in self._engine.blocks.items():
             held = holdings(block, scope)
-            waiting = head.end - head.cursors.get(name, 0) if block.absorbs else 0
+            waiting = head.lag(name) if block.absorbs else 0
             self._say(f"{name}: {len(held)} records, {waiting} messages not absorbed yet", "bold")
             table = grid("text", "source", header=False)
             for recall in held:
@@ -221,7 +221,6 @@ class Talk:
             self._say("No long-term blocks are configured.")
 
     def _forget(self) -> None:
-
         head = self._memory.update([])
         if typer.confirm(f"Delete {self._memory.session_id} and its {head.end} messages?"):
             self._memory.delete()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.records import Head
+    from agent_memory.records import Absorbed, Head
 
 P = ParamSpec("P")
 
@@ -146,16 +146,30 @@ def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemo
 
     Args:
         config: The configuration.
-        create: Make the database if it does not exist yet; else that is an error.
+        create: Make the database if it does not exist yet; else see `existing`.
     """
     from agent_memory.engine.memory import AgentMemory
 
-    if not create and (missing := missing_file(config.store)):
+    return AgentMemory(config if create else existing(config))
+
+
+def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
+    """The settings for a command that works on what there is, without threads in the background.
+
+    Raises:
+        ConfigError: There is nothing yet; the command would only make an empty database.
+    """
+    if missing := missing_file(str(config.store)):
         raise ConfigError(
             f"There is no memory at {missing} yet. Name another with --store or --config, or begin "
             "one with `agent-memory chat` or `agent-memory import`."
         )
-    return AgentMemory(config)
+    return config.model_copy(update={"overflow_mode": "inline"})
+
+
+def has_failed(one: Absorbed) -> bool:
+    """Whether a block failed; one that waits for a model to be configured has not."""
+    return one.error is not None and not one.error.startswith("ModelRequired")
 
 
 def missing_file(store: str) -> Path | None:

@@ -42,7 +42,7 @@ def show(store: StoreOption = None, config: ConfigOption = None) -> None:
     settings = load_config(store, config)
     told = settings.model_dump(mode="json")
     told["overflow"] = settings.strategy.model_dump(mode="json")
-    told["store"] = without_password(settings.store)
+    told["store"] = without_password(str(settings.store))
     told["api_key"] = _MASK if settings.api_key else None
     _print(told)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,33 +15,15 @@ from agent_memory.cli.common import (
     guarded,
     load_config,
     local_embedder,
-    missing_file,
     out,
-    without_password,
 )
+from agent_memory.cli.doctor_store import NO_EMBEDDER, Check, attempt, check_store, is_remote
 from agent_memory.cli.view import NOTHING, cell, grid
-from agent_memory.errors import AgentMemoryError
 
 if TYPE_CHECKING:
     from agent_memory.config import AgentMemoryConfig
 
 _STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}
-_NO_EMBEDDER = 'The local embedder is not installed. Install it: pip install "agent-memory[local]"'
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What was found of one part.
-
-    Attributes:
-        mark: ✓ it works; ✗ it is configured and fails; a dash: there is nothing to check.
-        what: The part.
-        told: What was found, and what to do.
-    """
-
-    mark: str
-    what: str
-    told: str
 
 
 @guarded
@@ -54,7 +35,10 @@ def doctor(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Check the store, the vectors, the embedder and the model: a line each, with what to do."""
+    """Check the store, what was absorbed, the embedder and the model, and say what to do.
+
+    Changes nothing: it looks at a copy of the store.
+    """
     settings = load_config(store, config, model=model)
     table = grid("", "part", "found", header=False)
     failed = False
@@ -67,59 +51,9 @@ def doctor(
 
 
 def _checks(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
-    parts: dict[str, Callable[[], Check]] = {
-        "store": lambda: _store(config),
-        "vectors": lambda: _vectors(config, call),
-        "embedder": lambda: _embedder(config, call),
-        "model": lambda: _model(config, call),
-    }
-    for what, check in parts.items():
-        try:
-            yield check()
-        except AgentMemoryError as error:
-            yield Check("✗", what, str(error))
-
-
-def _store(config: AgentMemoryConfig) -> Check:
-    from contextlib import closing
-
-    from agent_memory.stores import open_store
-
-    url = without_password(config.store)
-    if missing_file(config.store):
-        return Check(NOTHING, "store", f"{url} does not exist yet; the first message makes it.")
-    with closing(open_store(config.store, config.namespace)) as opened:
-        counts = opened.counts()
-    held = f"{counts.sessions} sessions, {counts.entries} messages"
-    return Check("✓", "store", f"{url} opens{_schema(config.store)}: {held}.")
-
-
-def _schema(url: str) -> str:
-    if url.startswith("memory:"):
-        return " and is gone with the process"
-    from agent_memory.stores.sql_migrations import STEPS
-
-    return f", schema version {1 + len(STEPS)}"
-
-
-def _vectors(config: AgentMemoryConfig, call: bool) -> Check:
-    from agent_memory.engine.memory import AgentMemory
-    from agent_memory.ltm_blocks.vector import VectorMemory
-
-    blocks = [block for block in config.all_blocks if isinstance(block, VectorMemory)]
-    if not blocks:
-        told = "No VectorMemory is configured."
-        return Check(NOTHING, "vectors", told if local_embedder() else f"{told} {_NO_EMBEDDER}")
-    if not call and any(_is_remote(block.embedding or config.embedding) for block in blocks):
-        return Check(
-            NOTHING, "vectors", "Their dimension is the remote embedder's to tell: try --call."
-        )
-    if missing_file(config.store):  # not to be made by looking at it
-        config = config.model_copy(update={"store": "memory://"})
-    with AgentMemory(config):  # binding a block compares its dimension with the stored one
-        places = {block.store or "the session store" for block in blocks}
-    kept = ", ".join(without_password(place) for place in sorted(places))
-    return Check("✓", "vectors", f"Vectors in {kept} and the embedder agree on their dimension.")
+    yield from check_store(config, call)
+    yield attempt("embedder", lambda: _embedder(config, call))
+    yield attempt("model", lambda: _model(config, call))
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
@@ -127,8 +61,8 @@ def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
 
     if config.embedding is None and not local_embedder():
         wanted = any(block.kind == "vector" for block in config.all_blocks)
-        return Check("✗" if wanted else NOTHING, "embedder", _NO_EMBEDDER)
-    if _is_remote(config.embedding) and not call:
+        return Check("✗" if wanted else NOTHING, "embedder", NO_EMBEDDER)
+    if is_remote(config.embedding) and not call:
         return _key(str(config.embedding), config, "embedder")
     embedder = open_embedder(
         config.embedding,
@@ -178,7 +112,3 @@ def _key(model: str, config: AgentMemoryConfig, what: str) -> Check:
         return Check("✗", what, f"{model} needs {missing} in the environment, or api_key.")
     told = f"{model} is configured; whether it needs a key is not known. {untried}"
     return Check(NOTHING, what, told)
-
-
-def _is_remote(embedding: str | None) -> bool:
-    return embedding is not None and embedding != "local" and not embedding.startswith("fastembed/")

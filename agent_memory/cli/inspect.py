@@ -1,4 +1,4 @@
-"""Looking into a memory, moving it and tending it: sessions, show, search, export, import, ..."""
+"""Looking into a memory and moving it: sessions, show, search, stats, export, import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent_memory.cli.common import (
-    FAILED,
     ConfigOption,
     StoreOption,
     UserOption,
@@ -54,7 +53,7 @@ def sessions(
         columns = ("messages", "window tokens", *(f"{name} lag" for name in blocks))
         table = grid("session", "user", *columns, right=columns)
         for head in page:
-            lags = (str(head.end - head.cursors.get(name, 0)) for name in blocks)
+            lags = (str(head.lag(name) or "") for name in blocks)
             table.add_row(
                 cell(head.session_id), cell(head.user_id or NOTHING), str(head.end),
                 str(head.window_tokens), *lags,
@@ -78,7 +77,7 @@ def show(
     console = out()
     with open_memory(load_config(store, config)) as memory:
         head = head_of(memory, session)
-        console.print(cell(_about(head), "dim"))
+        console.print(cell(_about(head, memory), "dim"))
         if head.system:
             console.print(cell(f"system: {head.system.text()}", "magenta"))
         if head.summary:
@@ -179,99 +178,39 @@ def import_(
 
 
 @guarded
-def flush(
-    session: Annotated[
-        str | None,
-        typer.Argument(metavar="[SESSION]", help="Only this session; all by default."),
-    ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-) -> None:
-    """Have the blocks absorb what is pending, now. Safe to repeat, from any scheduler."""
-    from agent_memory.cli.view import cell, grid
-
-    with open_memory(load_config(store, config)) as memory:
-        if session is not None:
-            head_of(memory, session)
-        done = memory.flush(session)
-    table = grid("session", "block", "absorbed", "")
-    for one in done:
-        absorbed = f"#{one.first} to #{one.last}" if one.last >= one.first else "nothing"
-        table.add_row(cell(one.session_id), one.block, absorbed, cell(one.error or "", "yellow"))
-    out().print(table if done else "Nothing was pending.")
-    if any(one.error and not one.error.startswith("ModelRequired") for one in done):
-        raise typer.Exit(FAILED)
-
-
-@guarded
-def delete(
-    session: SessionArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-) -> None:
-    """Delete a session: its log, its window, and every record derived from it."""
-    with open_memory(load_config(store, config)) as memory:
-        head = head_of(memory, session)
-        if not yes:
-            typer.confirm(
-                f"Delete {session} with its {head.end} messages and all derived from them?",
-                abort=True,
-            )
-        memory.delete(session)
-    out().print(f"{session} is deleted.", markup=False)
-
-
-@guarded
-def replay(
-    block: Annotated[str, typer.Argument(metavar="BLOCK", help="The block's name.")],
-    store: StoreOption = None,
-    config: ConfigOption = None,
-) -> None:
-    """Rebuild one block from the logs, after its settings changed."""
-    from rich.progress import Progress
-
-    with open_memory(load_config(store, config)) as memory:
-        steps, errors, done = memory.replay(block), [], 0
-        with Progress(console=err(), transient=True) as progress:
-            task = progress.add_task("replaying", total=None)
-            for step in steps:
-                done = step.done
-                progress.update(task, completed=step.done, total=step.total)
-                if step.error:
-                    errors.append(f"{step.session_id}: {step.error}")
-    console = out()
-    console.print(f"{block}: {done - len(errors)} of {done} sessions rebuilt.", markup=False)
-    for told in errors:
-        console.print(told, style="red", markup=False)
-    if errors:
-        raise typer.Exit(FAILED)
-
-
-@guarded
 def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
-    """Print counts, and what each block still has to absorb."""
-    from agent_memory.cli.view import cell, grid
+    """Print counts, and for each block what it has still to absorb and what it gave up."""
+    from agent_memory.cli.view import NOTHING, cell, grid, one_line
 
     with open_memory(load_config(store, config)) as memory:
         found = memory.stats()
+        errors = {letter.block: letter.error for letter in memory.dead_letters()}  # the newest
+    console = out()
     table = grid("", "", right=("",), header=False)
     table.columns[0].justify = "left"
     table.add_row("sessions", f"{found.sessions:,}")
     table.add_row("messages", f"{found.entries:,}")
-    for name, block in found.blocks.items():
-        table.add_row(cell(f"{name}: not absorbed yet"), f"{block.lag:,}")
-    out().print(table)
+    console.print(table)
+    if found.blocks:
+        numbers = ("not absorbed yet", "dead letters")
+        table = grid("block", *numbers, "last error", right=numbers)
+        for name, block in found.blocks.items():
+            error = block.error or errors.get(name, NOTHING)
+            table.add_row(name, f"{block.lag:,}", f"{block.dead_letters:,}", one_line(error))
+        console.print()
+        console.print(table)
+    if found.dead_letters:
+        console.print(cell("`agent-memory doctor` lists the dead letters.", "dim"))
 
 
-def _about(head: Head) -> str:
-    cursors = [f"{name} has absorbed up to #{seq}" for name, seq in head.cursors.items()]
+def _about(head: Head, memory: AgentMemory) -> str:
+    lags = {name: head.lag(name) for name, block in memory.blocks.items() if block.absorbs}
     parts = [
         head.session_id,
         f"user {head.user_id}" if head.user_id else "no user",
         f"{head.end} messages",
         f"window after #{head.start}: {head.window_tokens} tokens",
-        *cursors,
+        *(f"{name} has {lag} still to absorb" for name, lag in lags.items() if lag),
     ]
     return " · ".join(parts)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent_memory.context import MemoryContext
     from agent_memory.ltm_blocks.base import Block
     from agent_memory.messages import Message
-    from agent_memory.records import Entry, Recall, Scope
+    from agent_memory.records import Absorbed, Entry, Recall, Scope
 
 _COLORS = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _ALL = 1_000_000
@@ -107,6 +107,20 @@ def recalls_table(recalls: Iterable[Recall]) -> Table:
             f"{recall.score:.2f}", recall.block, cell(day + recall.text), cell(sources(recall))
         )
     return table
+
+
+def absorbed_table(done: Iterable[Absorbed]) -> Table:
+    """What blocks absorbed, and what kept them from it."""
+    table = grid("session", "block", "absorbed", "")
+    for one in done:
+        error = cell(one.error or "", "yellow")
+        table.add_row(cell(one.session_id), one.block, reach(one), error)
+    return table
+
+
+def reach(one: Absorbed) -> str:
+    """The messages that a block absorbed."""
+    return f"#{one.first} to #{one.last}" if one.last >= one.first else "nothing"
 
 
 def sources(recall: Recall) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agent_memory.embedders.base import Embedder
+from agent_memory.processes import fork_safe_lock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ class CachedEmbedder:
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
         self.size = size
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._vectors: OrderedDict[bytes, np.ndarray] = OrderedDict()
 
     def __repr__(self) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import MissingExtra
+from agent_memory.processes import fork_safe_lock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ class WordLlamaEmbedder:
     def __init__(self) -> None:
         if importlib.util.find_spec("wordllama") is None:
             raise MissingExtra("The local embedder", "local")
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._model: Any = None
 
     def __repr__(self) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import ConfigError, MissingExtra, ModelUnavailable
+from agent_memory.processes import fork_safe_lock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ class FastEmbedEmbedder:
             raise ConfigError(f"There is no folder {path} to read {model} from.")
         self.model = model
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = fork_safe_lock()
         self._loaded: Any = None
 
     def __repr__(self) -> str:

@@ -85,6 +85,7 @@ class LiteLLMEmbedder:
 
         Raises:
             ModelError: The provider cannot be reached or refuses.
+            ModelOutputInvalid: They are not vectors, or not one for each text.
             DimensionMismatch: The vectors have another length than `dimension`.
         """
         from agent_memory.embedders.vectors import embed_texts
@@ -101,6 +102,8 @@ class LiteLLMEmbedder:
                     f"{self.model} answers with vectors of {len(row)} numbers, where "
                     f"{self.dimension} were expected. Set the embedder's dimension to {len(row)}."
                 )
+            if not any(row):
+                raise ModelOutputInvalid(f"{self.model} answered with a vector of zeros.")
         return rows
 
     def _request(self, texts: list[str]) -> list[list[float]]:
@@ -117,7 +120,10 @@ class LiteLLMEmbedder:
             )
         # Providers without an index keep the order of the texts.
         rows: list[Any] = sorted(response.data, key=lambda row: row.get("index") or 0)
-        return [row["embedding"] for row in rows]
+        vectors = [row.get("embedding") for row in rows]
+        if not all(isinstance(vector, list) for vector in vectors):
+            raise ModelOutputInvalid(f"{self.model} answered with something else than vectors.")
+        return vectors
 
     def _known_dimension(self) -> int | None:
         """The model's dimension as litellm knows it."""

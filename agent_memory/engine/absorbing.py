@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from agent_memory.engine.bridge import resolve
+from agent_memory.engine.bridge import Runner, resolve
+from agent_memory.engine.failures import Failures, is_passing
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.resting import Rests
+from agent_memory.errors import LeaseLost, StoreError
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.records import Absorbed, Entry, Head, Scope
+from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.log import LOST
 
 logger = logging.getLogger(__name__)
 
 BATCH_ENTRIES = 100
 BATCH_TOKENS = 6_000
 
+_WAIT = 60.0
+_MOST_CLEAN = 10_000
+_TAKEN_OVER = "another worker took the session over"
+
 
 class Absorber:
-    """Brings blocks up to date with sessions, one worker a session at a time.
+    """Brings blocks up to date with sessions, each block a consumer of its own.
 
     Args:
         store: The log.
-        leases: Which the callers of `absorb` and `rewind` hold.
+        failures: Where failed attempts are counted.
         blocks: Bound blocks; those that do not absorb are passed over.
+        timeout: Seconds that one batch may take.
     """
 
-    def __init__(self, store: SessionStore, leases: Leases, blocks: Sequence[Block]) -> None:
+    def __init__(
+        self, store: SessionStore, failures: Failures, blocks: Sequence[Block], timeout: float
+    ) -> None:
         self._store = store
-        self._leases = leases
+        self._leases = Leases(store)
+        self._failures = failures
+        self._timeout = timeout
         self.blocks = {block.name: block for block in blocks if block.absorbs}
         self.errors: dict[str, str] = {}
         self._rests = Rests()
+        self._clean: set[tuple[str, str]] = set()  # no attempts of before this process are noted
+        self._runner = Runner()
 
     def troubles(self) -> list[str]:
         """What a context should warn of: the blocks that could not absorb, the last time."""
@@ -42,100 +57,246 @@ class Absorber:
             for name, error in self.errors.copy().items()
         ]
 
-    def ready(self) -> list[str]:
-        """Names of the blocks that may be fed now: those that do not rest after a failure."""
-        return [name for name in self.blocks if self._rests.ready(name)]
+    def rest(self, session_id: str, block: str) -> float:
+        """Seconds until a block may be fed this session after a failure; 0 for now."""
+        return self._rests.seconds(block, (block, session_id))
 
-    def absorb(
-        self,
-        session_id: str,
-        upto: int | None = None,
-        only: str | None = None,
-        *,
-        insist: bool = False,
-    ) -> list[Absorbed]:
-        """Feed what waits, up to a seq, to each block. The caller holds the lease.
+    def absorb(self, block: str, upto: int, lease: Lease, *, batches: int = 0) -> Absorbed | None:
+        """Feed one block what waits, up to a seq.
 
-        A block that fails keeps its cursor and rests for a while, longer each time; the others go
-        on. With `insist`, those that rest are fed too.
+        A block that fails keeps its cursor and rests for a while, longer each time. Messages that
+        fail again and again for a reason of their own are set aside as a dead letter.
+
+        Args:
+            block: Its name.
+            upto: The last seq to feed.
+            lease: The session's.
+            batches: How many batches at most; 0 for all.
+
+        Returns:
+            What was absorbed; None where nothing was waiting.
         """
-        done: list[Absorbed] = []
-        for name in self.blocks if insist else self.ready():
-            if only not in (None, name):
-                continue
-            head = self._store.head(session_id)
-            if head is None or head.deleting:
-                break
-            target = head.end if upto is None else min(upto, head.end)
-            first = head.cursors.get(name, 0) + 1
-            if first <= target:
-                last, error = self._feed(self.blocks[name], head, target)
-                done.append(Absorbed(session_id, name, first, last, error))
-        return done
+        head = self._store.head(lease.session_id)
+        if head is None or head.deleting:
+            return None
+        begun = cursor = head.cursors.get(block, 0)
+        target, error, fed = min(upto, head.end), None, 0
+        if cursor >= target:
+            return None
+        while cursor < target and error is None and (not batches or fed < batches):
+            batch, last = self._batch(lease.session_id, cursor, target)
+            error = self._feed(head, block, batch, cursor, last, lease)
+            fed += 1
+            cursor = last if error is None else cursor
+        return Absorbed(lease.session_id, block, begun + 1, cursor, error)
 
-    def refused(self, head: Head) -> list[Absorbed]:
-        """What to report of a session whose lease could not be had."""
-        return [
-            Absorbed(head.session_id, name, cursor + 1, cursor, "another worker holds the session")
-            for name in self.blocks
-            if (cursor := head.cursors.get(name, 0)) < head.end
-        ]
+    def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
+        """Feed a block a batch that it had given up."""
+        name, session_id, first = letter.block, letter.session_id, letter.first
+        head = self._store.head(session_id)
+        still = [one for one in self._failures.dead(name, session_id) if one.first == first]
+        if head is None or head.deleting or not still:
+            return Absorbed(session_id, name, first, letter.last)
+        last, block = still[0].last, self.blocks[name]
+        batch = _turns(self._store.read(session_id, after=first - 1, limit=last - first + 1))
+        told = _TAKEN_OVER
+        try:
+            try:
+                if batch:
+                    self._update(block, head, lease, batch)
+                self._failures.clear(name, first, lease)
+                return Absorbed(session_id, name, first, last)
+            except LeaseLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - it stays a dead letter
+                told = _told(error)
+                self._failures.count(name, first, last, told, lease)
+        except LeaseLost:
+            self.disown(name, head, lease)
+        return Absorbed(session_id, name, first, first - 1, told)
 
-    def rewind(self, session_id: str, block: str) -> None:
-        """Put a block's cursor back to the beginning of a session."""
+    def rewind(self, block: str, lease: Lease | None, session_id: str) -> None:
+        """Put a block's cursor back to the beginning of a session, and make that due."""
         while (head := self._store.head(session_id)) and not head.deleting:
-            if self._store.move(replace(head, cursors={**head.cursors, block: 0})):
+            back = self._store.move(replace(head, cursors={**head.cursors, block: 0}), lease=lease)
+            if back:
+                self._store.put_off(back, 0)
                 return
 
-    def _feed(self, block: Block, head: Head, target: int) -> tuple[int, str | None]:
-        cursor = head.cursors.get(block.name, 0)
-        scope = Scope(head.user_id, head.session_id)
+    def forget(self, block: Block, head: Head, scope: Scope) -> None:
+        """Have a block forget what a scope says, within the time that a batch may take.
+
+        Raises:
+            LeaseLost: The session was taken over meanwhile; what the block may have forgotten of it
+                since, it absorbs again.
+        """
+        failed: Exception | None = None
         try:
-            if cursor == 0:  # begin clean: the session may have been absorbed under another scope
-                resolve(block.delete(scope))
-            while cursor < target:
-                if not self._leases.renew(head.session_id):
-                    return cursor, "another worker took the session over"
-                batch, last = self._batch(head.session_id, cursor, target)
+            self._limited(block, head, lambda: resolve(block.delete(scope)))
+        except LeaseLost:  # the block's own store has refused it
+            raise
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed = error
+        if scope.lease is not None and not self._held(scope.lease):
+            self.disown(block.name, head)
+            raise LeaseLost(LOST.format(head.session_id)) from failed
+        if failed is not None:
+            raise failed
+
+    def disown(self, block: str, head: Head, lease: Lease | None = None) -> None:
+        """Take back what a block may have done after another worker took the session over.
+
+        The block forgets the session and begins it anew. That waits for whoever is at it: the batch
+        that he is feeding the block would else move the cursor on.
+
+        Args:
+            block: Its name.
+            head: The session as it was then.
+            lease: The worker's own, if he may have it still.
+        """
+        session_id = head.session_id
+        try:
+            with self._regained(session_id, lease) as held:
+                self.rewind(block, held, session_id)
+                resolve(self.blocks[block].delete(Scope(head.user_id, session_id, lease=held)))
+            if held is None:  # it is gone (it may have begun anew meanwhile), or never let go
+                self.rewind(block, None, session_id)
+        except Exception:  # often on a thread of its own, and never more than a second chance
+            logger.exception("block %r may keep what is no more of session %r", block, session_id)
+
+    def _regained(
+        self, session_id: str, lease: Lease | None
+    ) -> AbstractContextManager[Lease | None]:
+        if lease is not None and self._leases.held(lease):
+            return nullcontext(lease)
+        return self._leases.hold(session_id, _WAIT)
+
+    def _feed(
+        self, head: Head, name: str, batch: list[Entry], cursor: int, last: int, lease: Lease
+    ) -> str | None:
+        """Give a block one batch and move its cursor; what went wrong, or None."""
+        block = self.blocks[name]
+        wrote = False
+        try:
+            try:
+                if cursor == 0:  # the session may have been absorbed under another scope
+                    self._begin(block, head, lease)
                 if batch:
-                    resolve(block.update(scope, batch))
-                if not self._advance(head, block.name, cursor, last):
-                    return cursor, None  # another worker, a new owner or a deletion took over
-                cursor = last
-        except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
-            told = f"{type(error).__name__}: {error}"
-            if self.errors.get(block.name) != told:
-                logger.warning(
-                    "block %r could not absorb, and will try again: %s", block.name, told
-                )
-            self.errors[block.name] = told
-            self._rests.failed(block.name)
-            return cursor, told
-        self.errors.pop(block.name, None)
-        self._rests.succeeded(block.name)
-        return cursor, None
+                    self._update(block, head, lease, batch)
+                    wrote = True
+                self._advance(head, name, cursor, last, lease)
+                self._worked(name, cursor, lease)
+                return None
+            except LeaseLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
+                wrote = True  # some of it, perhaps
+                return self._failed(name, error, cursor, last, head, lease)
+        except LeaseLost:
+            if wrote:  # else the block's own store has refused it
+                self.disown(name, head, lease)
+            return _TAKEN_OVER
+
+    def _begin(self, block: Block, head: Head, lease: Lease) -> None:
+        self.forget(block, head, Scope(head.user_id, head.session_id, lease=lease))
+        for letter in self._failures.dead(block.name, head.session_id):
+            self._failures.clear(block.name, letter.first, lease)
+
+    def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
+        scope = Scope(head.user_id, head.session_id, lease=lease)
+        self._limited(block, head, lambda: resolve(block.update(scope, batch)))
+
+    def _limited(self, block: Block, head: Head, call: Callable[[], None]) -> None:
+        refused: list[LeaseLost] = []
+
+        def attempt() -> None:
+            try:
+                call()
+            except LeaseLost as error:
+                refused.append(error)
+                raise
+
+        def late() -> None:
+            if not refused:  # by the block's own store
+                self.disown(block.name, head)
+
+        self._runner.limited(block.name, attempt, self._timeout, late)
+
+    def _worked(self, block: str, cursor: int, lease: Lease) -> None:
+        self.errors.pop(block, None)
+        self._rests.succeeded(block)
+        self._rests.succeeded((block, lease.session_id))
+        if (block, lease.session_id) not in self._clean:
+            self._failures.clear(block, cursor + 1, lease)
+            if len(self._clean) >= _MOST_CLEAN:
+                self._clean.clear()
+            self._clean.add((block, lease.session_id))
+
+    def _failed(
+        self, block: str, error: Exception, cursor: int, last: int, head: Head, lease: Lease
+    ) -> str:
+        told = _told(error)
+        if self.errors.get(block) != told:
+            logger.warning("block %r could not absorb, and will try again: %s", block, told)
+        self.errors[block] = told
+        if is_passing(error):
+            self._rests.failed(block)
+            if not self._held(lease):
+                raise LeaseLost(_TAKEN_OVER)
+            return told
+        self._rests.failed((block, lease.session_id))
+        self._clean.discard((block, lease.session_id))
+        try:
+            if self._failures.count(block, cursor + 1, last, told, lease):
+                self._advance(head, block, cursor, last, lease)
+                self._rests.succeeded((block, lease.session_id))
+                self.errors.pop(block, None)
+                logger.error(
+                    "block %r gave up messages %d to %d of session %r; they are kept as a dead "
+                    "letter: %s", block, cursor + 1, last, lease.session_id, told,
+                )  # fmt: skip
+        except LeaseLost:
+            raise
+        except StoreError as failure:  # the attempt counts for nothing; the other blocks go on
+            return _told(failure)
+        return told
+
+    def _held(self, lease: Lease) -> bool:
+        try:
+            return self._leases.held(lease)
+        except StoreError:  # it is down: nobody can have taken anything over meanwhile
+            return True
 
     def _batch(self, session_id: str, cursor: int, target: int) -> tuple[list[Entry], int]:
         """The next entries to absorb (system messages never are), and the seq they reach to."""
         read = self._store.read(session_id, after=cursor, limit=min(BATCH_ENTRIES, target - cursor))
         tokens, last = 0, cursor
-        batch: list[Entry] = []
         for entry in read:
             tokens += entry.tokens
-            if batch and tokens > BATCH_TOKENS:
+            if last > cursor and tokens > BATCH_TOKENS:
                 break
             last = entry.seq
-            if not entry.message.is_system:
-                batch.append(entry)
-        return batch, last
+        return _turns(read[: last - cursor]), last
 
-    def _advance(self, seen: Head, block: str, cursor: int, last: int) -> bool:
-        """Move the block's cursor, unless the session changed hands since `seen`."""
+    def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> None:
+        """Move the block's cursor.
+
+        Raises:
+            LeaseLost: The session changed hands since `seen`.
+        """
         while True:
             head = self._store.head(seen.session_id)
             if head is None or head.deleting or head.user_id != seen.user_id:
-                return False
+                raise LeaseLost(_TAKEN_OVER)
             if head.cursors.get(block, 0) != cursor:
-                return False
-            if self._store.move(replace(head, cursors={**head.cursors, block: last})):
-                return True
+                raise LeaseLost(_TAKEN_OVER)
+            if self._store.move(replace(head, cursors={**head.cursors, block: last}), lease=lease):
+                return
+
+
+def _turns(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if not entry.message.is_system]
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,20 +1,27 @@
-"""Deleting sessions and users: marked first, erased after, so that it can be resumed."""
+"""Deleting sessions and users: marked first, erased after, so that any worker can finish it."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from math import inf
+from time import time
+from uuid import uuid4
 
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.bridge import resolve
+from agent_memory.engine.failures import Failures
 from agent_memory.engine.leases import Leases
+from agent_memory.engine.notes import Notes
 from agent_memory.engine.paging import all_heads
-from agent_memory.errors import StoreUnavailable
-from agent_memory.records import Scope
+from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.records import Head, Lease, Scope
 from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
+_USERS = "user deletions"
+_SCRUBS = "scrubs"
 _WAIT = 30.0
 
 
@@ -23,47 +30,114 @@ class Deletion:
 
     Args:
         store: The store.
-        leases: Which say whether work is under way.
+        leases: Which keep other workers off meanwhile.
         absorber: Whose blocks forget.
+        failures: What blocks could not absorb.
+        notes: Where the deletion of a user is noted until it is finished.
     """
 
-    def __init__(self, store: Store, leases: Leases, absorber: Absorber) -> None:
+    def __init__(
+        self, store: Store, leases: Leases, absorber: Absorber, failures: Failures, notes: Notes
+    ) -> None:
         self._store = store
         self._leases = leases
         self._absorber = absorber
+        self._failures = failures
+        self._notes = notes
 
     def session(self, session_id: str) -> None:
         """Erase one session; see `AgentMemory.delete`."""
-        while True:
-            head = self._store.head(session_id)
-            if head is None:
-                return
+        self._mark(session_id)
+        self.finish(session_id)
+
+    def finish(self, session_id: str) -> None:
+        """Erase a session that is marked; one that has begun in its place since is left alone."""
+        self._erase(session_id)
+        self._scrub()
+
+    def user(self, user_id: str) -> None:
+        """Erase all of a user's sessions, and what blocks hold of the user."""
+        begun = [head.created_at.timestamp() for head in all_heads(self._store, user_id)]
+        before = max([time(), *begun])  # the clock of another machine may be ahead
+        self._notes.write(_USERS, user_id, before=before)
+        self._finish(user_id, before)
+
+    def resume(self) -> None:
+        """Finish what was interrupted: deletions of users, and of traces in the files."""
+        for user_id, note in self._notes.read(_USERS).items():
+            try:
+                self._finish(user_id, note["before"])
+            except Exception:  # one that can't be finished now must not keep the others waiting
+                logger.exception("the deletion of a user was not finished; it will be tried again")
+        if self._notes.read(_SCRUBS):
+            self._scrub()
+
+    def _finish(self, user_id: str, before: float) -> None:
+        """Erase what there was of a user at a time; what was said since stays."""
+        sessions = [head.session_id for head in all_heads(self._store, user_id)]
+        # all are marked before the first is erased, so that none comes back if this stops half-way
+        for session_id in [name for name in sessions if self._mark(name, before)]:
+            self._erase(session_id)
+        for block in self._absorber.blocks.values():
+            resolve(block.delete(Scope(user_id)))
+        # what the user has said since the deletion began is absorbed again
+        for head in all_heads(self._store, user_id):
+            for name in self._absorber.blocks:
+                self._absorber.rewind(name, None, head.session_id)
+        self._note_scrub()
+        self._notes.drop(_USERS, user_id)
+        self._scrub()
+
+    def _note_scrub(self) -> None:
+        """Have the traces erased, whatever becomes of this call."""
+        self._notes.write(_SCRUBS, uuid4().hex)
+
+    def _scrub(self) -> None:
+        noted = self._notes.read(_SCRUBS)
+        self._store.scrub()
+        for key in noted:
+            self._notes.drop(_SCRUBS, key)
+
+    def _mark(self, session_id: str, before: float = inf) -> bool:
+        """Mark a session, so that it is gone for everybody; False where there is none so old."""
+        while (head := self._store.head(session_id)) and head.created_at.timestamp() <= before:
             if head.deleting or self._store.move(replace(head, deleting=True)):
-                break
-        with self._leases.hold(session_id, _WAIT) as held:
-            if not held:
-                if self._store.head(session_id) is None:
-                    return
+                return True
+        return False
+
+    def _erase(self, session_id: str) -> None:
+        with self._leases.hold(session_id, _WAIT) as lease:
+            head = self._store.head(session_id)
+            if head is None or not head.deleting:
+                return
+            if lease is None:
                 raise StoreUnavailable(
                     f"Session {session_id!r} is being absorbed and did not let go within "
                     f"{_WAIT:g} s. It is marked for deletion; call delete again."
                 )
-            for block in self._absorber.blocks.values():
-                resolve(block.delete(Scope(head.user_id, session_id)))
-            for former in head.cursors.keys() - self._absorber.blocks.keys():
-                self._store.delete_facts(former, session_id=session_id)
-                self._store.delete_vectors(former, session_id=session_id)
-                logger.warning(
-                    "block %r absorbed session %r and is not configured now: its records in this "
-                    "store were deleted, what it kept elsewhere was not",
-                    former,
-                    session_id,
-                )
-            self._store.delete(session_id)
+            try:
+                self._clear(head, lease)
+                return
+            except LeaseLost:
+                logger.warning("the erasing of session %r was taken over", session_id)
+        self._erase(session_id)  # if nobody has finished it
 
-    def user(self, user_id: str) -> None:
-        """Erase all of a user's sessions, then what blocks still hold of the user."""
-        for head in all_heads(self._store, user_id):
-            self.session(head.session_id)
+    def _clear(self, head: Head, lease: Lease) -> None:
         for block in self._absorber.blocks.values():
-            resolve(block.delete(Scope(user_id)))
+            scope = Scope(head.user_id, head.session_id, lease=lease)
+            self._absorber.forget(block, head, scope)
+        for former in head.cursors.keys() - self._absorber.blocks.keys():
+            self._forget_former(former, head.session_id, lease)
+        self._failures.forget(head.session_id, lease=lease)
+        self._note_scrub()
+        self._store.delete(head.session_id, lease=lease)
+
+    def _forget_former(self, block: str, session_id: str, lease: Lease) -> None:
+        self._store.delete_facts(block, session_id=session_id, lease=lease)
+        self._store.delete_vectors(block, session_id=session_id, lease=lease)
+        logger.warning(
+            "block %r absorbed session %r and is not configured now: its records in this store "
+            "were deleted, what it kept elsewhere was not",
+            block,
+            session_id,
+        )

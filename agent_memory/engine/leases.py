@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from time import monotonic, sleep
 from uuid import uuid4
 
-from agent_memory.errors import StoreError
+from agent_memory.errors import LeaseLost, StoreError
+from agent_memory.records import Lease, empty_head
 from agent_memory.stores.base import SessionStore
 
 LEASE_SECONDS = 10.0
@@ -17,7 +19,7 @@ _POLL_SECONDS = 0.02
 
 
 class Leases:
-    """Takes leases for the threads of this process.
+    """Takes leases on sessions and renews them while the work goes on.
 
     Args:
         store: Where they are kept.
@@ -25,10 +27,9 @@ class Leases:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._id = uuid4().hex
 
     @contextmanager
-    def hold(self, session_id: str, wait: float = 0.0) -> Iterator[bool]:
+    def hold(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | None]:
         """Hold a session's lease, however long the work takes; it is renewed meanwhile.
 
         Args:
@@ -36,38 +37,50 @@ class Leases:
             wait: Seconds to wait for another worker to give it back.
 
         Yields:
-            Whether it could be had.
+            The lease, to be handed on with every write; None where it could not be had.
         """
-        owner = self._owner()
+        lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + wait
-        while not self._store.lease(session_id, owner, LEASE_SECONDS):
+        while not self._take(lease):
             if monotonic() >= deadline or self._store.head(session_id) is None:
-                yield False
+                yield None
                 return
             sleep(_POLL_SECONDS)
         done = threading.Event()
-        beat = threading.Thread(
-            target=self._keep, args=(session_id, owner, done), daemon=True, name="lease"
-        )
+        beat = threading.Thread(target=self._keep, args=(lease, done), daemon=True, name="lease")
         beat.start()
         try:
-            yield True
+            yield lease
         finally:
             done.set()
             beat.join()
-            self._store.release(session_id, owner)
+            with suppress(StoreError):  # the work is done; the lease runs out by itself
+                self._store.release(session_id, lease.owner)
 
-    def renew(self, session_id: str) -> bool:
-        """Whether this thread still holds the session's lease (renewed by asking)."""
-        return self._store.lease(session_id, self._owner(), LEASE_SECONDS)
+    def held(self, lease: Lease) -> bool:
+        """Whether nobody else has had the session since the lease was taken."""
+        nothing = empty_head(lease.session_id, None, datetime.now(UTC))
+        try:
+            self._store.move(nothing, lease=lease)  # fits no session: only the lease is looked at
+        except LeaseLost:
+            return False
+        return True
 
-    def _keep(self, session_id: str, owner: str, done: threading.Event) -> None:
+    def renew(self, lease: Lease) -> bool:
+        """Whether the lease is still held; asking renews it.
+
+        One that another worker has had meanwhile, even if he gave it back, is not taken again: what
+        this worker knows of the session is of before.
+        """
+        return self.held(lease) and self._take(lease)
+
+    def _take(self, lease: Lease) -> bool:
+        return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS)
+
+    def _keep(self, lease: Lease, done: threading.Event) -> None:
         while not done.wait(_BEAT_SECONDS):
             try:
-                if not self._store.lease(session_id, owner, LEASE_SECONDS):
+                if not self.renew(lease):
                     return
             except StoreError:
-                return  # the lease runs out; the worker notices at its next batch
-
-    def _owner(self) -> str:
-        return f"{self._id}:{threading.get_ident()}"
+                return  # the lease runs out; the worker notices when it writes

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import logging
+import weakref
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from agent_memory.config import AgentMemoryConfig
-from agent_memory.context import BlockInfo, MemoryContext, Packer
-from agent_memory.engine.absorbing import Absorber
+from agent_memory.context import MemoryContext
 from agent_memory.engine.admission import check_id, check_size, system_matters
-from agent_memory.engine.bridge import resolve
-from agent_memory.engine.deletion import Deletion
-from agent_memory.engine.leases import Leases
-from agent_memory.engine.overflow import Overflow
+from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.recalling import Recaller
-from agent_memory.engine.services import Services
 from agent_memory.engine.session import Session
 from agent_memory.engine.stats import BlockStats, Progress, Stats
+from agent_memory.engine.worker import Worker
 from agent_memory.errors import (
     ConfigError,
     MemoryClosed,
     SessionDeleting,
     SessionOfAnotherUser,
-    StoreUnavailable,
 )
 from agent_memory.fusion import merge
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.messages import Message
-from agent_memory.records import Absorbed, Draft, Entry, Head, Recall, Scope, empty_head
+from agent_memory.records import (
+    Absorbed,
+    DeadLetter,
+    Draft,
+    Entry,
+    Head,
+    Recall,
+    Scope,
+    empty_head,
+)
 from agent_memory.window import role_of
 
 logger = logging.getLogger(__name__)
 
-_FLUSH_WAIT = 60.0
+_WAIT = 60.0
 
 
 class AgentMemory:
@@ -60,34 +64,16 @@ class AgentMemory:
         if config is not None and fields:
             fields = {**{name: getattr(config, name) for name in config.model_fields_set}, **fields}
         self.config = AgentMemoryConfig(**fields) if config is None or fields else config
-        self._services = Services(self.config)
-        resources = self._services.resources
-        self._store = resources.store
-        self._counter = resources.counter
+        self._parts = assemble(self.config)
+        self._store, self._counter = self._parts.store, self._parts.services.resources.counter
+        self.blocks = self._parts.blocks
         self._closed = False
-        self.blocks: dict[str, Block] = {}
-        try:
-            for block in self.config.all_blocks:
-                self.blocks[block.name] = block.bind(resources)
-        except BaseException:
-            self.close()
-            raise
-        self._leases = Leases(self._store)
-        self._absorber = Absorber(self._store, self._leases, list(self.blocks.values()))
-        self._deletion = Deletion(self._store, self._leases, self._absorber)
-        self._recaller = Recaller(list(self.blocks.values()), self.config.recall_timeout)
-        self._strategy = self.config.strategy
-        recall_tokens = self.config.max_recall_tokens if self.blocks else 0
-        self._overflow = Overflow(
-            self._store, self._strategy, resources, self.config.max_tokens, recall_tokens
-        )
-        self._packer = Packer(
-            self._counter,
-            self.config.max_tokens,
-            self.config.max_recall_tokens,
-            self.config.memory_role,
-            {b.name: BlockInfo(b.kind, b.max_tokens) for b in self.blocks.values()},
-        )
+        self._background: Worker | None = None
+        if self.config.overflow_mode == "background":
+            self._background = self._parts.worker(self.config.background_threads)
+            self._background.start()
+            # the threads of a memory that was dropped without `close` end too
+            weakref.finalize(self, self._background.stop, 0).atexit = False
 
     def __repr__(self) -> str:
         return f"AgentMemory(namespace={self.config.namespace!r}, blocks={list(self.blocks)})"
@@ -100,6 +86,8 @@ class AgentMemory:
 
     def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
         """Append a message, or a list of them atomically; make room where the window overflows.
+
+        With `overflow_mode="background"` the room is made after this returns.
 
         Args:
             session_id: The conversation.
@@ -129,9 +117,9 @@ class AgentMemory:
         try:
             head = self._store.append(session_id, drafts, user_id)
         except SessionDeleting:
-            self._deletion.session(session_id)
+            self._parts.deletion.session(session_id)
             head = self._store.append(session_id, drafts, user_id)
-        return self._make_room(head)
+        return self._settle(head)
 
     def get(
         self, session_id: str, message: Any = None, *, user_id: str | None = None
@@ -151,17 +139,17 @@ class AgentMemory:
         """
         self._check(session_id, user_id)
         head = self._owned(session_id, user_id)
-        entries = self._overflow.window(head) if head else []
-        window = self._packer.window(head, entries)
+        entries = self._parts.overflow.window(head) if head else []
+        window = self._parts.packer.window(head, entries)
         query = self._query(message)
         if query is None:
             turns = (entry.message for entry in reversed(window[1]))
             query = next((turn for turn in turns if role_of(turn) == "user"), None)
         owner = head.user_id if head and head.user_id is not None else user_id
-        found, warnings = self._recaller.recall(Scope(owner, session_id), query)
+        found, warnings = self._recall(Scope(owner, session_id), query)
         shown = {(entry.session_id, entry.seq) for entry in window[1]}
-        warnings += [*self._absorber.troubles(), *self._overflow.troubles(head)]
-        return self._packer.pack(head, window, merge(found, shown), warnings)
+        warnings += [*self._parts.absorber.troubles(), *self._parts.overflow.troubles(head)]
+        return self._parts.packer.pack(head, window, merge(found, shown), warnings)
 
     def delete(self, session_id: str) -> None:
         """Remove the session's log and head, and every record that blocks derived from it.
@@ -170,12 +158,12 @@ class AgentMemory:
         Blocks that are no longer configured are deleted from too, in this memory's own store.
         """
         self._check(session_id, None)
-        self._deletion.session(session_id)
+        self._parts.deletion.session(session_id)
 
     def delete_user(self, user_id: str) -> None:
         """The same for all of a user's sessions and records."""
         self._check(None, user_id)
-        self._deletion.user(user_id)
+        self._parts.deletion.user(user_id)
 
     def flush(self, session_id: str | None = None) -> list[Absorbed]:
         """Absorb whatever is pending, now, for one session or for all. Idempotent.
@@ -183,17 +171,11 @@ class AgentMemory:
         A stand-in summary is redone too, where the model is back.
         """
         self._check(session_id, None)
-        heads = all_heads(self._store) if session_id is None else [self._store.head(session_id)]
-        done: list[Absorbed] = []
-        for head in heads:
-            if head is not None and not head.deleting:
-                with self._leases.hold(head.session_id, _FLUSH_WAIT) as held:
-                    if not held:
-                        done += self._absorber.refused(head)
-                        continue
-                    done += self._absorber.absorb(head.session_id, insist=True)
-                    self._overflow.redo_summary(self._store.head(head.session_id) or head)
-        return done
+        if session_id is not None:
+            return self._parts.tender.finish(session_id, _WAIT)
+        self._parts.deletion.resume()
+        heads = all_heads(self._store)
+        return [one for head in heads for one in self._parts.tender.finish(head.session_id, _WAIT)]
 
     def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """The log, past the window too: entries with seq above `after`, at most `limit`."""
@@ -210,31 +192,21 @@ class AgentMemory:
             The messages taken, oldest first; fewer than `count` where there are no more.
         """
         self._check(session_id, None)
-        with self._leases.hold(session_id, _FLUSH_WAIT) as held:
-            while True:
-                head = self._store.head(session_id)
-                if head is None or head.deleting or count < 1:
-                    return []
-                if not held:
-                    raise StoreUnavailable(
-                        f"Session {session_id!r} is being absorbed and did not let go within "
-                        f"{_FLUSH_WAIT:g} s. Nothing was taken back; try again."
-                    )
-                end = max(0, head.end - count)
-                taken = self._store.read(session_id, after=end)
-                for name, block in self._absorber.blocks.items():
-                    if head.cursors.get(name, 0) > end:
-                        resolve(block.delete(Scope(head.user_id, session_id, after=end)))
-                if self._store.truncate(self._overflow.shortened(head, end, taken), end):
-                    return [entry.message for entry in taken]
+        return self._parts.undo.pop(session_id, count)
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
         """A page of sessions in order of their ids: those after `after`, of one user if named."""
         self._check(None, user_id)
-        page = self._store.sessions(user_id=user_id, limit=limit, after=after)
-        return [head for head in page if not head.deleting]
+        found: list[Head] = []
+        while len(found) < limit:
+            page = self._store.sessions(user_id=user_id, limit=limit, after=after)
+            found += [head for head in page if not head.deleting]
+            if len(page) < limit:
+                break
+            after = page[-1].session_id
+        return found[:limit]
 
     def search(
         self,
@@ -257,9 +229,8 @@ class AgentMemory:
         self._check(session_id, user_id)
         head = self._owned(session_id, user_id) if session_id is not None else None
         owner = head.user_id if head and head.user_id is not None else user_id
-        found, warnings = self._recaller.recall(
-            Scope(owner, session_id), Message(role="user", content=query)
-        )
+        scope = Scope(owner, session_id)
+        found, warnings = self._recall(scope, Message(role="user", content=query))
         for warning in warnings:
             logger.warning("search: %s", warning)
         merged = [
@@ -276,6 +247,8 @@ class AgentMemory:
     def replay(self, block: str) -> Iterator[Progress]:
         """Rebuild one block from the log, session by session, while other calls go on.
 
+        A replay that was interrupted goes on where it stopped, when it is called again.
+
         Args:
             block: Its name.
 
@@ -286,10 +259,36 @@ class AgentMemory:
             ConfigError: No absorbing block has that name.
         """
         self._check(None, None)
-        if block not in self._absorber.blocks:
-            known = ", ".join(self._absorber.blocks) or "none"
-            raise ConfigError(f"No block named {block!r} absorbs the log. Blocks that do: {known}.")
-        return self._replayed(block)
+        self._check_block(block)
+        return self._parts.replay.run(block)
+
+    def dead_letters(self, block: str | None = None) -> list[DeadLetter]:
+        """The messages that blocks gave up absorbing: those of one block, or of all.
+
+        Raises:
+            ConfigError: No absorbing block has that name.
+        """
+        self._check(None, None)
+        if block is not None:
+            self._check_block(block)
+        names = [block] if block is not None else list(self._parts.absorber.blocks)
+        return [letter for name in names for letter in self._parts.failures.dead(name)]
+
+    def retry(self, block: str | None = None) -> list[Absorbed]:
+        """Have blocks absorb their dead letters, now: those of one block, or of all.
+
+        Returns:
+            What became of each; one that failed again stays a dead letter.
+
+        Raises:
+            ConfigError: No absorbing block has that name.
+        """
+        done: list[Absorbed] = []
+        for letter in self.dead_letters(block):
+            with self._parts.leases.hold(letter.session_id, _WAIT) as lease:
+                if lease is not None:
+                    done.append(self._parts.absorber.redeliver(letter, lease))
+        return done
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """The same calls with the ids bound."""
@@ -300,22 +299,28 @@ class AgentMemory:
         """Counts, what each block still has to absorb, model calls, tokens and cost."""
         self._check(None, None)
         counts = self._store.counts()
-        lags = dict.fromkeys(self._absorber.blocks, 0)
+        lags: Counter[str] = Counter()
         for head in all_heads(self._store):
-            for name in lags:
-                lags[name] += head.end - head.cursors.get(name, 0)
+            lags.update({name: head.lag(name) for name in self._parts.absorber.blocks})
+        errors, failures = self._parts.absorber.errors, self._parts.failures
         blocks = {
-            name: BlockStats(lag, self._absorber.errors.get(name)) for name, lag in lags.items()
+            name: BlockStats(lags[name], errors.get(name), len(failures.dead(name)))
+            for name in self._parts.absorber.blocks
         }
-        return Stats(counts.sessions, counts.entries, blocks, self._services.ledger.snapshot())
+        usage = self._parts.services.ledger.snapshot()
+        return Stats(counts.sessions, counts.entries, blocks, usage)
 
     def close(self) -> None:
-        """Release connections. Idempotent; other calls raise `MemoryClosed` afterwards."""
+        """Finish background work, release connections. Idempotent.
+
+        Other calls raise `MemoryClosed` afterwards.
+        """
         if not self._closed:
             self._closed = True
-            for block in self.blocks.values():
-                block.close()
-            self._store.close()
+            if self._background is not None:
+                self._background.drain()
+                self._background.stop()
+            self._parts.close()
 
     def _check(self, session_id: str | None, user_id: str | None) -> None:
         if self._closed:
@@ -328,37 +333,24 @@ class AgentMemory:
     def _draft(self, message: Message) -> Draft:
         return Draft(message, self._counter.message(message), self._counter.encoding)
 
-    def _make_room(self, head: Head) -> Head:
-        """Settle an overflowing window and feed the blocks; whatever fails is tried again later."""
-        session_id, due = head.session_id, self._due(head)
-        if due is None and head.window_tokens <= self._overflow.limit(head):
-            return head
-        try:
-            with self._leases.hold(head.session_id) as held:
-                if held:
-                    head = self._overflow.settle(head)
-                    upto = max(head.start, due or 0)
-                    if self._absorber.blocks and upto > 0:
-                        self._absorber.absorb(head.session_id, upto)
-                        head = self._store.head(head.session_id) or head
-        except Exception:  # the messages are stored: room is made by a later call
-            logger.exception("session %r not settled; it will be tried again", session_id)
-        return head
+    def _check_block(self, block: str) -> None:
+        if block not in self._parts.absorber.blocks:
+            known = ", ".join(self._parts.absorber.blocks) or "none"
+            raise ConfigError(f"No block named {block!r} absorbs the log. Blocks that do: {known}.")
 
-    def _due(self, head: Head) -> int | None:
-        """The seq up to which blocks are to absorb now, by the strategy's word; None: not yet."""
-        when = self._strategy.absorbs
-        cursors = [head.cursors.get(name, 0) for name in self._absorber.ready()]
-        behind = min(cursors, default=head.end)
-        if behind < head.start:  # what left the window earlier and could not be absorbed then
-            return head.start
-        if when == "overflow":
-            return None
-        if when == "every_update":
-            return head.end if behind < head.end else None
-        reached = self._store.pick(head.session_id, [behind]) if behind else []
-        waiting = head.total - (reached[0].total if reached else 0)
-        return head.end if waiting >= when else None
+    def _settle(self, head: Head) -> Head:
+        """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
+        try:
+            if not self._parts.tender.needed(head):
+                return head
+            if self._background is not None:
+                self._background.wake(head)
+                return head
+            self._parts.tender.tend(head.session_id)
+            return self._store.head(head.session_id) or head
+        except Exception:  # the messages are stored: the next call tends the session
+            logger.exception("session %r not tended; it will be tried again", head.session_id)
+            return head
 
     def _owned(self, session_id: str, user_id: str | None) -> Head | None:
         head = self._store.head(session_id)
@@ -371,20 +363,25 @@ class AgentMemory:
             )
         return head
 
+    def _recall(
+        self, scope: Scope, message: Message | None
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
+        """What the blocks recall, without what comes from sessions that are gone."""
+        found, warnings = self._parts.recaller.recall(scope, message)
+        named = {
+            source[0] for recalls in found.values() for one in recalls for source in one.sources
+        }
+        heads = {name: self._store.head(name) for name in named}
+        gone = {name for name, head in heads.items() if head is None or head.deleting}
+        kept = {
+            block: [one for one in recalls if not any(source[0] in gone for source in one.sources)]
+            for block, recalls in found.items()
+        }
+        return kept, warnings
+
     def _query(self, message: Any) -> Message | None:
         if message is None or isinstance(message, Message):
             return message
         if isinstance(message, str):
             return Message(role="user", content=message)
         return Message.of(message)
-
-    def _replayed(self, block: str) -> Iterator[Progress]:
-        total = self._store.counts().sessions
-        for done, head in enumerate(all_heads(self._store), 1):
-            with self._leases.hold(head.session_id, _FLUSH_WAIT) as held:
-                error = None if held else "another worker holds the session"
-                if held and not head.deleting:
-                    self._absorber.rewind(head.session_id, block)
-                    fed = self._absorber.absorb(head.session_id, only=block, insist=True)
-                    error = next((one.error for one in fed if one.error), None)
-            yield Progress(block, head.session_id, done, max(done, total), error)

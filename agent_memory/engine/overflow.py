@@ -76,15 +76,23 @@ class Overflow:
             head = stored
         return head
 
-    def redo_summary(self, head: Head) -> Head:
-        """Have the model write the summary that a local extract stands in for, if it can."""
+    def redo_summary(self, head: Head, *, insist: bool = False) -> Head:
+        """Have the model write the summary that a local extract stands in for, if it can.
+
+        With `insist`, a model that rests after a failure is asked too.
+        """
         summary = head.summary
         if summary is None or summary.redo_after is None:
             return head
-        written = self._summarize(head, [], head.start, insist=True)
+        written = self._summarize(head, [], head.start, insist=insist)
         if written is None or written == summary:
             return head
         return self._store.move(replace(head, summary=written)) or head
+
+    def redo_wait(self, head: Head) -> float | None:
+        """Seconds until the model may be asked again for a summary; None where none waits."""
+        waits = head.summary is not None and head.summary.redo_after is not None
+        return self._rests.seconds(_MODEL) if waits and not self._rests.idle(_MODEL) else None
 
     def troubles(self, head: Head | None) -> list[str]:
         """What a context of this session should warn of."""

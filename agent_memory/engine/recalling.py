@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from agent_memory.engine.bridge import gather, resolve
+from agent_memory.engine.bridge import Runner, resolve
+from agent_memory.engine.resting import Rests
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.messages import Message
+from agent_memory.processes import fork_safe_lock
 from agent_memory.records import Recall, Scope
 
 CANDIDATES = 50
@@ -26,21 +28,35 @@ class Recaller:
     def __init__(self, blocks: Sequence[Block], timeout: float) -> None:
         self._blocks = blocks
         self._timeout = timeout
+        self._runner = Runner()
+        self._breaker = _Breaker()
 
     def recall(
         self, scope: Scope, message: Message | None
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """What each block recalls, and a warning for each that failed or was too slow."""
+        """What each block recalls, and a warning for each that failed or was too slow.
+
+        One that keeps failing rests for a while, so that not every call waits for it.
+        """
         has_owner = scope.user_id is not None or scope.session_id is not None
-        asked = [block for block in self._blocks if has_owner or not block.absorbs]
-        outcomes, slow = gather(
-            {block.name: partial(_ask, block, scope, message) for block in asked}, self._timeout
-        )
-        found: dict[str, list[Recall]] = {}
+        meant = {block.name: block for block in self._blocks if has_owner or not block.absorbs}
+        asked = {
+            name: partial(_ask, block, scope, message)
+            for name, block in meant.items()
+            if self._breaker.ask(name)
+        }
+        outcomes, slow = self._runner.gather(asked, self._timeout)
         warnings = [
-            f"The block {name!r} did not answer within {self._timeout:g} s." for name in slow
+            f"The block {name!r} failed before, and is asked again later."
+            for name in meant
+            if name not in asked
         ]
+        for name in slow:
+            self._breaker.told(name, worked=False)
+            warnings.append(f"The block {name!r} did not answer within {self._timeout:g} s.")
+        found: dict[str, list[Recall]] = {}
         for name, outcome in outcomes.items():
+            self._breaker.told(name, worked=not isinstance(outcome, Exception))
             if isinstance(outcome, Exception):
                 warnings.append(f"The block {name!r} failed: {type(outcome).__name__}: {outcome}")
             else:
@@ -48,7 +64,42 @@ class Recaller:
         return found, warnings
 
 
+class _Breaker:
+    """Which blocks may be asked now.
+
+    One that works is asked by everybody. One that failed is asked by one caller at a time, each
+    time after a longer rest, until it works again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._rests = Rests()
+
+    def ask(self, name: str) -> bool:
+        """Whether to ask a block; `told` is to be called with what comes of it."""
+        with self._lock:
+            if self._rests.idle(name):
+                return True
+            if not self._rests.ready(name):
+                return False
+            self._rests.failed(name)  # until the answer is there, so that nobody else asks
+            return True
+
+    def told(self, name: str, *, worked: bool) -> None:
+        """What came of it. Of many callers whom it failed at once, the first counts."""
+        with self._lock:
+            if worked:
+                self._rests.succeeded(name)
+            elif self._rests.idle(name):
+                self._rests.failed(name)
+
+
 def _ask(block: Block, scope: Scope, message: Message | None) -> list[Recall]:
-    found = resolve(block.get(scope, message, CANDIDATES))
-    # the name is what limits, context and statistics go by, whatever the block wrote
-    return [replace(recall, block=block.name) for recall in found]
+    return [_named(recall, block.name) for recall in resolve(block.get(scope, message, CANDIDATES))]
+
+
+def _named(recall: Recall, name: str) -> Recall:
+    """A recall under its block's name, which limits, context and statistics go by."""
+    if not isinstance(recall.text, str):
+        raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}.")
+    return replace(recall, block=name, score=float(recall.score))

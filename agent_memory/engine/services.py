@@ -26,6 +26,7 @@ class Services:
 
     def __init__(self, config: AgentMemoryConfig) -> None:
         self.ledger = Ledger()
+        self._owns_store = isinstance(config.store, str)
 
         @cache
         def models(name: str | None) -> LLM | None:
@@ -50,10 +51,18 @@ class Services:
                 ledger=self.ledger,
             )
 
+        store = config.store
+        if isinstance(store, str):
+            store = open_store(store, config.namespace, config.durability)
         self.resources = Resources(
-            store=open_store(config.store, config.namespace, config.durability),
+            store=store,
             namespace=config.namespace,
             counter=TokenCounter(config.model),
             models=models,
             embedders=embedders,
         )
+
+    def close(self) -> None:
+        """Close the store, unless it was given open."""
+        if self._owns_store:
+            self.resources.store.close()

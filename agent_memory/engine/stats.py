@@ -14,10 +14,12 @@ class BlockStats:
     Attributes:
         lag: Messages in all logs that it has not absorbed yet.
         error: Why it could not absorb, the last time it tried; None when it could.
+        dead_letters: Batches that it gave up; see `AgentMemory.dead_letters`.
     """
 
     lag: int
     error: str | None
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Stats:
     entries: int
     blocks: dict[str, BlockStats]
     usage: Usage
+
+    @property
+    def dead_letters(self) -> int:
+        """Batches that blocks gave up, in all."""
+        return sum(block.dead_letters for block in self.blocks.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,187 @@
+"""What `agent-memory doctor` finds in a store. It looks at a copy: that changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from agent_memory.cli.common import local_embedder, missing_file, without_password
+from agent_memory.cli.view import NOTHING
+from agent_memory.errors import AgentMemoryError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.engine.services import Services
+    from agent_memory.ltm_blocks.vector import VectorMemory
+
+NO_EMBEDDER = 'The local embedder is not installed. Install it: pip install "agent-memory[local]"'
+_SQLITE = "sqlite:///"
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found of one part.
+
+    Attributes:
+        mark: ✓ it works; ✗ it is configured and fails; a dash: there is nothing to check.
+        what: The part.
+        told: What was found, and what to do.
+    """
+
+    mark: str
+    what: str
+    told: str
+
+
+def attempt(what: str, check: Callable[[], Check]) -> Check:
+    """A check whose foreseeable failure is its finding."""
+    try:
+        return check()
+    except AgentMemoryError as error:
+        return Check("✗", what, str(error))
+
+
+def check_store(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
+    """The store, its vectors, and what was not absorbed."""
+    from agent_memory.engine.services import Services
+
+    try:
+        with _copied(config) as copy:
+            schema = _schema(str(copy.store))  # opening the copy changes it
+            with closing(Services(copy)) as services:
+                yield _opened(config, services, schema)
+                yield attempt("vectors", lambda: _vectors(copy, services, call))
+                yield attempt("absorbing", lambda: _absorbing(copy, services))
+    except AgentMemoryError as error:
+        yield Check("✗", "store", str(error))
+
+
+def is_remote(embedding: str | None) -> bool:
+    """Whether an embedding model has to be asked over the network."""
+    return embedding is not None and embedding != "local" and not embedding.startswith("fastembed/")
+
+
+@contextmanager
+def _copied(config: AgentMemoryConfig) -> Iterator[AgentMemoryConfig]:
+    """The same settings over a copy of the SQLite file.
+
+    Opening the file itself would bring its schema up to date, and binding a block to it would
+    announce the block's embedding model.
+    """
+    url = str(config.store)
+    if not url.startswith(_SQLITE) or missing_file(url):
+        yield config.model_copy(update={"store": "memory://"})
+        return
+    path = Path(url.removeprefix(_SQLITE)).absolute()
+    with TemporaryDirectory(prefix="agent-memory-") as folder:
+        copy = Path(folder) / "copy.db"
+        try:
+            with (
+                closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as theirs,
+                closing(sqlite3.connect(copy)) as ours,
+            ):
+                theirs.backup(ours)
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"The SQLite database {str(path)!r} failed: {error}.") from error
+        yield config.model_copy(update={"store": f"{_SQLITE}{copy.as_posix()}"})
+
+
+def _schema(url: str) -> str:
+    """The schema version of the copy, before it is opened."""
+    if url == "memory://":
+        return ""
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import DBAPIError
+
+    from agent_memory.stores.sql_migrations import STEPS, stored_version
+
+    engine, newest = create_engine(url), 1 + len(STEPS)
+    try:
+        with engine.connect() as connection:
+            version = stored_version(connection)
+    except DBAPIError as error:
+        raise StoreUnavailable(f"It is not a database of agent-memory: {error.orig}.") from error
+    finally:
+        engine.dispose()
+    if version is None:
+        return ", with no memory in it yet"
+    later = f"; the next use makes it {newest}" if version < newest else ""
+    return f", schema version {version}{later}"
+
+
+def _opened(config: AgentMemoryConfig, services: Services, schema: str) -> Check:
+    url = without_password(str(config.store))
+    if missing_file(str(config.store)):
+        return Check(NOTHING, "store", f"{url} does not exist yet; the first message makes it.")
+    counts = services.resources.store.counts()
+    held = f"{counts.sessions} sessions, {counts.entries} messages"
+    gone = " and is gone with the process" if url.startswith("memory:") else ""
+    return Check("✓", "store", f"{url} opens{gone}{schema}: {held}.")
+
+
+def _vectors(config: AgentMemoryConfig, services: Services, call: bool) -> Check:
+    from agent_memory.ltm_blocks.vector import VectorMemory
+
+    blocks = [block for block in config.all_blocks if isinstance(block, VectorMemory)]
+    if not blocks:
+        told = "No VectorMemory is configured."
+        return Check(NOTHING, "vectors", told if local_embedder() else f"{told} {NO_EMBEDDER}")
+    if not call and any(is_remote(block.embedding or config.embedding) for block in blocks):
+        return Check(
+            NOTHING, "vectors", "Their dimension is the remote embedder's to tell: try --call."
+        )
+    for block in blocks:
+        # binding a block compares its dimension with the one that the copy has stored
+        block.model_copy(update={"store": None}).bind(services.resources)
+        if block.store not in (None, ":memory:"):
+            _search(block, block.store, services)
+    places = sorted({block.store or "the session store" for block in blocks})
+    kept = ", ".join(without_password(place) for place in places)
+    return Check("✓", "vectors", f"Vectors in {kept} and the embedder agree on their dimension.")
+
+
+def _search(block: VectorMemory, url: str, services: Services) -> None:
+    """Search a Qdrant server, which refuses a vector of another dimension; binding changes it."""
+    from agent_memory.stores.qdrant import QdrantStore
+
+    resources = services.resources
+    vector = resources.embedders(block.embedding).embed(["Is anyone there?"])[0]
+    with closing(QdrantStore(url, resources.namespace)) as server:
+        server.search_vectors(block.name, "nobody", vector, 1)
+
+
+def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
+    """Whether there are messages that a block gave up, or a replay that stopped half-way."""
+    from agent_memory.engine.failures import Failures
+    from agent_memory.engine.notes import Notes
+    from agent_memory.engine.replaying import REPLAYS
+
+    store = services.resources.store
+    failures = Failures(store, config.absorb_attempts)
+    names = [block.name for block in config.all_blocks if block.absorbs]
+    dead = [letter for name in names for letter in failures.dead(name)]
+    replays = Notes(store).read(REPLAYS)
+    told = [
+        f"{one.block} gave up #{one.first} to #{one.last} of {one.session_id} after "
+        f"{one.attempts} attempts: {one.error}"
+        for one in dead[:_SHOWN]
+    ]
+    if dead:
+        more = f", {_SHOWN} of them shown" if len(dead) > _SHOWN else ""
+        told.append(f"{len(dead)} dead letters{more}: mend the cause, then `agent-memory retry`.")
+    told += [
+        f"A replay of {name} is under way, or stopped, after {note['done']} sessions: if it "
+        f"stopped, `agent-memory replay {name}` goes on."
+        for name, note in replays.items()
+    ]
+    if told:
+        return Check("✗" if dead else NOTHING, "absorbing", "\n".join(told))
+    if not store.counts().sessions:
+        return Check(NOTHING, "absorbing", "Nothing is stored yet.")
+    return Check("✓", "absorbing", "No dead letters, and no replay stopped half-way.")

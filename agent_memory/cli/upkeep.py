@@ -1,0 +1,130 @@
+"""Tending a memory: flush, retry, replay, delete."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from agent_memory.cli.common import (
+    FAILED,
+    ConfigOption,
+    StoreOption,
+    err,
+    existing,
+    guarded,
+    has_failed,
+    head_of,
+    load_config,
+    open_memory,
+    out,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from agent_memory.engine.stats import Progress as Step
+
+_INTERRUPTED = 130
+
+
+@guarded
+def flush(
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="[SESSION]", help="Only this session; all by default."),
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Have the blocks absorb what is pending, now. Safe to repeat, from any scheduler."""
+    from agent_memory.cli.view import absorbed_table
+
+    with open_memory(load_config(store, config)) as memory:
+        if session is not None:
+            head_of(memory, session)
+        done = memory.flush(session)
+    out().print(absorbed_table(done) if done else "Nothing was pending.")
+    if any(map(has_failed, done)):
+        raise typer.Exit(FAILED)
+
+
+@guarded
+def retry(
+    block: Annotated[
+        str | None, typer.Argument(metavar="[BLOCK]", help="Only this block; all by default.")
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Have blocks absorb their dead letters, what they failed at too often; `doctor` lists them."""
+    from agent_memory.cli.view import absorbed_table
+
+    with open_memory(load_config(store, config)) as memory:
+        letters = len(memory.dead_letters(block))
+        done = memory.retry(block)
+        left = len(memory.dead_letters(block))
+    out().print(absorbed_table(done) if letters else "There are no dead letters.")
+    if left:
+        err().print(f"{left} of {letters} dead letters are left.", style="yellow")
+        raise typer.Exit(FAILED)
+
+
+@guarded
+def replay(
+    block: Annotated[str, typer.Argument(metavar="BLOCK", help="The block's name.")],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Rebuild one block from the logs, after its settings or its embedding model changed.
+
+    Other processes go on meanwhile. A replay that was interrupted goes on where it stopped.
+    """
+    from rich.progress import Progress
+
+    from agent_memory.engine.rebuilding import rebuild
+
+    steps: list[Step] = []
+    rebuilding = cast("Generator[Step]", rebuild(existing(load_config(store, config)), block))
+    try:
+        with closing(rebuilding), Progress(console=err(), transient=True) as progress:
+            task = progress.add_task("replaying", total=None)
+            for step in rebuilding:
+                if not steps and step.done > 1:
+                    told = f"An interrupted replay goes on; {step.done - 1} sessions were done."
+                    progress.console.print(told)
+                steps.append(step)
+                progress.update(task, completed=step.done, total=step.total)
+    except KeyboardInterrupt:
+        so_far = f" after {steps[-1].done} of {steps[-1].total} sessions" if steps else ""
+        told = f"{block}: stopped{so_far}. The same command goes on from here."
+        err().print(told, style="yellow", markup=False)
+        raise typer.Exit(_INTERRUPTED) from None
+    console = out()
+    errors = [f"{step.session_id}: {step.error}" for step in steps if step.error]
+    rebuilt = f"{len(steps) - len(errors)} of {len(steps)} sessions rebuilt."
+    console.print(f"{block}: {rebuilt}", markup=False)
+    for told in errors:
+        console.print(told, style="red", markup=False)
+    if errors:
+        raise typer.Exit(FAILED)
+
+
+@guarded
+def delete(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Delete a session: its log, its window, and every record derived from it."""
+    with open_memory(load_config(store, config)) as memory:
+        head = head_of(memory, session)
+        if not yes:
+            typer.confirm(
+                f"Delete {session} with its {head.end} messages and all derived from them?",
+                abort=True,
+            )
+        memory.delete(session)
+    out().print(f"{session} is deleted.", markup=False)

@@ -1,0 +1,160 @@
+"""`agent-memory worker`: absorbing as a process of its own, any number of them over one store."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_memory.cli.common import (
+    FAILED,
+    ConfigOption,
+    StoreOption,
+    existing,
+    guarded,
+    has_failed,
+    load_config,
+    plain,
+    without_password,
+)
+from agent_memory.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agent_memory.engine.tending import Tended
+    from agent_memory.engine.worker import Worker
+
+
+@guarded
+def worker(
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Do what is due now and exit, for cron; 1 if a block failed."),
+    ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            metavar="N",
+            min=1,
+            help="Sessions to work on at a time. Else `background_threads` of the configuration.",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Absorb what is due, session by session, users in turn, until stopped.
+
+    Give it the settings of the processes that update the store. Any number may run beside them.
+    SIGTERM or Ctrl-C lets it finish what is under way; a second one ends it at once. Nothing is
+    lost either way.
+    """
+    from agent_memory.engine.assembly import assemble
+
+    settings = existing(load_config(store, config))
+    place = without_password(str(settings.store))
+    if place.startswith("memory:"):
+        raise ConfigError(
+            "A worker shares a store with other processes, which memory:// is not for. Name the "
+            "one that they use with --store or --config, such as sqlite:///memory.db."
+        )
+    with _signals() as stops, closing(assemble(settings)) as parts:
+        report = Report(lambda: stops.put("Nobody reads this any more."))
+        working = parts.worker(threads or settings.background_threads, report.told)
+        if not once:
+            typer.echo(f"Working on {place}. Ctrl-C stops it.")
+        _work(working, once, stops)
+    typer.echo(report.summary())
+    if once and report.failing:
+        raise typer.Exit(FAILED)
+
+
+class Report:
+    """Prints what was done for each session, and adds it up.
+
+    Args:
+        unread: Called where it can't be printed.
+
+    Attributes:
+        failing: The sessions and blocks that failed, and have not worked since.
+    """
+
+    def __init__(self, unread: Callable[[], None]) -> None:
+        self._unread = unread
+        self._lock = threading.Lock()
+        self._sessions: set[str] = set()
+        self._messages = 0
+        self.failing: set[tuple[str, str]] = set()
+
+    def told(self, session_id: str, tended: Tended) -> None:
+        """A worker's thread has tended a session."""
+        from agent_memory.cli.view import reach
+
+        for one in tended.absorbed:
+            with self._lock:
+                self._sessions.add(session_id)
+                self._messages += one.last - one.first + 1
+                note = self.failing.add if has_failed(one) else self.failing.discard
+                note((session_id, one.block))
+            why = f": {one.error}" if one.error else ""
+            line = f"{session_id}: {one.block} absorbed {reach(one)}{why}"
+            try:
+                typer.echo(plain(" ".join(line.split())))
+            except OSError:  # a pipe whose reader is gone
+                self._unread()
+
+    def summary(self) -> str:
+        """What was done in all."""
+        return f"{self._messages} messages of {len(self._sessions)} sessions absorbed."
+
+
+def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
+    """Let a worker work until all is done, or there is a reason to stop."""
+
+    def stop() -> None:
+        if reason := stops.get():
+            with suppress(OSError):  # a pipe whose reader is gone
+                typer.echo(f"{reason} Stopping after what is under way.")
+            worker.stop()
+
+    stopper = threading.Thread(target=stop, daemon=True, name="stopper")
+    stopper.start()
+    try:
+        if once:
+            worker.run_once()
+        else:
+            worker.start()
+            while stopper.is_alive():
+                stopper.join(1.0)  # Windows hears no signal in a wait without end
+    finally:
+        stops.put("")  # no reason: the stopper is not needed any more
+        worker.stop()
+        stopper.join()
+
+
+@contextmanager
+def _signals() -> Iterator[SimpleQueue[str]]:
+    """A queue into which the first signal is put, as a reason to stop; a second ends the process.
+
+    A handler may interrupt whoever holds a lock that it wants. Of all queues only this kind is safe
+    to be put into by one.
+    """
+    stops: SimpleQueue[str] = SimpleQueue()
+
+    def hear(number: int, frame: object) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_DFL)
+        stops.put(f"{signal.Signals(number).name}.")
+
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    for one in before:
+        signal.signal(one, hear)
+    try:
+        yield stops
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

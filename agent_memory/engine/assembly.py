@@ -1,0 +1,106 @@
+"""Putting the parts of a memory together, from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.context import BlockInfo, Packer
+from agent_memory.engine.absorbing import Absorber
+from agent_memory.engine.deletion import Deletion
+from agent_memory.engine.failures import Failures
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.notes import Notes
+from agent_memory.engine.overflow import Overflow
+from agent_memory.engine.preparing import Preparation
+from agent_memory.engine.recalling import Recaller
+from agent_memory.engine.replaying import Replay
+from agent_memory.engine.services import Services
+from agent_memory.engine.tending import Tender
+from agent_memory.engine.undoing import Undo
+from agent_memory.engine.worker import Told, Worker
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an `AgentMemory` delegates to, by the name of the job."""
+
+    services: Services
+    store: Store
+    blocks: dict[str, Block]
+    notes: Notes
+    leases: Leases
+    failures: Failures
+    absorber: Absorber
+    overflow: Overflow
+    deletion: Deletion
+    tender: Tender
+    recaller: Recaller
+    replay: Replay
+    undo: Undo
+    packer: Packer
+
+    def worker(self, threads: int, told: Told | None = None) -> Worker:
+        """A worker over this store, not started; see `Worker`."""
+        prepare = Preparation(self.store, self.notes, self.deletion, self.absorber.blocks).prepare
+        return Worker(self.store, self.tender, prepare, threads, told)
+
+    def close(self) -> None:
+        """Release connections."""
+        for block in self.blocks.values():
+            block.close()
+        self.services.close()
+
+
+def assemble(config: AgentMemoryConfig) -> Parts:
+    """Open the store, bind the blocks, and wire the parts.
+
+    Raises:
+        ConfigError: A block cannot work with these settings; nothing stays open.
+        StoreError: The store cannot be opened.
+    """
+    services = Services(config)
+    resources = services.resources
+    store = resources.store
+    bound: dict[str, Block] = {}
+    try:
+        for block in config.all_blocks:
+            bound[block.name] = block.bind(resources)
+    except BaseException:
+        for block in bound.values():
+            block.close()
+        services.close()
+        raise
+    blocks, strategy = list(bound.values()), config.strategy
+    notes, leases = Notes(store), Leases(store)
+    failures = Failures(store, config.absorb_attempts)
+    absorber = Absorber(store, failures, blocks, config.absorb_timeout)
+    recall_tokens = config.max_recall_tokens if blocks else 0
+    overflow = Overflow(store, strategy, resources, config.max_tokens, recall_tokens)
+    deletion = Deletion(store, leases, absorber, failures, notes)
+    return Parts(
+        services=services,
+        store=store,
+        blocks=bound,
+        notes=notes,
+        leases=leases,
+        failures=failures,
+        absorber=absorber,
+        overflow=overflow,
+        deletion=deletion,
+        tender=Tender(
+            store, leases, overflow, absorber, deletion, strategy.absorbs, config.idle_minutes
+        ),
+        recaller=Recaller(blocks, config.recall_timeout),
+        replay=Replay(store, leases, absorber, notes),
+        undo=Undo(store, leases, absorber, failures, overflow),
+        packer=Packer(
+            resources.counter,
+            config.max_tokens,
+            config.max_recall_tokens,
+            config.memory_role,
+            {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
+        ),
+    )
