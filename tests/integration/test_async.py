@@ -30,6 +30,7 @@ def test_all_calls(backend: str, tmp_path: Path) -> None:
             assert [step.done async for step in memory.replay("vector")] == [1]
             assert [head.session_id for head in await memory.sessions()] == ["s"]
             assert (await memory.stats()).entries == 2
+            assert await memory.dead_letters("vector") == await memory.retry() == []
             assert [m.content for m in await session.pop()] == ["Poor Rex."]
             await session.delete()
             await memory.delete_user("ada")

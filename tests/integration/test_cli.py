@@ -38,7 +38,7 @@ from agent_memory.tokens import TokenCounter
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("demo", "chat", "sessions", "show", "search", "stats", "export", "import"),
-    *("flush", "replay", "delete", "doctor", "config"),
+    *("flush", "worker", "retry", "replay", "delete", "doctor", "config"),
 }
 runner = CliRunner()
 
@@ -228,7 +228,7 @@ def test_demo_goes_on_while_the_model_refuses(fake: FakeLLM) -> None:
     fake.fail(401, times=100)
     told = run("demo", "--model", "openai/gpt-4o-mini")
     assert "a local extract stands in" in told
-    assert "ModelRefused" in told
+    assert "ModelForbidden" in told
 
 
 def test_demo_without_the_local_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,6 +382,10 @@ def test_sessions_lists_what_the_heads_say() -> None:
     told = run("sessions")
     assert re.search(r"^a +ann +4 ", told, re.MULTILINE)
     assert re.search(rf"^b +\u2013 +6 +{head.window_tokens} +6 +6 *$", told, re.MULTILINE)
+    assert "extractive has 4 still to absorb · vector has 4 still" in run("show", "a")
+    run("flush", "a")
+    assert re.search(r"^a +ann +4 +\d+ +4 *$", run("sessions"), re.MULTILINE)
+    assert "vector has" not in run("show", "a")
     assert "ann" not in run("sessions", "--after", "a")
     assert not re.search(r"^b ", run("sessions", "--user", "ann"), re.MULTILINE)
 
@@ -428,11 +432,11 @@ def test_flush_replay_and_stats() -> None:
     """What waits must be absorbed and said; a missing model is no failure of the command."""
     with store() as memory:
         memory.update("s", talk(4))
-    assert re.search(r"vector: not absorbed yet +4\b", run("stats"))
+    assert re.search(r"^vector +4 +0 +\u2013", run("stats"), re.MULTILINE)
     told = run("flush")
     assert re.search(r"^s +vector +#1 to #4 *$", told, re.MULTILINE)
     assert "ModelRequired" in told
-    assert re.search(r"vector: not absorbed yet +0\b", run("stats"))
+    assert re.search(r"^vector +0 +0 +\u2013", run("stats"), re.MULTILINE)
     assert re.search(r"messages +4\b", run("stats"))
     assert "vector: 1 of 1 sessions rebuilt." in run("replay", "vector")
     assert "extractive, vector" in fails("replay", "nonsense")
@@ -545,7 +549,9 @@ def marks(told: str) -> dict[str, str]:
 def test_doctor_without_anything() -> None:
     """Looking must make no database, and what is not configured is no failure."""
     told = run("doctor")
-    assert marks(told) == {"store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013"}
+    assert marks(told) == {
+        "store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013", "absorbing": "\u2013"
+    }  # fmt: skip
     assert "256 numbers" in told
     assert not list(Path().glob("*.db"))
 

@@ -112,7 +112,9 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         "namespace": "n", "max_tokens": "777", "max_recall_tokens": "99",
         "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
         "model_timeout": "3", "embedding": "local", "overflow": '{"kind": "trim"}',
-        "blocks": '[{"kind": "static", "facts": ["x"]}]', "overflow_mode": "inline",
+        "blocks": '[{"kind": "static", "facts": ["x"]}]', "overflow_mode": "background",
+        "background_threads": "2", "idle_minutes": "1.5", "absorb_attempts": "3",
+        "absorb_timeout": "60",
         "memory_role": "user", "retention": "forever", "recall_timeout": "0.5",
     }  # fmt: skip
     assert set(given) == set(AgentMemoryConfig.model_fields) - {"system_store"}

@@ -1,0 +1,171 @@
+"""What the logs must hold, by what was acknowledged; and the words for what is wrong. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+LOST, DOUBLED, REORDERED, REVIVED = "lost", "doubled", "reordered", "revived"
+UNFINISHED, ERROR = "unfinished", "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        kind: Which promise is broken.
+        session_id: Where.
+        detail: What was seen.
+        during: When it was seen first.
+    """
+
+    kind: str
+    session_id: str
+    detail: str
+    during: str = field(default="at the end", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One call.
+
+    Attributes:
+        name: "update", "pop", "delete", "delete_user"; calls of other names change no log.
+        session_id: The session, where it is about one.
+        texts: What is appended.
+        user_id: The user, where one is named.
+        count: How many messages are taken back.
+        role: Who says the texts.
+    """
+
+    name: str
+    session_id: str = ""
+    texts: tuple[str, ...] = ()
+    user_id: str | None = None
+    count: int = 0
+    role: str = "user"
+
+    def on(self, log: Sequence[str]) -> list[str]:
+        """The session's log after the call."""
+        match self.name:
+            case "update":
+                return [*log, *self.texts]
+            case "pop":
+                return list(log[: max(0, len(log) - self.count)])
+            case "delete":
+                return []
+        return list(log)
+
+
+def compare(
+    session_id: str,
+    seen: Sequence[str],
+    wanted: Sequence[str],
+    optional: Collection[str] = frozenset(),
+) -> list[Finding]:
+    """What is wrong with the messages of a log.
+
+    Args:
+        session_id: Its session.
+        seen: What it holds.
+        wanted: What it should hold, in order.
+        optional: Those of `wanted` that may be missing: calls for them never returned.
+    """
+    there = Counter(seen)
+    findings = [
+        Finding(LOST, session_id, text)
+        for text in wanted
+        if text not in there and text not in optional
+    ]
+    findings += [Finding(DOUBLED, session_id, text) for text, n in there.items() if n > 1]
+    findings += [Finding(REVIVED, session_id, text) for text in there if text not in set(wanted)]
+    once = [text for text in there if text in set(wanted)]
+    if once != [text for text in wanted if text in there]:
+        findings.append(Finding(REORDERED, session_id, f"{once}"))
+    return findings
+
+
+@dataclass(slots=True)
+class Shared:
+    """What one writer said in a session of many writers."""
+
+    begun: list[str] = field(default_factory=list)
+    unsure: set[str] = field(default_factory=set)
+
+
+class Ledger:
+    """What the sessions of one writer must hold, whose processes are killed at any moment.
+
+    Its calls come one after another. The one that was under way when a process was killed may have
+    happened or not; which, the next look at the session shows.
+
+    Args:
+        sessions: Those that it has for itself, each with its user.
+    """
+
+    def __init__(self, sessions: Mapping[str, str | None]) -> None:
+        self.users = dict(sessions)
+        self.logs: dict[str, list[str]] = {name: [] for name in sessions}
+        self.shared: dict[str, Shared] = {}
+        self.leaving: list[dict[str, list[str]]] = []
+        self.findings: list[Finding] = []
+        self.acknowledged = 0
+        self._pending: Op | None = None
+
+    @property
+    def interrupted(self) -> Op | None:
+        """The call that was under way when the process was killed."""
+        return self._pending
+
+    def begin(self, op: Op) -> None:
+        """A call begins."""
+        self._pending = op
+        if op.name == "update" and op.session_id not in self.logs:
+            said = self.shared.setdefault(op.session_id, Shared())
+            said.begun += op.texts
+            said.unsure.update(op.texts)
+
+    def done(self, op: Op, result: object) -> None:
+        """It returned: an update the log's end, a pop the messages taken."""
+        self._pending = None
+        if op.name == "update":
+            self.acknowledged += len(op.texts)
+        if op.name == "delete_user":
+            self.logs |= {name: [] for name, user in self.users.items() if user == op.user_id}
+        elif op.session_id in self.logs:
+            before = self.logs[op.session_id]
+            after = self.logs[op.session_id] = op.on(before)
+            if op.name == "pop" and result != before[len(after) :]:
+                told = f"pop took {result} for {before[len(after) :]}"
+                self.findings.append(Finding(REORDERED, op.session_id, told))
+            if op.name == "update" and result != len(after):
+                told = f"update returned end {result} for {len(after)}"
+                self.findings.append(Finding(REORDERED, op.session_id, told))
+        elif op.name == "update":
+            self.shared[op.session_id].unsure.difference_update(op.texts)
+
+    def seen(self, session_id: str, texts: Sequence[str]) -> None:
+        """A session was looked at, while none of its calls was under way."""
+        wanted, pending = self.logs[session_id], self._pending
+        if pending and pending.session_id == session_id:
+            self._pending = None
+            if list(texts) == pending.on(wanted):
+                wanted = list(texts)
+        self.findings += compare(session_id, texts, wanted)
+        self.logs[session_id] = list(texts)
+
+    def leave(self, fresh: Mapping[str, str]) -> None:
+        """Take other sessions for those of a user whose deletion was interrupted.
+
+        Nobody knows when these will be gone: as soon as any process goes on with the deletion.
+
+        Args:
+            fresh: For each, the session that takes its place.
+        """
+        self.leaving.append({name: self.logs.pop(name) for name in fresh})
+        for old, new in fresh.items():
+            self.users[new] = self.users.pop(old)
+            self.logs[new] = []
+        self._pending = None

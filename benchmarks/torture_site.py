@@ -1,0 +1,80 @@
+"""What all processes of a torture run share: the store, the memory over it, the model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Literal
+
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, VectorMemory
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.strategies.base import Absorb
+
+VECTORS, FACTS = "vector", "extractive"
+MAX_TOKENS = 400
+
+Mode = Literal["inline", "background"]
+
+_LINE = re.compile(r"\[(\d+)\] \S+ \w+: (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a run takes place.
+
+    Attributes:
+        url: The store.
+        namespace: Keeps the run apart from all else in the store.
+        api_base: Where the model answers.
+    """
+
+    url: str
+    namespace: str
+    api_base: str
+
+    def store(self) -> Store:
+        """Open the store."""
+        return open_store(self.url, self.namespace)
+
+    def memory(
+        self, store: Store, mode: Mode = "inline", absorb: Absorb = "overflow"
+    ) -> AgentMemory:
+        """A memory with a small window, so that much overflows, and both kinds of records."""
+        blocks = [VectorMemory(name=VECTORS), ExtractiveMemory(name=FACTS)]
+        return AgentMemory(
+            store=store,
+            namespace=self.namespace,
+            max_tokens=MAX_TOKENS,
+            model="openai/gpt-4o-mini",
+            api_base=self.api_base,
+            api_key="none",
+            embedding="local",
+            overflow=FlushToLTM(blocks=blocks, max_stm_ratio=0.5, absorb=absorb),
+            overflow_mode=mode,
+            background_threads=2,
+            idle_minutes=0.01,
+        )
+
+
+def finder() -> Callable[[dict[str, Any]], str]:
+    """A model that finds one fact in each message, in other words each time it is asked.
+
+    So a batch that is absorbed twice shows, unless the second answer took the first one's place.
+    """
+    asked = count(1)
+
+    def answer(body: dict[str, Any]) -> str:
+        time = next(asked)
+        found = map(_LINE.match, body["messages"][-1]["content"].splitlines())
+        facts = [
+            {"text": f"{line[2]} (answer {time})", "message": int(line[1]), "quote": line[2]}
+            for line in found
+            if line
+        ]
+        return json.dumps({"facts": facts})
+
+    return answer

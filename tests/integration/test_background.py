@@ -1,0 +1,422 @@
+"""Absorbing in the background: threads, and what exits, forks and other processes leave to them."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.engine.assembly import assemble
+from agent_memory.engine.turns import Turns
+from agent_memory.errors import MemoryClosed
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Scope
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.sql import SQLStore
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.watching import watched
+
+SECONDS = 60.0
+"""Most time for what ought to take a moment; a busy machine has that."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers look at the store often."""
+    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.05)
+
+
+class Book(Block):
+    """Writes down what it is given; `within` is called with each session while it does."""
+
+    kind: str = "book"
+    taken: dict[str, list[int]] = {}
+    within: Callable[[str], None] = lambda session_id: None
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.within(entries[0].session_id)
+        self.taken.setdefault(entries[0].session_id, []).extend(entry.seq for entry in entries)
+
+    def delete(self, scope: Scope) -> None:
+        self.taken.pop(scope.session_id or "", None)
+
+
+class Gate:
+    """Lets nobody through until it is opened; counts who stands within."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.entered: list[str] = []
+        self.inside = 0
+        self.most = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, session_id: str) -> None:
+        with self._lock:
+            self.entered.append(session_id)
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+        assert self.open.wait(SECONDS)
+        with self._lock:
+            self.inside -= 1
+
+
+def user(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def old(text: str) -> dict[str, Any]:
+    """A message of yesterday: its session has been silent for long."""
+    return user(text, created_at=datetime.now(UTC) - timedelta(days=1))
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def background(book: Block, absorb: Any = "every_update", **fields: Any) -> AgentMemory:
+    fields.setdefault("store", "memory://")
+    fields.setdefault("max_tokens", 4000)
+    overflow = FlushToLTM(blocks=[book], absorb=absorb)
+    return AgentMemory(overflow=overflow, overflow_mode="background", **fields)
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book(taken={})
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open.set()
+
+
+def test_updates_do_not_wait_for_a_model(gate: Gate) -> None:
+    """Wrong: an update, or a get, waits until the model has answered."""
+
+    def answer(body: dict[str, Any]) -> str:
+        gate("model")
+        return json.dumps({"facts": []})
+
+    with (
+        FakeLLM(answer) as fake,
+        background(
+            ExtractiveMemory(), model="openai/any", api_base=fake.api_base, api_key="k"
+        ) as memory,
+    ):
+        memory.update("s", user("first"))
+        until(lambda: gate.inside)
+        for n in range(20):
+            memory.update("s", user(f"message {n}"))
+            memory.update(f"t{n}", user("elsewhere"))
+            assert len(memory.get("s").messages) == n + 2
+        assert gate.most >= 1
+        assert memory.stats().blocks["extractive"].lag == 41
+        gate.open.set()
+        memory.flush()
+        assert memory.stats().blocks["extractive"].lag == 0
+
+
+def test_order_within_and_parallel_between_sessions(book: Book, gate: Gate) -> None:
+    """Wrong: a session's batches overtake each other or come twice, sessions wait for each other,
+    or more are absorbed at once than there are threads."""
+    book = book.model_copy(update={"within": gate})
+    with background(book, background_threads=3) as memory:
+        for n in range(30):
+            memory.update(f"s{n % 10}", user(str(n)))
+        until(lambda: gate.inside == 3)
+        gate.open.set()
+        for n in range(170):
+            memory.update(f"s{n % 10}", user(str(n)))
+    assert gate.most == 3
+    assert book.taken == {f"s{n}": list(range(1, 21)) for n in range(10)}
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_flush_and_close_wait(book: Book, gate: Gate, call: str) -> None:
+    """Wrong: they return while a session is being absorbed, or before one that waits its turn."""
+    book = book.model_copy(update={"within": gate})
+    memory = background(book, background_threads=1)
+    for name in ("a", "b", "c"):
+        memory.update(name, user("hello"))
+    until(lambda: gate.inside)
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(getattr(memory, call))
+        time.sleep(0.1)
+        assert not done.done()
+        gate.open.set()
+        done.result(SECONDS)
+    assert book.taken == {"a": [1], "b": [1], "c": [1]}
+    memory.close()
+
+
+def test_close_returns_though_others_go_on(book: Book) -> None:
+    """Else closing waits for a moment in which nobody has anything to absorb, for ever."""
+    book = book.model_copy(update={"within": lambda _: time.sleep(0.01)})
+    memory = background(book, background_threads=2)
+    acknowledged: Counter[str] = Counter()
+
+    def talk(name: str) -> None:
+        try:
+            while True:
+                memory.update(name, user("and another thing"))
+                acknowledged[name] += 1
+        except MemoryClosed:
+            pass
+
+    with ThreadPoolExecutor() as pool:
+        talkers = [pool.submit(talk, f"s{n}") for n in range(4)]
+        until(lambda: len(acknowledged) == 4)
+        memory.close()
+        for talker in talkers:
+            talker.result(SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("absorb", "counts"),
+    [("every_update", [1, 2, 3, 4, 5, 6]), (60, [0, 0, 0, 4, 4, 4]), ("overflow", [0] * 6)],
+)
+def test_when_blocks_absorb(book: Book, absorb: Any, counts: list[int]) -> None:
+    """Wrong: a block is fed sooner or later than the strategy says."""
+    seen = []
+    for last in range(1, 7):
+        book.taken.clear()
+        with background(book, absorb, store=MemoryStore()) as memory:
+            for _ in range(last):
+                memory.update("s", user("twelve words or so " * 3))
+                memory._background.drain()  # type: ignore[union-attr]
+        seen.append(len(book.taken.get("s", [])))
+    assert seen == counts
+
+
+def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the end of a conversation waits for messages that never come; or one that goes on
+    is absorbed as if it had ended."""
+    store, now = MemoryStore(), datetime.now(UTC)
+    with background(book, "overflow", store=store, idle_minutes=5) as memory:
+        memory.update("ended", old("That was all."))
+        memory.update("goes on", user("More to come.", created_at=now))
+        until(lambda: book.taken == {"ended": [1]} and not store.due())
+        later = SimpleNamespace(now=lambda zone: now + timedelta(minutes=4.9))
+        monkeypatch.setattr("agent_memory.engine.tending.datetime", later)
+        store.wake()
+        until(lambda: not store.due())
+        assert "goes on" not in book.taken
+        later.now = lambda zone: now + timedelta(minutes=5)
+        clock = SimpleNamespace(time=lambda: time.time() + 7)  # 6 s are left, as it was put off
+        monkeypatch.setattr("agent_memory.stores.memory.time", clock)
+        until(lambda: "goes on" in book.taken)
+
+
+def test_users_take_turns(book: Book) -> None:
+    """Wrong: who has one session waits for somebody's two hundred."""
+    store = MemoryStore()
+    parts = assemble(AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book])))
+    with AgentMemory(store=store) as memory:
+        for n in range(200):
+            memory.update(f"many {n:03}", old("hello"), user_id="busy")
+        memory.update("one", old("hello"), user_id="quiet")
+        memory.update("nobody's", old("hello"))
+    turns: list[str] = []
+    worker = parts.worker(1, lambda session_id, tended: turns.append(session_id))
+    worker.run_once()
+    worker.stop()
+    assert sorted(turns) == sorted(book.taken) == sorted(set(turns))
+    assert len(turns) == 202
+    assert {turns.index("one"), turns.index("nobody's")} == {1, 2}
+
+
+def test_long_sessions_take_turns(book: Book) -> None:
+    """Wrong: a session of many batches keeps others waiting until it is done."""
+    store = MemoryStore()
+    config = AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book]))
+    with AgentMemory(store=store) as memory:
+        memory.update("long", [old(str(n)) for n in range(1000)])
+        memory.update("short", old("hello"))
+    turns: list[str] = []
+    worker = assemble(config).worker(1, lambda session_id, tended: turns.append(session_id))
+    worker.run_once()
+    worker.stop()
+    assert turns == ["long", "short", *["long"] * 9]
+    assert book.taken == {"long": list(range(1, 1001)), "short": [1]}
+
+
+def test_a_session_that_gets_a_user_waits_once(book: Book, gate: Gate) -> None:
+    """Else two threads take it at once, and one of them dies of it."""
+    book = book.model_copy(update={"within": gate})
+    with background(book, background_threads=2) as memory:
+        memory.update("x", user("hello"))
+        memory.update("y", user("hello"))
+        until(lambda: gate.inside == 2)
+        memory.update("s", user("hello"))
+        memory.update("s", user("I am Ada."), user_id="ada")
+        gate.open.set()
+        memory._background.drain()  # type: ignore[union-attr]
+        assert all(t.is_alive() for t in memory._background._threads)  # type: ignore[union-attr]
+        assert book.taken["s"] == [1, 2]
+
+
+def test_turns() -> None:
+    """Wrong: a user with many sessions goes first, a session waits twice or loses its place."""
+    turns = Turns()
+    for session, owner in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("a1", "c"), ("a3", "a")):
+        turns.add(session, owner)
+    assert (len(turns), sorted(turns)) == (4, ["a1", "a2", "a3", "b1"])
+    taken = [turns.take() for _ in range(4)]
+    assert taken == [("a1", "a"), ("b1", "b"), ("a2", "a"), ("a3", "a")]
+    assert turns.take() is None
+    turns.add("a1", "c")
+    assert turns.take() == ("a1", "c")
+
+
+def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixture) -> None:
+    """Else it is tried again without a pause, and who waits behind it never gets his turn."""
+    store, tries = MemoryStore(), Counter[str]()
+
+    def watch(step: str) -> None:
+        tries[step] += 1
+        if step == "before delete":
+            raise ConnectionError("cannot delete now")
+
+    with AgentMemory(store=watched(store, watch)) as memory:
+        for n in range(70):
+            memory.update(f"a{n:02}", old("hello"))
+            with pytest.raises(ConnectionError):
+                memory.delete(f"a{n:02}")
+        memory.update("good", old("hello"))
+    tries.clear()
+    with background(book, store=watched(store, watch)):
+        until(lambda: "good" in book.taken)
+        time.sleep(0.3)  # six polls
+        assert 70 <= tries["before delete"] <= 3 * 70
+    tries.clear()
+    store.wake()
+    config = AgentMemoryConfig(store=watched(store, watch), overflow=FlushToLTM(blocks=[book]))
+    worker = assemble(config).worker(2)
+    worker.run_once()
+    worker.stop()
+    assert tries["before delete"] == 70
+    assert "cannot delete now" in caplog.text
+
+
+def test_run_once_ends_though_messages_come(book: Book) -> None:
+    """Else a run from cron goes on for as long as people talk."""
+    store = MemoryStore()
+    with AgentMemory(store=store) as memory:
+        memory.update("s", old("hello"))
+        config = AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book]))
+
+        def again(session_id: str, tended: object) -> None:
+            memory.update("s", old("one more"))
+
+        worker = assemble(config).worker(1, again)
+        worker.run_once()
+        worker.stop()
+        assert book.taken["s"] == [1]
+        assert [head.session_id for head in store.due()] == ["s"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), ValueError("bad")])
+def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
+    """Wrong: a block that calls sys.exit() takes a thread with it, and close waits for ever."""
+    failing = Counter[str]()
+
+    def within(session_id: str) -> None:
+        if session_id == "bad" and failing["bad"] < 3:
+            failing["bad"] += 1
+            raise error
+
+    book = book.model_copy(update={"within": within})
+    with background(book, background_threads=1) as memory:
+        memory.update("bad", user("hello"))
+        memory.update("good", user("hello"))
+        until(lambda: "good" in book.taken)
+        memory.update("bad", user("hello"))
+        worker = memory._background
+        assert worker is not None
+        assert [thread.is_alive() for thread in worker._threads] == [True]
+
+
+def test_a_store_that_is_down_for_a_while(book: Book) -> None:
+    """Wrong: the threads end with the first read that fails, or what was due is forgotten."""
+    store, down = MemoryStore(), threading.Event()
+
+    def watch(step: str) -> None:
+        if down.is_set():
+            raise ConnectionError("no route")
+
+    with background(book, store=watched(store, watch)) as memory:
+        down.set()
+        time.sleep(0.2)
+        with AgentMemory(store=store) as other:
+            other.update("s", old("hello"))
+        time.sleep(0.2)
+        down.clear()
+        until(lambda: book.taken == {"s": [1]})
+        memory.update("s", user("hello"))
+        until(lambda: book.taken == {"s": [1, 2]})
+
+
+def test_polls_though_it_is_never_idle(book: Book) -> None:
+    """Else what other processes leave waits for as long as this one has work of its own."""
+    store = MemoryStore()
+    more = itertools.count()
+    with background(book, store=store, background_threads=1) as memory:
+        with AgentMemory(store=store) as other:
+            other.update("left", old("hello"))
+
+        def talk() -> None:
+            while "left" not in book.taken:
+                for _ in range(4):
+                    memory.update(f"s{next(more) % 50}", user("hello"))
+                time.sleep(0.001)
+
+        with ThreadPoolExecutor() as pool:
+            pool.submit(talk).result(SECONDS)
+    assert "left" in book.taken
+
+
+def test_threads_of_a_dropped_memory_end(book: Book) -> None:
+    """Else a notebook whose cell is run again and again fills with threads that poll."""
+    memory = background(book)
+    worker = memory._background
+    assert worker is not None
+    gone = weakref.ref(memory)
+    del memory
+    gc.collect()
+    assert gone() is None
+    for thread in worker._threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+def test_what_is_left_is_picked_up(book: Book, gate: Gate, tmp_path: Path) -> None:
+    """Wrong: what one memory did not get to, the next over the same file never does."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url) as memory:  # absorbs nothing
+        for n in range(5):
+            memory.update(f"s{n}", old("hello"))
+    with background(book, store=SQLStore(url)):
+        until(lambda: len(book.taken) == 5)

@@ -1,0 +1,172 @@
+"""The circuit breaker in `get`: what a dead block costs, and when it is asked again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+
+from agent_memory import AgentMemory, Block, MemoryContext
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Scope
+
+
+class Dead(Block):
+    """Can be made to fail or to hang, and notes how often it was asked."""
+
+    kind: str = "dead"
+    asked: list[str] = []
+    broken: list[Exception] = []
+    gate: threading.Event = threading.Event()
+    within: threading.Semaphore = threading.Semaphore(0)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        self.asked.append("asked")
+        self.within.release()
+        self.gate.wait()
+        if self.broken:
+            raise self.broken[0]
+        return [Recall(block=self.name, id="r", text=f"What {self.name} knows.")]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        return None
+
+    def delete(self, scope: Scope) -> None:
+        return None
+
+
+class Asked:
+    """A memory with blocks that can be dead, and a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float, *names: str) -> None:
+        self.clock = [0.0]
+        monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: self.clock[0])
+        blocks = [
+            Dead(
+                name=name, asked=[], broken=[], gate=threading.Event(),
+                within=threading.Semaphore(0),
+            )
+            for name in names
+        ]  # fmt: skip
+        self.memory = AgentMemory(store="memory://", blocks=blocks, recall_timeout=timeout)
+        self.blocks = {name: cast("Dead", self.memory.blocks[name]) for name in names}
+        for block in self.blocks.values():
+            block.gate.set()
+
+    def get(self) -> MemoryContext:
+        return self.memory.get("s", "hello", user_id="ada")
+
+    def calls(self, name: str) -> int:
+        return len(self.blocks[name].asked)
+
+    def __enter__(self) -> Asked:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for block in self.blocks.values():
+            block.gate.set()
+        self.memory.close()
+
+
+def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: each `get` waits for a block that hangs; or none asks it again; or another rests too.
+
+    Else: after it worked again it is still left alone.
+    """
+    with Asked(monkeypatch, 0.05, "hangs", "works") as asked:
+        asked.blocks["hangs"].gate.clear()
+        for n in range(20):
+            context = asked.get()
+            assert [recall.block for recall in context.recalls] == ["works"]
+            (warning,) = context.warnings
+            assert ("'hangs' did not answer" if n < 2 else "'hangs' failed before") in warning
+        assert (asked.calls("hangs"), asked.calls("works")) == (2, 20)
+        for rest in (4, 8, 16):
+            asked.clock[0] += rest
+            before = asked.calls("hangs")
+            for _ in range(5):
+                assert asked.get().warnings
+            assert asked.calls("hangs") == before + 1
+        asked.blocks["hangs"].gate.set()
+        asked.clock[0] += 32
+        for _ in range(3):
+            context = asked.get()
+            assert {recall.block for recall in context.recalls} == {"hangs", "works"}
+            assert context.warnings == []
+        assert asked.calls("hangs") == 8
+
+
+def test_a_block_that_rested_is_asked_by_one_caller_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: when its rest is over, all callers at once wait for a block that is still dead."""
+    with Asked(monkeypatch, 60.0, "one") as asked:
+        block = asked.blocks["one"]
+        block.broken.append(ConnectionError("down"))
+        asked.get()
+        asked.get()
+        assert asked.calls("one") == 2
+        block.broken.clear()
+        block.gate.clear()
+        asked.clock[0] += 4
+        while block.within.acquire(blocking=False):
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            probe = pool.submit(asked.get)
+            block.within.acquire()
+            for _ in range(10):
+                assert "'one' failed before" in asked.get().warnings[0]
+            assert asked.calls("one") == 3
+            block.gate.set()
+            assert probe.result().warnings == []
+        assert asked.get().warnings == []
+        assert asked.calls("one") == 4
+
+
+def test_many_callers_that_fail_at_once_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a moment's outage under load counts once for each caller, and rests for minutes."""
+    with Asked(monkeypatch, 60.0, "one") as asked:
+        block = asked.blocks["one"]
+        block.broken.append(ConnectionError("down"))
+        block.gate.clear()
+        with ThreadPoolExecutor(8) as pool:
+            waiting = [pool.submit(asked.get) for _ in range(8)]
+            for _ in range(8):
+                block.within.acquire()
+            block.gate.set()
+            assert all(len(one.result().warnings) == 1 for one in waiting)
+        block.broken.clear()
+        assert asked.get().warnings == []
+        assert asked.calls("one") == 9
+
+
+def test_calls_that_hang_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a block that hangs takes one more thread after each rest, until there are none."""
+    monkeypatch.setattr("agent_memory.engine.bridge.MOST_STRAYS", 3)
+    with Asked(monkeypatch, 0.02, "one") as asked:
+        asked.blocks["one"].gate.clear()
+        for _ in range(10):
+            assert asked.get().warnings
+            asked.clock[0] += 1000
+        assert asked.calls("one") == 3
+        assert "3 calls to it hang" in asked.get().warnings[0]
+        hanging = [thread for thread in threading.enumerate() if thread.name == "block-one"]
+        asked.blocks["one"].gate.set()
+        for thread in hanging:
+            thread.join()
+        asked.clock[0] += 1000
+        assert asked.get().warnings == []
+
+
+@pytest.mark.parametrize("text", [None, 7])
+def test_rubbish_from_a_block_is_a_warning(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: one block's recall without a text fails `get`."""
+    with Asked(monkeypatch, 5.0, "one", "two") as asked:
+        rubbish = [Recall(block="one", id="r", text=text)]
+        object.__setattr__(asked.blocks["one"], "get", lambda *args: rubbish)
+        context = asked.get()
+        assert [recall.block for recall in context.recalls] == ["two"]
+        assert "'one' failed: TypeError" in context.warnings[0]

@@ -1,0 +1,453 @@
+"""Cancelled calls, at any moment: the whole effect or none, no lease left, a usable memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, Block, FlushToLTM
+from agent_memory.aio import THREADS
+from agent_memory.engine.bridge import Runner, resolve
+from agent_memory.errors import MemoryClosed
+from agent_memory.ltm_blocks import record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.stores import MemoryStore
+from agent_memory.strategies.base import Absorb
+from agent_memory.testing.watching import watched
+
+WAYS = ["asyncio", "trio", "task.cancel"]
+"""anyio's cancel scopes on both loops, and asyncio's own cancelling, which no shield holds off."""
+
+Call = Callable[[AsyncAgentMemory], Awaitable[Any]]
+
+
+def say(first: int, count: int) -> list[dict[str, str]]:
+    return [{"role": "user", "content": f"Message {n}"} for n in range(first, first + count)]
+
+
+CALLS: dict[str, Call] = {
+    "update": lambda memory: memory.update("s", say(7, 3)),
+    "get": lambda memory: memory.get("s", "hello"),
+    "flush": lambda memory: memory.flush(),
+    "delete": lambda memory: memory.delete("s"),
+    "delete_user": lambda memory: memory.delete_user("ada"),
+    "pop": lambda memory: memory.pop("s", 2),
+}
+LEFT = {"update": 9, "get": 6, "flush": 6, "delete": 0, "delete_user": 0, "pop": 4}
+"""Messages that the session has after the call."""
+
+
+class Facts(Block):
+    """Keeps a record of each entry in the store."""
+
+    kind: str = "facts"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        records = [
+            Record(
+                record_id(one.session_id, one.seq), scope.owner, one.session_id, one.seq, one.seq,
+                "", (one.seq,), one.created_at,
+            )
+            for one in entries
+        ]  # fmt: skip
+        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        self.resources.store.delete_facts(
+            self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease,
+            owner=scope.owner if scope.session_id is None else None,
+        )  # fmt: skip
+
+
+class Steps:
+    """Counts what is done to the store, and stops at one of the steps until it is let go."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.stop_at = 0
+        self.reached = threading.Event()
+        self.go = threading.Event()
+
+    def watch_for(self, step: int) -> None:
+        self.count, self.stop_at = 0, step
+        self.reached.clear()
+        self.go.clear()
+
+    def __call__(self, step: str) -> None:
+        self.count += 1
+        if self.count == self.stop_at:
+            self.reached.set()
+            self.go.wait()
+
+
+def rigged(name: str) -> tuple[AsyncAgentMemory, MemoryStore, Steps]:
+    """A memory with six messages, absorbed where the call is to take something back."""
+    store, steps = MemoryStore(), Steps()
+    absorb: Absorb = "every_update" if name == "update" else "overflow"
+    overflow = FlushToLTM(blocks=[Facts()], absorb=absorb)
+    memory = AgentMemory(store=watched(store, steps), overflow=overflow)
+    memory.update("s", say(1, 6), user_id="ada")
+    if name != "flush":
+        memory.flush()
+    return AsyncAgentMemory(memory), store, steps
+
+
+def at(way: str, main: Callable[[], Awaitable[None]]) -> None:
+    anyio.run(main, backend="trio" if way == "trio" else "asyncio")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        await anyio.sleep(0.001)
+
+
+async def cancel_when_reached(way: str, steps: Steps, call: Callable[[], Awaitable[Any]]) -> None:
+    """Cancel a call that stands at a step; then let the step go on."""
+    if way == "task.cancel":
+        task = asyncio.ensure_future(call())
+        await until(steps.reached.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task  # at once: the step stands still
+        steps.go.set()
+        return
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+
+            async def cancel() -> None:
+                with anyio.CancelScope(shield=True):
+                    await until(steps.reached.is_set)
+                    scope.cancel()
+                    steps.go.set()
+
+            group.start_soon(cancel)
+            await call()
+    assert scope.cancel_called
+
+
+def whole(store: MemoryStore, count: int) -> bool:
+    """Whether the session has so many messages, each reflected once, and nobody at work."""
+    head = store.head("s")
+    if head is None:
+        return count == 0 and store.facts("facts", "user:ada") == []
+    records = Counter(record.first for record in store.facts("facts", "user:ada"))
+    if records != dict.fromkeys(range(1, count + 1), 1):
+        return False
+    if head.end != count or [entry.seq for entry in store.read("s")] != list(range(1, count + 1)):
+        return False
+    free = store.lease("s", "anybody", 10)
+    store.release("s", "anybody")
+    return free
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CALLS)
+def test_cancelled_at_each_step(name: str, way: str) -> None:
+    """Wrong: a call that is cancelled stops half-way: a list half stored, a record of what is gone.
+
+    Else: it keeps its lease, so that nobody can work on the session; or its caller, cancelled by
+    asyncio, waits for it.
+    """
+
+    async def main() -> None:
+        memory, _, steps = rigged(name)
+        steps.watch_for(0)
+        await CALLS[name](memory)
+        total = steps.count
+        await memory.close()
+        assert total > 1
+        for step in range(1, total + 1):
+            memory, store, steps = rigged(name)
+            steps.watch_for(step)
+            await cancel_when_reached(way, steps, partial(CALLS[name], memory))
+            await until(lambda memory=memory: not memory._calls)  # type: ignore[misc]
+            assert whole(store, LEFT[name])
+            head = await memory.update("s", say(1, 2), user_id="ada")
+            assert head.end == LEFT[name] + 2
+            await memory.flush()
+            assert whole(store, LEFT[name] + 2)
+            await memory.close()
+
+    at(way, main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CALLS)
+def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
+    """Wrong: there is a moment, found by none of the steps, at which half of it is done."""
+
+    async def main() -> None:
+        for n in range(6):
+            url = f"sqlite:///{tmp_path}/{n}.db"
+            overflow = FlushToLTM(blocks=[Facts()], absorb="every_update")
+            async with AsyncAgentMemory(store=url, overflow=overflow) as memory:
+                await memory.update("s", say(1, 6), user_id="ada")
+                if way == "task.cancel":
+                    task = asyncio.ensure_future(CALLS[name](memory))
+                    await asyncio.sleep(0.0008 * n)
+                    task.cancel()
+                    await asyncio.wait([task])
+                else:
+                    with anyio.move_on_after(0.0008 * n):
+                        await CALLS[name](memory)
+                entries = await memory.history("s")
+                assert len(entries) in (6, LEFT[name])
+            with AgentMemory(store=url, overflow=overflow) as again:  # closed while it was at work
+                again.flush()
+                head = again.update("s", say(1, 1), user_id="ada")
+                assert head.end in (7, LEFT[name] + 1)
+                records = again._store.facts("facts", "user:ada")
+                assert [record.first for record in records] == list(range(1, head.end + 1))
+
+    at(way, main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cancelled_before_it_began(way: str) -> None:
+    """Wrong: a call that waited for a thread when it was cancelled is made all the same."""
+
+    async def main() -> None:
+        memory, store, _ = rigged("get")
+        busy = threading.Event()
+        async with anyio.create_task_group() as group:
+            for _ in range(THREADS):
+                group.start_soon(memory._run, busy.wait)
+            await until(lambda: memory._limiter is not None)
+            await until(lambda: memory._limiter.borrowed_tokens == THREADS)  # type: ignore[union-attr]
+            if way == "task.cancel":
+                task = asyncio.ensure_future(memory.update("s", say(7, 3)))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                await asyncio.wait([task])
+            else:
+                with anyio.move_on_after(0.01) as scope:
+                    await memory.update("s", say(7, 3))
+                assert scope.cancelled_caught
+            busy.set()
+        assert whole(store, 6)
+        await memory.close()
+
+    at(way, main)
+
+
+def test_closing_waits_for_what_goes_on_without_its_caller() -> None:
+    """Wrong: the store is closed under a call that was cancelled, which can't give its lease back.
+
+    The next one to work on the session then waits until it runs out.
+    """
+
+    async def main() -> None:
+        memory, store, steps = rigged("flush")
+        steps.watch_for(6)
+        task = asyncio.ensure_future(memory.flush("s"))
+        await until(steps.reached.is_set)
+        task.cancel()
+        await asyncio.wait([task])
+        closing = asyncio.ensure_future(memory.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        steps.go.set()
+        await closing
+        assert whole(store, 6)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["asyncio", "trio"])
+def test_a_cancelled_memory_is_closed(way: str, tmp_path: Path) -> None:
+    """Wrong: leaving `async with` by cancellation leaves connections and threads open."""
+
+    async def main() -> None:
+        memory = AsyncAgentMemory(store=f"sqlite:///{tmp_path}/m.db")
+        with anyio.CancelScope() as scope:
+            async with memory:
+                await memory.update("s", say(1, 1))
+                scope.cancel()
+                await anyio.sleep(1)
+        with pytest.raises(MemoryClosed):
+            await memory.history("s")
+
+    at(way, main)
+
+
+class Coroutines(Block):
+    """An async block whose coroutine can cancel itself, or wait until it is let go."""
+
+    kind: str = "coroutines"
+    gate: threading.Event
+    cancelled: list[str] = []
+    taken: list[int] = []
+
+    async def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        await self._trouble()
+        return [Recall(block=self.name, id="r", text="What it knows.")]
+
+    async def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        await self._trouble()
+        self.taken.extend(entry.seq for entry in entries)
+
+    async def delete(self, scope: Scope) -> None:
+        await self._trouble()
+        self.taken[:] = [seq for seq in self.taken if seq <= scope.after]
+
+    async def _trouble(self) -> None:
+        if self.cancelled:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        await asyncio.sleep(0)
+        while not self.gate.is_set():
+            await asyncio.sleep(0.002)
+
+
+def with_coroutines(**fields: Any) -> tuple[AgentMemory, Coroutines]:
+    block = Coroutines(gate=threading.Event(), cancelled=[], taken=[])
+    overflow = FlushToLTM(blocks=[block], absorb="every_update")
+    memory = AgentMemory(store="memory://", overflow=overflow, **fields)
+    bound = memory.blocks["coroutines"]
+    assert isinstance(bound, Coroutines)
+    return memory, bound
+
+
+@pytest.mark.parametrize("way", ["asyncio", "trio"])
+def test_an_async_block_that_is_cancelled(way: str) -> None:
+    """Wrong: it passes for a cancellation of the caller: `update` raises though it has stored.
+
+    Else: `get` calls it slow, or a thread dies with a traceback.
+    """
+
+    async def main() -> None:
+        sync, block = with_coroutines()
+        block.gate.set()
+        async with AsyncAgentMemory(sync) as memory:
+            await memory.update("s", say(1, 1))
+            block.cancelled.append("yes")
+            assert (await memory.update("s", say(2, 1))).end == 2
+            (done,) = await memory.flush("s")
+            assert "coroutine was cancelled" in str(done.error)
+            warnings = (await memory.get("s", "hello")).warnings
+            assert "'coroutines' failed: RuntimeError" in warnings[0]
+            with pytest.raises(RuntimeError, match="coroutine was cancelled"):
+                await memory.pop("s")
+            block.cancelled.clear()
+            await memory.flush("s")
+            assert sorted(block.taken) == [1, 2]
+            assert (await memory.get("s", "hello")).warnings == []
+
+    at(way, main)
+
+
+def test_an_async_block_that_hangs() -> None:
+    """Wrong: it holds a `get`, an `update`, a `pop` or a `delete` for ever, or keeps its lease."""
+    memory, block = with_coroutines(recall_timeout=0.05, absorb_timeout=0.05)
+    try:
+        assert memory.update("s", say(1, 2)).end == 2
+        assert "did not answer" in memory.get("s", "hello").warnings[0]
+        (done,) = memory.flush("s")
+        assert done.error == "TimeoutError: The block 'coroutines' took longer than 0.05 s."
+        with pytest.raises(TimeoutError):
+            memory.pop("s")
+        with pytest.raises(TimeoutError):
+            memory.delete("s")
+        assert memory.history("s") == []
+        block.gate.set()
+        for thread in threading.enumerate():
+            if thread.name == "block-coroutines":
+                thread.join()
+        memory.delete("s")
+        memory.update("s", say(1, 2))
+        memory.flush()
+        assert block.taken == [1, 2]
+        assert memory.stats().dead_letters == 0
+    finally:
+        block.gate.set()
+        memory.close()
+
+
+def test_resolving_inside_a_running_loop() -> None:
+    """Wrong: what a block's coroutine raises gets lost between the loops."""
+
+    async def give(value: int) -> int:
+        return value
+
+    async def cancel() -> int:
+        raise asyncio.CancelledError
+
+    def resolved(value: int | Awaitable[int]) -> int:
+        return resolve(value)
+
+    async def main() -> None:
+        assert resolved(give(1)) == 1
+        with pytest.raises(RuntimeError, match="cancelled"):
+            resolved(cancel())
+
+    asyncio.run(main())
+    assert resolved(give(2)) == 2
+    assert resolved(3) == 3
+
+
+def late_calls(end: Callable[[], None]) -> list[str]:
+    """What is done after a call that was given up and then came to an end."""
+    runner, gate, late, done = Runner(), threading.Event(), [], threading.Event()
+
+    def call() -> None:
+        gate.wait()
+        end()
+
+    def note() -> None:
+        late.append("late")
+        done.set()
+
+    with pytest.raises(TimeoutError, match="'b' took longer"):
+        runner.limited("b", call, 0.01, note)
+    assert late == []
+    gate.set()
+    assert done.wait(30)
+    return late
+
+
+def test_a_call_given_up_is_undone_however_it_ends() -> None:
+    """Wrong: only what ends well is undone, though what fails may have written half."""
+
+    def fail() -> None:
+        raise ValueError
+
+    assert late_calls(lambda: None) == ["late"]
+    assert late_calls(fail) == ["late"]
+
+
+def test_a_call_in_time_raises_what_it_raises() -> None:
+    """Wrong: a timeout of the block's own passes for the engine's, and is undone."""
+    late: list[str] = []
+
+    def fail(error: BaseException) -> Callable[[], None]:
+        def call() -> None:
+            raise error
+
+        return call
+
+    for error in (TimeoutError("mine"), KeyboardInterrupt(), SystemExit(3)):
+        with pytest.raises(type(error)) as caught:
+            Runner().limited("b", fail(error), 30, lambda: late.append("late"))
+        assert caught.value is error
+        with nullcontext() if isinstance(error, Exception) else pytest.raises(type(error)):
+            assert Runner().gather({"b": fail(error)}, 30) == ({"b": error}, [])
+    with pytest.raises(RuntimeError, match="cancelled"):
+        Runner().limited("b", fail(asyncio.CancelledError()), 30, lambda: None)
+    assert late == []

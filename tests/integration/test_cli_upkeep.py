@@ -1,0 +1,291 @@
+"""What the commands leave alone, and what they do when something fails or stops them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory.cli.app import app
+from agent_memory.testing import FakeLLM
+
+SECONDS = 60.0
+"""Most time for what ought to take a moment; a busy machine has that."""
+
+OLD_SCHEMA = Path(__file__).parents[1] / "contract" / "schema_v1.sql"
+
+CONFIG = """
+store = "sqlite:///m.db"
+max_tokens = 400
+absorb_attempts = 1
+[overflow]
+kind = "flush_to_ltm"
+absorb = "every_update"
+blocks = [{kind = "extractive"}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("AGENT_MEMORY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+    Path("m.toml").write_text(CONFIG, encoding="utf-8")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLLM]:
+    """A model server that every command finds by its environment."""
+    with FakeLLM(json.dumps({"facts": []})) as server:
+        monkeypatch.setenv("AGENT_MEMORY_MODEL", "openai/any")
+        monkeypatch.setenv("AGENT_MEMORY_API_BASE", server.api_base)
+        monkeypatch.setenv("AGENT_MEMORY_API_KEY", "none")
+        yield server
+
+
+def command(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("agent-memory"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """What a command prints, run in this process; it must end with this code."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def write(sessions: int = 1, messages: int = 2) -> None:
+    """Sessions of a process without blocks, so that all is still to be absorbed."""
+    with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
+        for number in range(sessions):
+            said = [{"role": "user", "content": f"{number} says {i}"} for i in range(messages)]
+            memory.update(f"s{number}", said, user_id="u")
+
+
+def lags() -> dict[str, int]:
+    with AgentMemory(store="sqlite:///m.db", blocks=[ExtractiveMemory()]) as memory:
+        return {head.session_id: head.lag("extractive") for head in memory.sessions()}
+
+
+def dump() -> list[str]:
+    """All that the database holds."""
+    with closing(sqlite3.connect("m.db")) as connection:
+        return list(connection.iterdump())
+
+
+# --- looking changes nothing ----------------------------------------------------------------------
+
+
+def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: doctor absorbs, or writes down the embedding model of a block that is only tried."""
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW_MODE", "background")
+    write()
+    before, files = dump(), sorted(Path().iterdir())
+    Path("vector.toml").write_text(CONFIG.replace("extractive", "vector"), encoding="utf-8")
+    files.append(Path("vector.toml"))
+    assert "1 sessions, 2 messages" in run("doctor", "--config", "vector.toml")
+    assert dump() == before
+    assert sorted(Path().iterdir()) == files
+
+
+def test_doctor_leaves_an_old_database_as_it_is() -> None:
+    """Wrong: looking with a new release locks the processes of the old one out."""
+    with closing(sqlite3.connect("m.db")) as connection:
+        connection.executescript(OLD_SCHEMA.read_text(encoding="utf-8"))
+    before = Path("m.db").read_bytes()
+    assert "schema version 1; the next use makes it 2" in run("doctor", "--config", "m.toml")
+    assert Path("m.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but a text " * 40, b""])
+def test_doctor_says_what_is_no_memory(content: bytes) -> None:
+    """Wrong: a traceback, or tables made in somebody else's file."""
+    Path("m.db").write_bytes(content)
+    told = run("doctor", "--config", "m.toml", code=1 if content else 0)
+    assert ("not a database" if content else "no memory in it yet") in told
+    assert Path("m.db").read_bytes() == content
+
+
+class _Qdrant(BaseHTTPRequestHandler):
+    """A Qdrant server that has no collections, and takes none."""
+
+    asked: list[str] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(f"GET {self.path}")
+        body = {"result": {"exists": False}, "status": "ok", "time": 0.0, "version": "1.16.0"}
+        data = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_PUT(self) -> None:
+        self.asked.append(f"PUT {self.path}")
+        self.send_error(500)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing."""
+
+
+def test_doctor_makes_no_collection() -> None:
+    """Wrong: doctor makes a collection on a Qdrant server, for vectors of what is only tried."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Qdrant)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        vector = f'{{kind = "vector", store = "{url}"}}'
+        text = CONFIG.replace('{kind = "extractive"}', vector)
+        Path("m.toml").write_text(text, encoding="utf-8")
+        assert f"Vectors in {url} and the embedder agree" in run("doctor", "--config", "m.toml")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert any("/collections/agent_memory_default_vector/exists" in one for one in _Qdrant.asked)
+    assert not [one for one in _Qdrant.asked if one.startswith("PUT")]
+
+
+@pytest.mark.parametrize("name", ["sessions", "stats", "show s0", "search x --user u", "export s0"])
+def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: with background absorbing configured a look at the numbers pays for model calls."""
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW_MODE", "background")
+    write()
+    run(*name.split(), "--config", "m.toml")
+    assert lags() == {"s0": 2}
+    assert fake.requests == []
+
+
+# --- worker ---------------------------------------------------------------------------------------
+
+
+def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: cron reports a failure that was mended at once, or that no model is configured."""
+    write()
+    monkeypatch.delenv("AGENT_MEMORY_MODEL")
+    assert "ModelRequired" in run("worker", "--once", "--config", "m.toml")
+    monkeypatch.setenv("AGENT_MEMORY_MODEL", "openai/any")
+    write()
+    fake.fail(401)
+    told = run("worker", "--once", "--config", "m.toml")
+    assert "ModelForbidden" in told
+    assert "4 messages of 1 sessions absorbed." in told
+    write()
+    fake.fail(401, times=20)
+    assert "ModelForbidden" in run("worker", "--once", "--config", "m.toml", code=1)
+
+
+def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
+    """Wrong: who can't wait for a model that hangs has to look for the process and kill it."""
+    write()
+    fake.outage("hang")
+    worker = command("worker", "--config", "m.toml")
+    assert worker.stdout is not None
+    assert worker.stdout.readline().startswith("Working on sqlite:///m.db")
+    until(lambda: fake.requests)
+    worker.send_signal(signal.SIGINT)
+    assert worker.stdout.readline() == "SIGINT. Stopping after what is under way.\n"
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=SECONDS)
+    assert (worker.returncode, errors) == (-signal.SIGTERM, "")
+
+
+def test_a_worker_that_nobody_reads_stops(fake: FakeLLM) -> None:
+    """Wrong: `agent-memory worker | head -1` runs on, and puts off what it has done already."""
+    write()
+    worker = command("worker", "--config", "m.toml")
+    assert worker.stdout is not None
+    assert worker.stderr is not None
+    worker.stdout.readline()
+    worker.stdout.close()
+    errors = worker.stderr.read()
+    worker.stderr.close()
+    assert worker.wait(SECONDS)
+    assert "Traceback" not in errors
+    assert lags() == {"s0": 0}
+
+
+def test_a_worker_needs_a_store_to_share() -> None:
+    """Wrong: it waits for ever over a store that nobody else can write, or makes a new one."""
+    assert "memory:// is not for" in run("worker", "--store", "memory://", code=1)
+    assert "There is no memory at m.db yet" in run("worker", "--config", "m.toml", code=1)
+    assert not Path("m.db").exists()
+
+
+# --- replay, and dead letters ---------------------------------------------------------------------
+
+
+def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
+    """Wrong: an interrupted replay begins anew, leaves sessions out, or ends in a traceback."""
+    write(sessions=4)
+    run("flush", "--config", "m.toml")
+    asked, gate = len(fake.requests), threading.Event()
+
+    def answer(body: dict[str, Any]) -> str:
+        if len(fake.requests) > asked + 2:
+            gate.wait(SECONDS)
+        return json.dumps({"facts": []})
+
+    fake.default = answer
+    replay = command("replay", "extractive", "--config", "m.toml")
+    until(lambda: len(fake.requests) > asked + 2)
+    replay.send_signal(signal.SIGINT)
+    told, errors = replay.communicate(timeout=SECONDS)
+    gate.set()
+    assert (replay.returncode, told) == (130, "")
+    assert (
+        "extractive: stopped after 2 of 4 sessions. The same command goes on from here." in errors
+    )
+    assert "Traceback" not in errors
+    assert lags() == {"s0": 0, "s1": 0, "s2": 2, "s3": 0}
+    told = run("doctor", "--config", "m.toml")
+    assert "A replay of extractive is under way, or stopped, after 2 sessions" in told
+    begun = len(fake.requests)
+    told = run("replay", "extractive", "--config", "m.toml")
+    assert "An interrupted replay goes on; 2 sessions were done." in told
+    assert "extractive: 2 of 2 sessions rebuilt." in told
+    assert len(fake.requests) == begun + 2
+    assert "no replay stopped half-way" in run("doctor", "--config", "m.toml")
+    assert "4 of 4 sessions rebuilt" in run("replay", "extractive", "--config", "m.toml")
+
+
+def test_stats_tell_of_dead_letters(fake: FakeLLM) -> None:
+    """Wrong: nobody finds out that a block gave something up, or why."""
+    write()
+    fake.default = "rubbish"
+    run("flush", "--config", "m.toml", code=1)
+    told = run("stats", "--config", "m.toml")
+    row = next(line.split() for line in told.splitlines() if line.startswith("extractive"))
+    assert row[:4] == ["extractive", "0", "1", "ModelOutputInvalid:"]
+    assert "1 of 1 dead letters are left." in run("retry", "--config", "m.toml", code=1)

@@ -1,0 +1,199 @@
+"""The commands that absorb: `worker` as real processes, `retry`, and what `doctor` tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent_memory import AgentMemory, FlushToLTM, VectorMemory
+from agent_memory.testing import FakeLLM
+
+CONFIG = """
+store = "sqlite:///m.db"
+max_tokens = 400
+absorb_attempts = 2
+[overflow]
+kind = "flush_to_ltm"
+absorb = "every_update"
+blocks = [{kind = "%s"}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure("vector")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM() as server:
+        yield server
+
+
+def configure(block: str) -> None:
+    Path("m.toml").write_text(CONFIG % block, encoding="utf-8")
+
+
+def written(sessions: int, users: int, messages: int) -> None:
+    """Sessions that a process without any blocks wrote, so that all is still to be absorbed."""
+    with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
+        for number in range(sessions):
+            said = [{"role": "user", "content": f"{number} says {i}"} for i in range(messages)]
+            memory.update(f"s{number}", said, user_id=f"u{number % users}")
+
+
+def absorbed(users: int) -> list[tuple[str, int]]:
+    """Session and seq of every vector."""
+    anywhere = np.eye(256, dtype=np.float32)[0]
+    with AgentMemory(
+        store="sqlite:///m.db", max_tokens=400, overflow=FlushToLTM(blocks=[VectorMemory()])
+    ) as memory:
+        found = [
+            record
+            for user in range(users)
+            for record, _ in memory._store.search_vectors("vector", f"user:u{user}", anywhere, 9999)
+        ]
+    return sorted((record.session_id, record.sources[0]) for record in found)
+
+
+def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("agent-memory"), *arguments, "--config", "m.toml"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def run(*arguments: str, code: int = 0, **environment: str) -> str:
+    process = command(*arguments, **environment)
+    told, errors = process.communicate(timeout=60)
+    assert process.returncode == code, told + errors
+    return told
+
+
+def test_once_does_what_is_due_and_exits() -> None:
+    """Wrong: cron's worker waits for ever, leaves something out, or begins anew each time."""
+    written(sessions=3, users=2, messages=5)
+    told = run("worker", "--once")
+    assert "15 messages of 3 sessions absorbed." in told
+    assert absorbed(2) == [(f"s{n}", i) for n in range(3) for i in range(1, 6)]
+    assert "0 messages of 0 sessions absorbed." in run("worker", "--once")
+
+
+def test_two_workers_share_the_work() -> None:
+    """Wrong: two workers absorb the same messages, or leave some to each other."""
+    written(sessions=30, users=3, messages=4)
+    workers = [command("worker", "--once", "--threads", "2") for _ in range(2)]
+    told = [worker.communicate(timeout=60) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], told
+    assert absorbed(3) == sorted((f"s{n}", i) for n in range(30) for i in range(1, 5))
+    counts = [int(out.splitlines()[-1].split()[0]) for out, _ in told]
+    assert sum(counts) == 120
+
+
+def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
+    """Wrong: a worker that is told to stop drops its batch, keeps its lease, or does not stop."""
+    configure("extractive")
+    written(sessions=1, users=1, messages=3)
+    fake.hang(1.0)
+    fact = {"text": "It said 0.", "category": "other", "message": 1, "quote": "0 says 0"}
+    fake.reply_json({"facts": [fact]})
+    model = {
+        "AGENT_MEMORY_MODEL": "openai/any",
+        "AGENT_MEMORY_API_BASE": fake.api_base,
+        "AGENT_MEMORY_API_KEY": "none",
+    }
+    worker = command("worker", **model)
+    deadline = time.monotonic() + 60
+    while not fake.requests and time.monotonic() < deadline:
+        time.sleep(0.05)
+    worker.send_signal(signal.SIGTERM)
+    told, errors = worker.communicate(timeout=60)
+    assert (worker.returncode, errors) == (0, "")
+    assert "3 messages of 1 sessions absorbed." in told
+    with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
+        assert memory.sessions()[0].cursors == {"extractive": 3}
+        assert memory._store.lease("s0", "somebody", 1)
+
+
+def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
+    """Wrong: what a worker had under way when it was killed is lost, or stays locked."""
+    configure("extractive")
+    written(sessions=1, users=1, messages=2)
+    fake.hang(60.0)
+    fake.default = json.dumps({"facts": []})
+    model = {
+        "AGENT_MEMORY_MODEL": "openai/any",
+        "AGENT_MEMORY_API_BASE": fake.api_base,
+        "AGENT_MEMORY_API_KEY": "none",
+    }
+    worker = command("worker", **model)
+    deadline = time.monotonic() + 60
+    while not fake.requests and time.monotonic() < deadline:
+        time.sleep(0.05)
+    worker.kill()
+    worker.communicate(timeout=60)
+    second = command("worker", **model)
+    with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
+        while memory.sessions()[0].cursors != {"extractive": 2}:  # once the lease has run out
+            assert second.poll() is None
+            time.sleep(0.1)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(timeout=60) == 0
+    second.communicate()
+
+
+def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
+    """Wrong: messages that a block gave up are forgotten, or can't be brought back."""
+    configure("extractive")
+    model = {
+        "AGENT_MEMORY_MODEL": "openai/any",
+        "AGENT_MEMORY_API_BASE": fake.api_base,
+        "AGENT_MEMORY_API_KEY": "none",
+    }
+    written(sessions=1, users=1, messages=2)
+    fake.default = "rubbish"
+    run("worker", "--once", code=1, **model)
+    told = run("doctor", code=1, **model)
+    assert "gave up #1 to #2 of s0" in " ".join(told.split())
+    assert "`agent-memory retry`" in " ".join(told.split())
+    run("retry", code=1, **model)
+    fake.default = json.dumps({"facts": []})
+    assert "#1 to #2" in run("retry", **model)
+    assert "There are no dead letters." in run("retry", **model)
+    run("doctor", **model)
+
+
+def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
+    """Wrong: a changed embedding model leaves a memory that can't be opened, or half of it."""
+    written(sessions=3, users=1, messages=2)
+    run("worker", "--once")
+    model = {
+        "AGENT_MEMORY_EMBEDDING": "openai/fake",
+        "AGENT_MEMORY_API_BASE": fake.api_base,
+        "AGENT_MEMORY_API_KEY": "none",
+    }
+    assert "vector" in run("stats")
+    failed = command("stats", **model)
+    assert "agent-memory replay" in failed.communicate(timeout=60)[1]
+    assert "3 of 3 sessions rebuilt." in run("replay", "vector", **model)
+    with AgentMemory(
+        store="sqlite:///m.db",
+        embedding="openai/fake",
+        api_base=fake.api_base,
+        api_key="none",
+        blocks=[VectorMemory(min_score=-1.0)],
+    ) as memory:
+        assert len(memory.search("says", user_id="u0")) == 6

@@ -1,0 +1,415 @@
+"""Messages that a block cannot absorb are set aside: kept, counted, listed, absorbed on command."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, Block, FlushToLTM
+from agent_memory.errors import (
+    ConfigError,
+    ModelForbidden,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    StoreUnavailable,
+)
+from agent_memory.messages import Message
+from agent_memory.records import Absorbed, Entry, Recall, Scope
+from agent_memory.stores import MemoryStore
+from agent_memory.testing.watching import watched
+
+
+@dataclass
+class World:
+    """What blocks of several memories have in common: what they took, and what troubles them."""
+
+    taken: Counter[tuple[str, int]] = field(default_factory=Counter)
+    owners: set[str] = field(default_factory=set)
+    bad: str = "poison"
+    down: Exception | None = None
+    stuck: bool = False
+
+    def seqs(self, session: str) -> dict[int, int]:
+        return {seq: n for (name, seq), n in sorted(self.taken.items()) if name == session}
+
+
+class Picky(Block):
+    """Refuses batches with a bad message in them."""
+
+    kind: str = "picky"
+    world: Any = None
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        if self.world.down is not None:
+            raise self.world.down
+        if self.world.bad and any(self.world.bad in entry.message.text() for entry in entries):
+            raise ModelOutputInvalid("it makes no sense to me")
+        self.world.owners.add(scope.owner)
+        self.world.taken.update((entry.session_id, entry.seq) for entry in entries)
+
+    def delete(self, scope: Scope) -> None:
+        if self.world.stuck:
+            raise ConnectionError("it cannot forget now")
+        for session, seq in list(self.world.taken):
+            if session == scope.session_id and seq > scope.after:
+                del self.world.taken[session, seq]
+
+
+def say(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def open_memory(world: World, store: Any, attempts: int = 3, **fields: Any) -> AgentMemory:
+    strategy = FlushToLTM(blocks=[Picky(world=world)], absorb="every_update")
+    return AgentMemory(store=store, overflow=strategy, absorb_attempts=attempts, **fields)
+
+
+def ranges(memory: AgentMemory) -> list[tuple[str, int, int, int]]:
+    letters = memory.dead_letters("picky")
+    stats = memory.stats()
+    assert stats.blocks["picky"].dead_letters == len(letters)
+    assert stats.dead_letters == len(memory.dead_letters())
+    return [(one.session_id, one.first, one.last, one.attempts) for one in letters]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that stands still, so that what rests is not tried again by itself."""
+    now = [0.0]
+    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: now[0])
+    return now
+
+
+def give_up(memory: AgentMemory, session: str, *texts: str, user: str | None = None) -> None:
+    """Have messages become a dead letter, as soon as may be."""
+    memory.update(session, [say(text) for text in texts], user_id=user)
+    for _ in range(memory.config.absorb_attempts - 1):
+        memory.flush(session)
+
+
+def test_attempts_are_counted_for_all_memories_and_restarts_together(
+    world: World, tmp_path: Path
+) -> None:
+    """Wrong: each process counts for itself, so that N of them try N times as often; or never."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with open_memory(world, url, 5) as one, open_memory(world, url, 5) as two:
+        one.update("s", [say("poison"), say("next to it")], user_id="ada")
+        two.flush("s")
+        one.flush("s")
+        assert ranges(one) == ranges(two) == []
+    with open_memory(world, url, 5) as three:
+        three.flush("s")
+        assert ranges(three) == []
+        assert three.stats().blocks["picky"].lag == 2
+        (last,) = three.flush("s")
+        assert last.error is not None
+        assert ranges(three) == [("s", 1, 2, 5)]
+        (letter,) = three.dead_letters()
+        assert letter.error == "ModelOutputInvalid: it makes no sense to me"
+        assert letter.since.tzinfo == UTC
+        assert three.stats().blocks["picky"].lag == 0
+        assert len(three.history("s")) == 2
+    with open_memory(world, url, 5) as four:
+        assert four.dead_letters() == [letter]
+        with pytest.raises(ConfigError, match="picky"):
+            four.dead_letters("no such block")
+
+
+def test_the_block_goes_on(world: World) -> None:
+    """Wrong: one bad message holds back what comes after it, other sessions, or other users."""
+    with open_memory(world, "memory://") as memory:
+        for _ in range(2):
+            memory.update("s", say("poison"), user_id="ada")
+        memory.update("t", say("fine"), user_id="ada")
+        memory.update("u", say("fine"), user_id="bob")
+        assert world.taken == {("t", 1): 1, ("u", 1): 1}
+        assert ranges(memory) == []
+        memory.flush("s")
+        assert ranges(memory) == [("s", 1, 2, 3)]
+        memory.update("s", say("and on"))
+        assert world.seqs("s") == {3: 1}
+        assert memory.get("s").warnings == []
+
+
+def test_background_threads_go_on_too(world: World) -> None:
+    """Wrong: they leave what comes after a dead letter until somebody else asks."""
+    with open_memory(world, "memory://", 1, overflow_mode="background") as memory:
+        texts = ["poison", *(f"good {n}" for n in range(249))]
+        memory.update("s", [say(text) for text in texts], user_id="ada")
+        memory.update("t", say("fine"), user_id="bob")
+        assert memory._background is not None
+        memory._background.drain()
+        assert ranges(memory) == [("s", 1, 100, 1)]
+        assert world.seqs("s") == dict.fromkeys(range(101, 251), 1)
+        assert world.seqs("t") == {1: 1}
+
+
+def test_another_block_takes_what_one_refuses(world: World) -> None:
+    """Wrong: a dead letter of one block takes the messages from the other too."""
+    other = World(bad="")
+    blocks = [Picky(world=world), Picky(name="easy", world=other)]
+    with AgentMemory(store="memory://", blocks=blocks, absorb_attempts=1) as memory:
+        memory.update("s", say("poison"))
+        memory.flush()
+        assert ranges(memory) == [("s", 1, 1, 1)]
+        assert memory.dead_letters("easy") == []
+        assert other.seqs("s") == {1: 1}
+
+
+def test_a_retry_absorbs_and_removes_it(world: World) -> None:
+    """Wrong: what was set aside can't be got back, or comes back twice."""
+    with open_memory(world, "memory://") as memory:
+        give_up(memory, "s", "poison", "x")
+        give_up(memory, "t", "poison")
+        memory.update("s", say("later"))
+        world.bad = ""
+        assert memory.retry("picky") == [Absorbed("s", "picky", 1, 2), Absorbed("t", "picky", 1, 1)]
+        assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
+        assert world.seqs("t") == {1: 1}
+        assert ranges(memory) == []
+        assert memory.retry() == []
+        memory.flush()
+        assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
+
+
+def test_a_retry_that_fails_keeps_and_counts_it(world: World) -> None:
+    """Wrong: a second failure loses what was set aside."""
+    with open_memory(world, "memory://", 2) as memory:
+        give_up(memory, "s", "poison")
+        (failed,) = memory.retry()
+        assert (failed.first, failed.last) == (1, 0)
+        assert failed.error is not None
+        assert ranges(memory) == [("s", 1, 1, 3)]
+        world.down = ConnectionError("down")
+        memory.retry()
+        assert ranges(memory) == [("s", 1, 1, 4)]
+        assert memory.dead_letters()[0].error == "ConnectionError: down"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("down"),
+        TimeoutError("slow"),
+        ModelUnavailable("down"),
+        ModelForbidden("no key"),
+        StoreUnavailable("down"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_outage_never_makes_one(world: World, error: Exception) -> None:
+    """Wrong: an hour without a model turns everything into dead letters.
+
+    Else: an attempt during the outage counts against messages that are bad besides.
+    """
+    with open_memory(world, "memory://", 2) as memory:
+        world.down = error
+        memory.update("s", [say("fine"), say("too")])
+        for _ in range(30):
+            memory.flush()
+        assert ranges(memory) == []
+        world.down, world.bad = None, "too"
+        memory.flush()
+        world.down = error
+        memory.flush()
+        assert ranges(memory) == []
+        world.down, world.bad = None, ""
+        memory.flush()
+        assert ranges(memory) == []
+        assert world.seqs("s") == {1: 1, 2: 1}
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 50])
+def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> None:
+    """Wrong: raised, a failed retry takes the letter off the list, though its cursor has passed."""
+    store = MemoryStore()
+    with open_memory(world, store, 2) as memory:
+        give_up(memory, "s", "poison")
+    with open_memory(world, store, attempts) as memory:
+        memory.retry()
+        assert ranges(memory) == [("s", 1, 1, 3)]
+        world.bad = ""
+        memory.retry()
+        assert world.seqs("s") == {1: 1}
+        assert ranges(memory) == []
+
+
+def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
+    """Wrong: a batch that has failed often enough already is tried for ever."""
+    store = MemoryStore()
+    with open_memory(world, store, 8) as memory:
+        memory.update("s", say("poison"))
+        for _ in range(4):
+            memory.flush()
+    with open_memory(world, store, 3) as memory:
+        memory.flush()
+        assert ranges(memory) == [("s", 1, 1, 6)]
+
+
+def test_pop_takes_a_whole_one_along(world: World) -> None:
+    """Wrong: a dead letter stays whose messages are gone."""
+    with open_memory(world, "memory://") as memory:
+        memory.update("s", [say("fine"), say("fine")])
+        give_up(memory, "s", "poison", "x")
+        assert ranges(memory) == [("s", 3, 4, 3)]
+        assert len(memory.pop("s", 2)) == 2
+        assert ranges(memory) == []
+        memory.update("s", say("good"))
+        assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
+
+
+def test_pop_leaves_a_later_cut_alone(world: World) -> None:
+    """Wrong: taking newer messages back brings an older dead letter back, or loses it."""
+    with open_memory(world, "memory://") as memory:
+        give_up(memory, "s", "poison", "x")
+        memory.update("s", [say("a"), say("b")])
+        memory.pop("s", 1)
+        assert ranges(memory) == [("s", 1, 2, 3)]
+        assert world.seqs("s") == {3: 1}
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
+    """Wrong: what is left of a cut dead letter is neither listed nor ever absorbed."""
+    with open_memory(world, "memory://", 2) as memory:
+        memory.update("s", [say("fine"), say("fine")])
+        give_up(memory, "s", "a", "poison", "b", "c")
+        assert ranges(memory) == [("s", 3, 6, 2)]
+        memory.pop("s", 2)
+        assert ranges(memory) == []
+        assert memory.stats().blocks["picky"].lag == 2
+        if mended:
+            world.bad = ""
+        memory.flush()
+        memory.flush()
+        assert world.seqs("s") == ({1: 1, 2: 1, 3: 1, 4: 1} if mended else {1: 1, 2: 1})
+        assert ranges(memory) == ([] if mended else [("s", 3, 4, 2)])
+
+
+def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
+    """Wrong: the first block has forgotten messages that the log still has, and never gets them."""
+    other = World()
+    blocks = [Picky(world=world), Picky(name="other", world=other)]
+    with AgentMemory(store="memory://", blocks=blocks, absorb_attempts=1) as memory:
+        memory.update("s", [say("a"), say("b"), say("poison"), say("c")])
+        memory.flush()
+        assert ranges(memory) == [("s", 1, 4, 1)]
+        memory.update("s", [say("d"), say("e")])
+        memory.flush()
+        other.stuck = True
+        with pytest.raises(ConnectionError):
+            memory.pop("s", 3)
+        assert len(memory.history("s")) == 6
+        other.stuck, world.bad, other.bad = False, "", ""
+        memory.flush()
+        memory.retry()
+        assert world.seqs("s") == other.seqs("s") == dict.fromkeys(range(1, 7), 1)
+        assert ranges(memory) == []
+
+
+def test_deletion_takes_them_along(world: World) -> None:
+    """Wrong: a dead letter of a deleted session or user stays, with what its error quotes."""
+    store = MemoryStore()
+    with open_memory(world, store, 2) as memory:
+        for session, user in (("s", "ada"), ("t", "ada"), ("u", "bob")):
+            give_up(memory, session, "poison", user=user)
+        memory.update("v", say("poison"), user_id="ada")
+        memory.delete("s")
+        assert [one[0] for one in ranges(memory)] == ["t", "u"]
+        memory.delete_user("ada")
+        assert [one[0] for one in ranges(memory)] == ["u"]
+        assert [record.session_id for record in store.facts("_failed", "picky")] == ["u"]
+        memory.update("s", say("fine"), user_id="eve")
+        assert world.seqs("s") == {1: 1}
+        assert ranges(memory) == [("u", 1, 1, 2)]
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_replay_renews_them(world: World, mended: bool) -> None:
+    """Wrong: after a replay there are two letters for the same messages, or one for absorbed ones.
+
+    Else: the replay loses the letter, whose messages the cursor passes.
+    """
+    with open_memory(world, "memory://", 2) as memory:
+        memory.update("s", say("fine"))
+        give_up(memory, "s", "poison", "x")
+        memory.update("s", say("fine"))
+        if mended:
+            world.bad = ""
+        list(memory.replay("picky"))
+        if not mended:
+            assert ranges(memory) == []
+            assert memory.stats().blocks["picky"].lag == 4
+            memory.flush()
+            assert ranges(memory) == [("s", 1, 4, 2)]
+            world.bad = ""
+            memory.retry()
+        assert ranges(memory) == []
+        assert world.seqs("s") == dict.fromkeys(range(1, 5), 1)
+
+
+def test_a_session_claimed_by_a_user_renews_them(world: World) -> None:
+    """Wrong: what was set aside for nobody stays aside, or is absorbed for nobody."""
+    with open_memory(world, "memory://", 2) as memory:
+        give_up(memory, "s", "poison", "x")
+        assert ranges(memory) == [("s", 1, 2, 2)]
+        world.bad = ""
+        memory.update("s", say("I'm Ada."), user_id="ada")
+        assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
+        assert world.owners == {"user:ada"}
+        assert ranges(memory) == []
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", ["before put_facts", "after put_facts", "before move"])
+def test_killed_while_giving_up(world: World, step: str) -> None:
+    """Wrong: a letter is noted of messages that are absorbed after all, or none of lost ones."""
+    store, watching = MemoryStore(), [False]
+
+    def watch(now: str) -> None:
+        if watching[0] and now == step:
+            raise Killed
+
+    memory = open_memory(world, watched(store, watch), 2)
+    memory.update("s", say("fine"))
+    memory.update("s", say("poison"))
+    watching[0] = True
+    with pytest.raises(Killed):
+        memory.flush("s")
+    memory.close()
+    with open_memory(world, store, 2) as memory:
+        world.bad = ""
+        memory.flush("s")
+        assert world.seqs("s") == {1: 1, 2: 1}
+        assert ranges(memory) == []
+
+
+def test_absorbed_after_a_restart_is_forgiven(world: World, tmp_path: Path) -> None:
+    """Wrong: attempts of long ago, before the batch was absorbed, count at its next replay."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with open_memory(world, url, 3) as memory:
+        memory.update("s", say("fine"))
+        memory.update("s", say("poison"))
+        memory.flush()
+    world.bad = ""
+    with open_memory(world, url, 3) as memory:
+        memory.flush()
+        assert world.seqs("s") == {1: 1, 2: 1}
+        assert memory._store.facts("_failed", "picky") == []

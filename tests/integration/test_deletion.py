@@ -1,0 +1,593 @@
+"""Deletion that finishes: interrupted anywhere, raced by anybody, it leaves nothing anywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    Chain,
+    ExtractiveMemory,
+    FlushToLTM,
+    Summarize,
+    VectorMemory,
+)
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.engine.assembly import assemble
+from agent_memory.engine.paging import all_heads
+from agent_memory.errors import StoreUnavailable
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.base import Store
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.watching import watched
+
+SECONDS = 60.0
+
+Way = Callable[[AgentMemory, AgentMemoryConfig], None]
+
+
+class Notes(Block):
+    """Keeps each message as a fact; `within` is called before it does."""
+
+    kind: str = "notes"
+    within: Callable[[], None] = lambda: None
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return [
+            Recall(self.name, fact.id, fact.text, sources=((fact.session_id, fact.last),))
+            for fact in self.resources.store.facts(self.name, scope.owner)
+        ]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.within()
+        records = [
+            Record(
+                id=record_id(scope.owner, entry.session_id, entry.seq),
+                owner=scope.owner,
+                session_id=entry.session_id,
+                first=entry.seq,
+                last=entry.seq,
+                text=entry.message.text(),
+                sources=(entry.seq,),
+                created_at=entry.created_at,
+            )
+            for entry in entries
+        ]
+        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
+        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
+
+
+class Elsewhere(Block):
+    """Keeps messages in a place that knows of no leases; `within` is called before it does."""
+
+    kind: str = "elsewhere"
+    kept: dict[tuple[str, int], str] = {}
+    within: Callable[[], None] = lambda: None
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.within()
+        self.kept.update({(one.session_id, one.seq): one.message.text() for one in entries})
+
+    def delete(self, scope: Scope) -> None:
+        for key in [key for key in self.kept if key[0] == scope.session_id]:
+            del self.kept[key]
+
+
+def user(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConfig:
+    overflow = FlushToLTM(blocks=list(blocks) or [Notes()], absorb="every_update")
+    return AgentMemoryConfig(store=store, overflow=overflow, **fields)
+
+
+def filled(store: Store) -> None:
+    """Two sessions of Ada, one of Bob, absorbed."""
+    with AgentMemory(config(store)) as memory:
+        for name, owner in (("a1", "ada"), ("a2", "ada"), ("b", "bob")):
+            memory.update(
+                name, [user(f"{owner} said {n} in {name}") for n in range(3)], user_id=owner
+            )
+
+
+def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
+    """Whether anything tells of a session; whatever does, all the rest has to."""
+    texts = [
+        *(entry.message.text() for entry in memory.history(session_id)),
+        *(recall.text for recall in memory.search("said", user_id=owner, limit=100)),
+        *(recall.text for recall in memory.get("another", "said", user_id=owner).recalls),
+        *(recall.text for recall in memory.get(session_id, "said", user_id=owner).recalls),
+        *(message.text() for message in memory.get(session_id).messages),
+    ]
+    found = [text for text in texts if f"in {session_id}" in text]
+    listed = session_id in [head.session_id for head in memory.sessions(user_id=owner)]
+    assert bool(found) == listed
+    return listed
+
+
+def traces(store: Store) -> list[str]:
+    """What a store holds of Ada, and of deletions under way."""
+    facts = [fact for place in ("notes", "_failed") for fact in store.facts(place, "user:ada")]
+    notes = [*store.facts("_notes", "user deletions"), *store.facts("_notes", "scrubs")]
+    heads = list(all_heads(store, "ada"))
+    return [
+        *(fact.text for fact in facts),
+        *(n.text for n in notes),
+        *(h.session_id for h in heads),
+    ]
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is cut short holds on to its leases for a moment only."""
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+def cut_at(step: int) -> tuple[Callable[[str], None], list[str]]:
+    """A watch that ends everything at the so manieth step, and the steps so far."""
+    steps: list[str] = []
+
+    def watch(name: str) -> None:
+        steps.append(name)
+        if len(steps) >= step:
+            raise Cut(name)
+
+    return watch, steps
+
+
+def by_delete(memory: AgentMemory, _: AgentMemoryConfig) -> None:
+    memory.delete("a1")
+
+
+def by_delete_user(memory: AgentMemory, _: AgentMemoryConfig) -> None:
+    memory.delete_user("ada")
+
+
+def by_flush(memory: AgentMemory, _: AgentMemoryConfig) -> None:
+    memory.flush()
+
+
+def by_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
+    parts = assemble(settings)
+    worker = parts.worker(1)
+    worker.run_once()
+    worker.stop()
+    parts.close()
+
+
+def by_running_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
+    fields = {name: getattr(settings, name) for name in settings.model_fields_set}
+    store = settings.store
+    assert not isinstance(store, str)
+    with AgentMemory(**fields, overflow_mode="background"):
+        deadline = time.monotonic() + SECONDS
+        while any(head.deleting for head in all_heads(store)) or store.facts("_notes", "scrubs"):
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize("finish", [by_delete, by_flush, by_worker, by_running_worker])
+def test_delete_cut_short_at_any_step(finish: Way) -> None:
+    """Wrong: half a session is left and nobody goes on with it, or one sees half a session."""
+    for step in range(1, 200):
+        store = MemoryStore()
+        filled(store)
+        watch, steps = cut_at(step)
+        with AgentMemory(config(watched(store, watch))) as memory:
+            try:
+                memory.delete("a1")
+            except Cut:
+                pass
+            else:
+                break
+        time.sleep(0.01)
+        begun = not seen(AgentMemory(config(store)), "a1", "ada")
+        settings = config(store)
+        with AgentMemory(settings) as memory:
+            finish(memory, settings)
+            assert seen(memory, "a1", "ada") is not (begun or finish is by_delete), steps
+            assert seen(memory, "a2", "ada")
+            assert seen(memory, "b", "bob")
+        assert any("in a1" in trace for trace in traces(store)) is not (
+            begun or finish is by_delete
+        ), steps
+        assert not store.facts("_notes", "scrubs"), steps
+    assert step > 10
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize("finish", [by_delete_user, by_flush, by_worker])
+def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
+    """Wrong: some of a user's sessions outlive the user, or come back; or another's go too."""
+    for step in range(1, 200):
+        store = MemoryStore()
+        filled(store)
+        watch, steps = cut_at(step)
+        with AgentMemory(config(watched(store, watch))) as memory:
+            try:
+                memory.delete_user("ada")
+            except Cut:
+                pass
+            else:
+                break
+        time.sleep(0.01)
+        begun = bool(store.facts("_notes", "user deletions") or not store.sessions(user_id="ada"))
+        if len(list(all_heads(store, "ada"))) < 2:  # one is erased: then all are marked
+            assert not any(seen(AgentMemory(config(store)), name, "ada") for name in ("a1", "a2"))
+        settings = config(store)
+        with AgentMemory(settings) as memory:
+            finish(memory, settings)
+            gone = begun or finish is by_delete_user
+            assert seen(memory, "a1", "ada") is seen(memory, "a2", "ada") is not gone, steps
+            assert seen(memory, "b", "bob")
+        assert bool(traces(store)) is not gone, (steps, traces(store))
+    assert step > 20
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize("finish", [by_flush, by_worker])
+@pytest.mark.parametrize("session_id", ["new", "a1"])
+def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
+    """Wrong: finishing the deletion of a user takes what the user has said since."""
+    for step in range(1, 200):
+        store = MemoryStore()
+        filled(store)
+        watch, steps = cut_at(step)
+        with AgentMemory(config(watched(store, watch))) as memory:
+            try:
+                memory.delete_user("ada")
+            except Cut:
+                pass
+            else:
+                break
+        if not store.facts("_notes", "user deletions"):
+            continue
+        time.sleep(0.01)
+        if session_id == "a1" and not all(head.deleting for head in all_heads(store, "ada")):
+            continue  # what is not marked yet is still the old session, and goes as a whole
+        settings = config(store)
+        with AgentMemory(settings) as memory:
+            memory.update(session_id, user("said again"), user_id="ada")
+            finish(memory, settings)
+            memory.flush()
+            assert [one.message.text() for one in memory.history(session_id)] == ["said again"]
+            assert [one.text for one in memory.search("said", user_id="ada")] == ["said again"], (
+                steps
+            )
+            assert [head.session_id for head in memory.sessions(user_id="ada")] == [session_id]
+        assert not store.facts("_notes", "user deletions")
+    assert step > 20
+
+
+def test_what_is_said_meanwhile_is_absorbed_without_a_flush() -> None:
+    """Wrong: a new session whose records went with the user's is never absorbed again."""
+    store = MemoryStore()
+    filled(store)
+
+    def watch(step: str) -> None:
+        if step == "before drop":  # never
+            raise AssertionError
+
+    said = threading.Event()
+
+    class Late(Notes):
+        def delete(self, scope: Scope) -> None:
+            if scope.session_id is None and not said.is_set():
+                said.set()
+                with AgentMemory(config(store)) as other:
+                    other.update("new", user("said meanwhile"), user_id="ada")
+            super().delete(scope)
+
+    with AgentMemory(config(store, Late())) as memory:
+        memory.delete_user("ada")
+        assert said.is_set()
+        by_worker(memory, config(store))
+        assert [one.text for one in memory.search("said", user_id="ada")] == ["said meanwhile"]
+
+
+@pytest.mark.usefixtures("short_leases")
+def test_one_that_fails_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: a user whose records can't be erased now blocks the deletions of all others, and
+    whatever else a flush or a worker has to do."""
+    store = MemoryStore()
+    filled(store)
+
+    class Stuck(Notes):
+        def delete(self, scope: Scope) -> None:
+            if scope.user_id == "ada":
+                raise ConnectionError("not now")
+            super().delete(scope)
+
+    settings = config(store, Stuck())
+    with AgentMemory(settings) as memory:
+        with pytest.raises(ConnectionError):
+            memory.delete_user("ada")
+        with AgentMemory(config(watched(store, cut_at(6)[0]))) as other, pytest.raises(Cut):
+            other.delete_user("bob")
+        with AgentMemory(store=store) as other:
+            other.update("c", user("said in c"), user_id="cleo")
+        memory.flush()
+        assert not memory.sessions(user_id="bob")
+        assert seen(memory, "c", "cleo")
+        assert not memory.sessions(user_id="ada")
+    assert "not now" in caplog.text
+    with AgentMemory(config(store)) as memory:
+        memory.flush()
+    assert traces(store) == []
+
+
+@pytest.mark.usefixtures("short_leases")
+def test_marked_sessions_do_not_end_a_listing() -> None:
+    """Wrong: a page of sessions that are being deleted looks like the end of all sessions."""
+    store = MemoryStore()
+    with AgentMemory(config(store)) as memory:
+        for n in range(130):
+            memory.update(f"s{n:03}", user("hello"), user_id="ada")
+        memory.update("t", user("hello"), user_id="bob")
+
+        def fail(step: str) -> None:
+            if step == "before delete":
+                raise Cut
+
+        with AgentMemory(config(watched(store, fail))) as cut, pytest.raises(Cut):
+            cut.delete_user("ada")
+        assert [head.session_id for head in memory.sessions()] == ["t"]
+        assert [head.session_id for head in memory.sessions(limit=1)] == ["t"]
+        assert memory.sessions(limit=0) == []
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "begun anew"])
+@pytest.mark.parametrize("kind", [Notes, Elsewhere])
+def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: threading.Event) -> None:
+    """Wrong: a block that was given up, and comes to an end after the deletion, brings back what
+    it was fed."""
+    entered = threading.Event()
+    ends = threading.Semaphore(0)
+
+    def stall() -> None:
+        if not entered.is_set():
+            entered.set()
+            assert gate.wait(SECONDS)
+            ends.release()
+
+    kept: dict[tuple[str, int], str] = {}
+    block = Notes(within=stall) if kind is Notes else Elsewhere(within=stall, kept=kept)
+    store = MemoryStore()
+    with AgentMemory(config(store, block, absorb_timeout=0.1)) as memory:
+        memory.update("s", user("the old secret"), user_id="ada")  # given up after 0.1 s
+        assert entered.is_set()
+        memory.delete("s")
+        if again:
+            memory.update("s", user("something new"), user_id="ada")
+        gate.set()
+        assert ends.acquire(timeout=SECONDS)
+        deadline = time.monotonic() + SECONDS
+        while any(thread.name == f"block-{block.name}" for thread in threading.enumerate()):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        memory.flush()
+        found = [*kept.values(), *(fact.text for fact in store.facts("notes", "user:ada"))]
+        assert found == (["something new"] if again else [])
+
+
+@pytest.mark.parametrize("call", ["delete", "delete_user"])
+def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -> None:
+    """Wrong: it erases what a block is about to write, and so too early; or the session is to be
+    seen until the block lets go."""
+    entered = threading.Event()
+
+    def stall() -> None:
+        entered.set()
+        assert gate.wait(SECONDS)
+
+    kept: dict[tuple[str, int], str] = {}
+    settings = config(MemoryStore(), Elsewhere(within=stall, kept=kept), overflow_mode="background")
+    with AgentMemory(settings) as memory, ThreadPoolExecutor() as pool:
+        memory.update("s", user("the old secret"), user_id="ada")
+        assert entered.wait(SECONDS)
+        done = pool.submit(getattr(memory, call), "s" if call == "delete" else "ada")
+        deadline = time.monotonic() + SECONDS
+        while memory.sessions():
+            assert time.monotonic() < deadline
+        assert not memory.history("s")
+        time.sleep(0.05)
+        assert not done.done()
+        gate.set()
+        done.result(SECONDS)
+        assert not kept
+
+
+def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a deletion that has to be given up now says that it is done, or is never done."""
+    monkeypatch.setattr("agent_memory.engine.deletion._WAIT", 0.1)
+    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.02)
+    entered = threading.Event()
+
+    def stall() -> None:
+        entered.set()
+        assert gate.wait(SECONDS)
+
+    store = MemoryStore()
+    with AgentMemory(config(store, Notes(within=stall), overflow_mode="background")) as memory:
+        memory.update("s", user("the old secret"), user_id="ada")
+        assert entered.wait(SECONDS)
+        with pytest.raises(StoreUnavailable, match="marked for deletion"):
+            memory.delete("s")
+        gate.set()
+        deadline = time.monotonic() + SECONDS
+        while store.head("s") is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    assert traces(store) == []
+
+
+# What is deleted is not in the files either.
+
+CANARY = re.compile(rb"canary[0-9a-f]{12}")
+
+
+class Canaries:
+    """Random words, by where they were put."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, str] = {}
+
+    def __getitem__(self, place: str) -> str:
+        return self.words.setdefault(place, f"canary{secrets.token_hex(6)}")
+
+    def in_files(self, folder: Path) -> list[str]:
+        """Which of them a file in the folder holds."""
+        found = {word for file in folder.iterdir() for word in CANARY.findall(file.read_bytes())}
+        return sorted(place for place, word in self.words.items() if word.encode() in found)
+
+
+def answers(canaries: Canaries) -> Callable[[dict[str, Any]], str]:
+    """A model that repeats what it was told, and adds words of its own."""
+
+    def answer(body: dict[str, Any]) -> str:
+        said = json.dumps(body["messages"])
+        if "<messages>" not in said or "facts" not in json.dumps(body.get("response_format", said)):
+            return f"They spoke of {canaries['summary']}."
+        quote = re.search(r"I keep [a-z0-9]+", said)
+        if quote is None:
+            return json.dumps({"facts": []})
+        number = len(re.findall(r"\\n\[?\d+", said[: quote.start()])) or 1
+        facts = [
+            {"text": f"They keep {canaries['fact']}.", "message": n, "quote": quote[0]}
+            for n in range(1, number + 3)
+        ]
+        return json.dumps({"facts": facts})
+
+    return answer
+
+
+class Picky(Block):
+    """Fails at whatever it is fed, and quotes it."""
+
+    kind: str = "picky"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        if "canary" in entries[0].session_id:
+            raise ValueError(f"I do not like {entries[0].message.text()}")
+
+    def delete(self, scope: Scope) -> None:
+        return
+
+
+@pytest.mark.parametrize("mode", ["inline", "background"])
+@pytest.mark.parametrize("call", ["delete", "delete_user"])
+def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
+    """Wrong: what was deleted can be read from the files, while the memory is open still."""
+    canaries = Canaries()
+    blocks = [ExtractiveMemory(), VectorMemory(), Picky()]
+    with FakeLLM(answers(canaries)) as fake:
+        memory = AgentMemory(
+            store=f"sqlite:///{tmp_path}/m.db",
+            max_tokens=600,
+            model="openai/any",
+            api_base=fake.api_base,
+            api_key="k",
+            absorb_attempts=1,
+            overflow_mode=mode,
+            overflow=Chain(
+                [FlushToLTM(blocks=blocks, absorb="every_update"), Summarize(max_summary_tokens=60)]
+            ),
+        )
+        with memory:
+            sid, uid = canaries["session id"], canaries["user id"]
+            function = {"name": "f", "arguments": json.dumps({"x": canaries["arguments"]})}
+            call_ = {"id": "c1", "type": "function", "function": function}
+            answer = {"role": "tool", "tool_call_id": "c1", "content": canaries["tool result"]}
+            memory.update("kept", user("I keep bees.", name="bob"), user_id="bob")
+            for n in range(8):
+                memory.update(
+                    sid,
+                    [
+                        {"role": "system", "content": f"Be kind to {canaries['system']}."},
+                        user(f"I keep {canaries['text']} {n}.", name=canaries["name"]),
+                        {"role": "assistant", "content": None, "tool_calls": [call_]},
+                        answer,
+                        user("And " * 30, metadata={"of": canaries["metadata"]}),
+                        user("Hm.", beyond={"field": canaries["unknown field"]}),
+                    ],
+                    user_id=uid,
+                )
+            memory.flush()
+            assert memory.dead_letters()[0].session_id == sid
+            assert canaries["text"] in memory.dead_letters()[0].error
+            head = memory.sessions(user_id=uid)[0]
+            assert head.summary is not None
+            assert canaries["summary"] in head.summary.text
+            assert any(canaries["fact"] in one.text for one in memory.search("keep", user_id=uid))
+            assert canaries.in_files(tmp_path) == sorted(canaries.words)
+            getattr(memory, call)(sid if call == "delete" else uid)
+            assert canaries.in_files(tmp_path) == []
+            assert [one.message.text() for one in memory.history("kept")] == ["I keep bees."]
+            assert memory.search("bees", user_id="bob")
+    assert canaries.in_files(tmp_path) == []
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize("finish", [by_flush, by_worker])
+@pytest.mark.parametrize("call", ["delete", "delete_user"])
+def test_no_canary_after_a_cut(call: str, finish: Way, tmp_path: Path) -> None:
+    """Wrong: who finishes a deletion that was cut short just before its last steps leaves the
+    traces in the files."""
+    for n, where in enumerate(["before delete", "after delete", "before scrub", "after scrub"]):
+        canaries, folder = Canaries(), tmp_path / str(n)
+        folder.mkdir()
+        url = f"sqlite:///{folder}/m.db"
+
+        def watch(step: str, where: str = where) -> None:
+            if step == where:
+                raise Cut
+
+        sid, uid = canaries["session id"], canaries["user id"]
+        with AgentMemory(config(url)) as memory:
+            yesterday = datetime.now(UTC) - timedelta(days=1)
+            for _ in range(40):
+                memory.update(sid, user(canaries["text"] * 20, created_at=yesterday), user_id=uid)
+            cutting = AgentMemory(config(watched(memory._store, watch)))
+            with pytest.raises(Cut):
+                getattr(cutting, call)(sid if call == "delete" else uid)
+            cutting.close()
+            time.sleep(0.01)
+            finish(memory, config(url))
+            assert canaries.in_files(folder) == [], where

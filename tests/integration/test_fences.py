@@ -1,0 +1,502 @@
+"""Workers that stall in the middle of their work, while others take their sessions over.
+
+A worker stalls at a step: there, inside its own call of the store or of a block, another memory
+over the same store does what it likes. Leases last for no time: nobody waits for who stalls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, Block, FlushToLTM
+from agent_memory.errors import StoreError
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Lease, Recall, Record, Scope
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing.watching import watched
+
+Kept = dict[tuple[str, int], tuple[str, str]]
+"""By session and seq, the owner and the text of what a block keeps."""
+
+
+class Notebook(Block):
+    """A block with a database of its own, which knows of no leases."""
+
+    kind: str = "notebook"
+    pages: Any
+    step: Any
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.step("before write")
+        for entry in entries:
+            self.pages[entry.session_id, entry.seq] = scope.owner, entry.message.text()
+            self.step("after write")
+
+    def delete(self, scope: Scope) -> None:
+        self.step("before erase")
+        for (session, seq), (owner, _) in list(self.pages.items()):
+            mine = owner == scope.owner if scope.session_id is None else session == scope.session_id
+            if mine and seq > scope.after:
+                del self.pages[session, seq]
+        self.step("after erase")
+
+
+class Facts(Block):
+    """A block that keeps its records in the engine's store, under the lease."""
+
+    kind: str = "facts"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        records = [
+            Record(
+                id=record_id(scope.owner, entry.session_id, entry.seq),
+                owner=scope.owner,
+                session_id=entry.session_id,
+                first=entry.seq,
+                last=entry.seq,
+                text=entry.message.text(),
+                sources=(entry.seq,),
+                created_at=entry.created_at,
+            )
+            for entry in entries
+        ]
+        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        which: dict[str, Any] = {"session_id": scope.session_id, "after": scope.after}
+        if scope.session_id is None:
+            which = {"owner": scope.owner}
+        self.resources.store.delete_facts(self.name, **which, lease=scope.lease)
+
+
+@dataclass
+class Steps:
+    """Counts the steps of one memory's work, and does something at one of them."""
+
+    left: int = 0
+    then: Callable[[], None] | None = None
+    at: str = ""
+
+    def __call__(self, step: str) -> None:
+        self.left -= 1
+        if self.left < 0 and self.then is not None:
+            then, self.then, self.at = self.then, None, step
+            then()
+
+
+@dataclass
+class Place:
+    """One store, the notebook's pages, and two memories over both."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    pages: Kept = field(default_factory=dict)
+    steps: Steps = field(default_factory=Steps)
+    absorb_timeout: float = 300.0
+
+    def __post_init__(self) -> None:
+        self.one = self._opened(self.steps)
+        self.two = self._opened(lambda step: None)
+
+    def _opened(self, step: Callable[[str], None]) -> AgentMemory:
+        blocks = [Facts(), Notebook(pages=self.pages, step=step)]
+        overflow = FlushToLTM(blocks=blocks, max_stm_ratio=0.9)
+        store = watched(self.store, step)
+        return AgentMemory(
+            store=store,
+            max_tokens=2000,
+            overflow=overflow,
+            absorb_attempts=1,
+            absorb_timeout=self.absorb_timeout,
+        )
+
+    def say(self, *texts: str, session: str = "s", user: str | None = "ann") -> None:
+        given = [{"role": "user", "content": text} for text in texts]
+        self.two.update(session, given, user_id=user)
+
+    def check(self) -> None:
+        """Whatever has come between: what the blocks keep is what the logs hold."""
+        self.steps.then = None
+        for memory in (self.one, self.two):
+            assert {done.error for done in memory.flush()} <= {None}
+            memory.retry()
+        wanted: Kept = {}
+        for head in self.two.sessions():
+            owner = Scope(head.user_id, head.session_id).owner
+            for entry in self.two.history(head.session_id):
+                wanted[head.session_id, entry.seq] = owner, entry.message.text()
+        facts: Kept = {}
+        for owner in ("user:ann", "user:bob", "session:s", "session:t"):
+            for one in self.store.facts("facts", owner):
+                assert (one.session_id, one.first) not in facts
+                facts[one.session_id, one.first] = owner, one.text
+        assert (facts, self.pages) == (wanted, wanted), self.steps.at
+        assert self.two.stats().dead_letters == 0
+
+
+@pytest.fixture(autouse=True)
+def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
+
+
+# --- what the first does ------------------------------------------------------------------------
+
+
+def absorbs(place: Place) -> None:
+    place.one.flush("s")
+
+
+def takes_a_turn(place: Place) -> None:
+    place.one._parts.tender.tend("s", turn=True)
+
+
+def deletes(place: Place) -> None:
+    place.one.delete("s")
+
+
+def deletes_the_user(place: Place) -> None:
+    place.one.delete_user("ann")
+
+
+def pops(place: Place) -> None:
+    place.one.pop("s", 2)
+
+
+def retries(place: Place) -> None:
+    place.one.retry()
+
+
+def replays(place: Place) -> None:
+    for _ in place.one.replay("notebook"):
+        pass
+
+
+WORK = [absorbs, takes_a_turn, deletes, deletes_the_user, pops, retries, replays]
+
+
+# --- what comes between -------------------------------------------------------------------------
+
+
+def says_more(place: Place) -> None:
+    place.say("four", "five")
+    place.two.flush()
+
+
+def is_gone(place: Place) -> None:
+    place.two.delete("s")
+
+
+def begins_anew(place: Place) -> None:
+    place.two.delete("s")
+    place.say("fresh")
+    place.two.flush()
+
+
+def begins_anew_unabsorbed(place: Place) -> None:
+    place.two.delete("s")
+    place.say("fresh", "fruit", "for", "all")
+
+
+def is_anothers(place: Place) -> None:
+    place.two.delete("s")
+    place.say("bob's", user="bob")
+    place.two.flush()
+
+
+def is_shorter(place: Place) -> None:
+    place.two.pop("s", 2)
+
+
+def is_said_again(place: Place) -> None:
+    place.two.pop("s", 2)
+    place.say("two, again")
+    place.two.flush()
+
+
+def has_no_user_any_more(place: Place) -> None:
+    place.two.delete_user("ann")
+    place.say("who am I", session="t", user="ann")
+    place.two.flush()
+
+
+BETWEEN = [
+    says_more,
+    is_gone,
+    begins_anew,
+    begins_anew_unabsorbed,
+    is_anothers,
+    is_shorter,
+    is_said_again,
+    has_no_user_any_more,
+]
+
+
+def stalled(prepare: Callable[[], Place], between: Callable[[Place], None]) -> Iterator[Place]:
+    """The same place again and again, whose first memory is to stall one step later each time."""
+    for left in range(10_000):
+        place = prepare()
+        place.steps.left, place.steps.then = left, partial(between, place)
+        yield place
+        if not place.steps.at:
+            assert left > 5
+            return
+
+
+def prepared(work: Callable[[Place], None]) -> Place:
+    """A session, absorbed in part; for retries, with a dead letter."""
+    place = Place()
+    if work in (absorbs, takes_a_turn):
+        place.say("one", "two", "three")
+        place.two._parts.store.wake()
+        return place
+    if work is retries:
+        place.pages.clear()
+        broken = place.two.blocks["notebook"]
+        place.say("one", "two", "three")
+        object.__setattr__(broken, "step", _fails)
+        place.two.flush()
+        object.__setattr__(broken, "step", lambda step: None)
+        assert len(place.two.dead_letters()) == 1
+        return place
+    place.say("one", "two", "three")
+    place.two.flush()
+    return place
+
+
+def _fails(step: str) -> None:
+    if step == "before write":
+        raise ValueError("no such answer")
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("work", WORK)
+def test_a_stalled_worker(work: Callable[[Place], None], between: Callable[[Place], None]) -> None:
+    """Wrong: what a worker knew before it stalled is written over what has come since.
+
+    Then an entry is missing or there twice, one of a deleted or popped message is back, or a
+    session that began anew has lost something.
+    """
+    for place in stalled(lambda: prepared(work), lambda place: _meanwhile(place, between)):
+        try:
+            work(place)
+        except StoreError:
+            assert place.steps.at
+        if place.steps.at:
+            place.check()
+
+
+def _meanwhile(place: Place, between: Callable[[Place], None]) -> None:
+    session = place.store._sessions.get("s")
+    owner = session.lease_owner if session else None
+    between(place)
+    if owner is not None:  # the heart beats again before the work goes on
+        place.one._parts.leases.renew(Lease("s", owner))
+
+
+# --- calls that cross -----------------------------------------------------------------------------
+
+
+def marked() -> Place:
+    """A session whose deletion was interrupted."""
+    place = Place()
+    place.say("old")
+    head = place.store.head("s")
+    assert head is not None
+    assert place.store.move(replace(head, deleting=True))
+    return place
+
+
+def filled() -> Place:
+    place = Place()
+    place.say("one", "two", "three")
+    place.two.flush()
+    return place
+
+
+def nobodys() -> Place:
+    place = Place()
+    place.say("one", "two", user=None)
+    return place
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda place: place.one.update("s", {"role": "user", "content": "more"}),
+        lambda place: place.one.flush("s"),
+        lambda place: place.one.flush(),
+        lambda place: place.one._parts.tender.tend("s", turn=True),
+    ],
+)
+def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
+    """Wrong: who finds a session deleted deletes the one that has begun in its place."""
+    for place in stalled(marked, lambda place: place.say("fresh", user=None)):
+        work(place)
+        if place.steps.at:
+            said = [entry.message.text() for entry in place.two.history("s")]
+            assert "fresh" in said, place.steps.at
+            assert "old" not in said
+            place.check()
+
+
+def test_an_update_while_messages_are_popped() -> None:
+    """Wrong: a message that came while others were taken back goes with them, unseen."""
+    for place in stalled(filled, lambda place: place.say("four")):
+        taken = [message.text() for message in place.one.pop("s", 1)]
+        if place.steps.at:
+            left = [entry.message.text() for entry in place.two.history("s")]
+            assert sorted([*left, *taken]) == ["four", "one", "three", "two"], place.steps.at
+            assert taken in (["three"], ["four"])
+            place.check()
+
+
+def test_a_user_is_deleted_while_his_session_becomes_anothers() -> None:
+    """Wrong: the deletion of a user takes a session that is another user's by now."""
+    for place in stalled(filled, is_anothers):
+        place.one.delete_user("ann")
+        if place.steps.at:
+            heads = {head.session_id: head.user_id for head in place.two.sessions()}
+            assert heads == {"s": "bob"}, place.steps.at
+            place.check()
+
+
+def is_named_and_absorbed(place: Place) -> None:
+    place.say("I am Ann")
+    place.two.flush()
+
+
+@pytest.mark.parametrize("between", [lambda place: place.say("I am Ann"), is_named_and_absorbed])
+@pytest.mark.parametrize("work", [absorbs, takes_a_turn, pops, deletes, replays])
+def test_a_session_gets_a_user(
+    work: Callable[[Place], None], between: Callable[[Place], None]
+) -> None:
+    """Wrong: what was said before the user was known stays in the session's own memory."""
+    for place in stalled(nobodys, between):
+        try:
+            work(place)
+        except StoreError:
+            assert place.steps.at
+        if place.steps.at:
+            place.check()
+
+
+@pytest.mark.parametrize("error", [ConnectionError, ValueError])
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_stalled_block_that_fails_then(
+    between: Callable[[Place], None], error: type[Exception]
+) -> None:
+    """Wrong: of a batch that failed half-way, what was written after the lease was lost stays."""
+
+    def meanwhile(place: Place) -> None:
+        if place.steps.at not in ("before write", "after write"):
+            return
+        between(place)
+        raise error
+
+    for place in stalled(lambda: prepared(absorbs), meanwhile):
+        absorbs(place)
+        if place.steps.at:
+            place.check()
+
+
+def test_a_worker_that_stalls_twice() -> None:
+    """Wrong: what a worker takes back, late, is of the session that has begun meanwhile."""
+    place = prepared(absorbs)
+
+    def first() -> None:
+        is_gone(place)
+        place.steps.left, place.steps.then = 0, second
+
+    def second() -> None:
+        if place.steps.at == "before erase":
+            place.say("fresh")
+            place.two.flush()
+        else:
+            place.steps.left, place.steps.then = 0, second
+
+    def wait_for_write() -> None:
+        then = first if place.steps.at == "after write" else wait_for_write
+        place.steps.left, place.steps.then = 0, then
+
+    place.steps.then = wait_for_write
+    absorbs(place)
+    assert place.steps.at == "before erase"
+    place.check()
+
+
+# --- a block that hangs ---------------------------------------------------------------------------
+
+
+def nothing(place: Place) -> None:
+    pass
+
+
+def is_retried(place: Place) -> None:
+    place.two.flush()
+
+
+@pytest.mark.parametrize("between", [nothing, is_retried, *BETWEEN])
+@pytest.mark.parametrize("call", ["write", "erase"])
+def test_a_block_that_writes_late(
+    call: str, between: Callable[[Place], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: what a block does after it was given up stays, whatever has become of the session."""
+    place = Place(absorb_timeout=0.05)
+    over, broken = threading.Event(), ["before " + call, "after " + call]
+
+    def hangs(step: str) -> None:
+        if step in broken:
+            over.wait(60)
+
+    place.say("one", "two", "three")
+    object.__setattr__(place.one.blocks["notebook"], "step", hangs)
+    assert [done.error for done in place.one.flush() if done.block == "notebook"] != [None]
+    between(place)
+    over.set()
+    late = [thread for thread in threading.enumerate() if thread.name == "block-notebook"]
+    assert late
+    for thread in late:
+        thread.join(60)
+    due = {head.session_id for head in place.store.due()}
+    for head in place.two.sessions():
+        assert head.session_id in due or not head.lag("notebook"), "nobody is to look at it again"
+    place.check()
+
+
+@pytest.mark.parametrize("between", [is_gone, is_anothers, has_no_user_any_more])
+def test_what_is_written_late_is_gone_at_once(between: Callable[[Place], None]) -> None:
+    """Wrong: a deleted message is back in a block until the session is next absorbed, or longer."""
+    place = Place(absorb_timeout=0.05)
+    over = threading.Event()
+
+    def hangs_then_fails(step: str) -> None:
+        if step == "before write":
+            over.wait(60)
+        if step == "after write" and place.pages.get(("s", 2)):
+            raise ConnectionError("and then it broke")
+
+    place.say("one", "two", "three")
+    object.__setattr__(place.one.blocks["notebook"], "step", hangs_then_fails)
+    place.one.flush()
+    between(place)
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name == "block-notebook":
+            thread.join(60)
+    texts = {text for _, text in place.pages.values()}
+    assert not texts & {"one", "two", "three"}
+    object.__setattr__(place.one.blocks["notebook"], "step", lambda step: None)
+    place.check()

@@ -1,0 +1,335 @@
+"""Each dependency failing in each way at each step: nothing is lost, and all catches up."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from string import ascii_lowercase
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from pydantic import SecretStr
+
+from agent_memory import AgentMemory, Chain, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
+from agent_memory.embedders.vectors import unit_rows
+from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
+from agent_memory.stores import MemoryStore
+from agent_memory.strategies import Strategy
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.fake_llm import Outage
+from agent_memory.testing.watching import watched
+
+MODEL = "openai/test-model"
+NAMES = [f"({a}{b})" for a in ascii_lowercase for b in ascii_lowercase]
+NAME = re.compile(r"\([a-z]{2}\)")
+
+DOWN = ["refuse", "error", "limit", "hang", "slow", "html", "half", "empty"]
+WAYS = {
+    "summaries": DOWN,  # a summary cut short cannot be told from a short one
+    "extraction": [*DOWN, "cut"],
+    "embedder": [*DOWN, "cut", "nan", "zero"],
+    "vectors": ["refuse", "hang", "slow", "unanswered"],
+    "facts": ["refuse", "hang", "slow", "unanswered"],
+}
+CALLS = {
+    "vectors": {"put_vectors", "search_vectors", "delete_vectors"},
+    "facts": {"put_facts", "facts", "delete_facts"},
+}
+BLOCK = {
+    "summaries": None,
+    "extraction": "extractive",
+    "embedder": "vector",
+    "vectors": "vector",
+    "facts": "extractive",
+}
+CASES = [
+    pytest.param(dependency, way, id=f"{dependency}-{way}")
+    for dependency, ways in WAYS.items()
+    for way in ways
+]
+
+
+def talk(first: int, last: int) -> list[dict[str, str]]:
+    """Messages that each have a name of their own, from which an absorbed one is known."""
+    return [
+        {"role": "user", "content": f"Please write down what {NAMES[n]} told all of us that day."}
+        for n in range(first, last)
+    ]
+
+
+def answer(body: dict[str, Any]) -> str:
+    """What a faithful model answers: a fact for each message, or all names it was told of."""
+    material = body["messages"][1]["content"]
+    if "response_format" not in body:
+        return " ".join(NAME.findall(material))
+    facts = [
+        {"text": f"There is {found[2]}.", "message": int(found[1]), "quote": found[2]}
+        for found in re.finditer(r"\[(\d+)\].*?(\([a-z]{2}\))", material)
+    ]
+    return json.dumps({"facts": facts})
+
+
+class Fault:
+    """A store that fails in one way, in the calls of one kind."""
+
+    def __init__(self) -> None:
+        self.way = ""
+        self.calls: set[str] = set()
+        self.over = threading.Event()
+
+    def __call__(self, step: str) -> None:
+        moment, call = step.split()
+        if call not in self.calls:
+            return
+        if self.way == "slow":
+            time.sleep(0.02)
+        elif self.way == "hang" and moment == "before":
+            self.over.wait()
+            raise StoreUnavailable("it hung")
+        elif (self.way, moment) in (("refuse", "before"), ("unanswered", "after")):
+            raise StoreUnavailable("it is down")
+
+
+@dataclass
+class Rig:
+    """A memory over one dependency that can be made to fail."""
+
+    dependency: str
+    way: str
+    memory: AgentMemory
+    store: MemoryStore
+    fake: FakeLLM
+    fault: Fault
+    clock: list[float]
+
+    @property
+    def harmless(self) -> bool:
+        return self.way == "slow"
+
+    def begin(self) -> None:
+        if self.dependency in CALLS:
+            self.fault.over.clear()
+            self.fault.way, self.fault.calls = self.way, CALLS[self.dependency]
+        else:
+            only = "embeddings" if self.dependency == "embedder" else "chat"
+            self.fake.outage(cast("Outage", self.way), only=cast("Any", only))
+
+    def end(self) -> None:
+        self.fault.calls = set()
+        self.fault.over.set()
+        self.fake.clear()
+
+    def catch_up(self, session: str = "s") -> None:
+        for _ in range(10):
+            self.clock[0] += 1000
+            if not any(done.error for done in self.memory.flush(session)):
+                break
+
+    def absorbed(self, block: str, session: str = "s") -> Counter[int]:
+        """How often the block reflects each entry of a session."""
+        if block == "vector":
+            vector = np.ones(self.fake.dimension, dtype=np.float32)
+            found = self.store.search_vectors("vector", "user:ada", vector, 1000)
+            assert np.isfinite([score for _, score in found]).all()
+            records = [record for record, _ in found]
+        else:
+            records = self.store.facts(block, "user:ada")
+        return Counter(seq for r in records if r.session_id == session for seq in r.sources)
+
+    def check_all_is_there_once(self, count: int, session: str = "s") -> None:
+        entries = self.memory.history(session)
+        assert [NAME.findall(str(entry.message.content))[0] for entry in entries] == NAMES[:count]
+        for block in self.memory.blocks:
+            assert self.absorbed(block, session) == dict.fromkeys(range(1, count + 1), 1)
+        head = self.memory.get(session).head
+        assert head is not None
+        assert head.start > 0
+        if self.dependency == "summaries":
+            assert head.summary is not None
+            assert (head.summary.by, head.summary.redo_after) == (MODEL, None)
+            assert NAME.findall(head.summary.text) == NAMES[: head.start]
+        assert self.memory.get(session).warnings == []
+
+
+@contextmanager
+def rigged(
+    dependency: str, way: str, monkeypatch: pytest.MonkeyPatch, **fields: Any
+) -> Iterator[Rig]:
+    clock = [0.0]
+    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+    store, fault = MemoryStore(), Fault()
+    overflow: Strategy = FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()], max_stm_ratio=0.3)
+    if dependency == "summaries":
+        flush = FlushToLTM(blocks=[VectorMemory()], max_stm_ratio=0.5)
+        overflow = Chain([flush, Summarize(max_summary_tokens=300)])
+    with FakeLLM(answer, dimension=16) as fake:
+        settings: dict[str, Any] = {
+            "store": watched(store, fault),
+            "max_tokens": 1000,
+            "model": MODEL,
+            "embedding": MODEL,
+            "api_base": fake.api_base,
+            "api_key": SecretStr("none"),
+            "overflow": overflow,
+            "model_timeout": 0.2 if way == "hang" else 30.0,
+            "recall_timeout": 0.2 if way == "hang" else 5.0,
+            "absorb_timeout": 0.3 if dependency in CALLS and way == "hang" else 60.0,
+        }
+        with AgentMemory(**settings | fields) as memory:
+            rig = Rig(dependency, way, memory, store, fake, fault, clock)
+            try:
+                yield rig
+            finally:
+                rig.end()
+
+
+@pytest.mark.parametrize(("dependency", "way"), CASES)
+def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: an outage fails an update or a get, holds back what still works, or loses a message.
+
+    Else: what was done again after it is there twice, or rubbish was stored.
+    """
+    with rigged(dependency, way, monkeypatch) as rig:
+        memory = rig.memory
+        memory.update("s", talk(0, 20), user_id="ada")
+        rig.begin()
+        head = memory.update("s", talk(20, 40))
+        for n in range(40, 46):
+            head = memory.update("s", talk(n, n + 1))
+        assert [entry.seq for entry in memory.history("s")] == list(range(1, 47))
+        begun = time.monotonic()
+        context = memory.get("s", f"Who is {NAMES[0]}, by the way?")
+        assert time.monotonic() - begun < 10
+        assert context.messages
+        if not rig.harmless:
+            named = "The summary" if BLOCK[dependency] is None else f"{BLOCK[dependency]!r}"
+            assert any(named in warning for warning in context.warnings)
+        for block in memory.blocks:
+            if rig.harmless or block != BLOCK[dependency]:
+                assert head.cursors[block] == head.start
+        done = {one.block: one.error for one in memory.flush("s")}
+        assert {block for block, error in done.items() if error} == (
+            set() if rig.harmless or not BLOCK[dependency] else {BLOCK[dependency]}
+        )
+        rig.end()
+        rig.catch_up()
+        rig.check_all_is_there_once(46)
+        assert memory.dead_letters() == []
+
+
+@pytest.mark.parametrize(("dependency", "way"), CASES)
+def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: an update or a get waits for a dependency, which hangs here until the test lets go."""
+    with rigged(
+        dependency,
+        way,
+        monkeypatch,
+        overflow_mode="background",
+        model_timeout=60.0,
+        absorb_timeout=60.0,
+    ) as rig:
+        memory = rig.memory
+        rig.begin()
+        memory.update("s", talk(0, 40), user_id="ada")
+        for n in range(40, 46):
+            memory.update("s", talk(n, n + 1))
+        memory.update("t", talk(0, 30), user_id="ada")
+        assert len(memory.history("s")) == 46
+        assert memory.get("s", f"Who is {NAMES[0]}, by the way?").messages
+        assert memory.get("u", "A new session?", user_id="ada").messages == []
+        rig.end()
+        for session, count in (("s", 46), ("t", 30)):
+            rig.catch_up(session)
+            rig.check_all_is_there_once(count, session)
+
+
+@pytest.mark.parametrize(
+    ("dependency", "way"),
+    [
+        case
+        for case in CASES
+        if case.values[0] in CALLS or case.values[1] in ("refuse", "hang", "empty")
+    ],
+)
+def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: an outage leaves half a session, which shows or stays for ever.
+
+    Else: a model's outage, of which deleting needs nothing, keeps it from being done.
+    """
+    with rigged(dependency, way, monkeypatch) as rig:
+        memory = rig.memory
+        memory.update("s", talk(0, 20), user_id="ada")
+        memory.update("t", talk(0, 20), user_id="ada")
+        memory.flush()
+        rig.begin()
+        if dependency in CALLS and not rig.harmless:
+            with pytest.raises((StoreError, TimeoutError)):
+                memory.delete("s")
+        else:
+            memory.delete("s")
+            assert rig.store.head("s") is None
+        assert memory.history("s") == []
+        assert memory.get("s").messages == []
+        assert [head.session_id for head in memory.sessions()] == ["t"]
+        rig.end()
+        memory.flush()
+        assert rig.store.head("s") is None
+        assert [rig.absorbed(block, "s") for block in memory.blocks] == [{}] * len(memory.blocks)
+        rig.catch_up("t")
+        rig.check_all_is_there_once(20, "t")
+
+
+def test_deleting_what_hangs_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a deletion waits for a model that hangs, or what it answers at last comes back."""
+    monkeypatch.setattr("agent_memory.engine.deletion._WAIT", 0.1)
+    with rigged(
+        "extraction", "hang", monkeypatch, overflow_mode="background", model_timeout=60.0
+    ) as rig:
+        rig.begin()
+        rig.memory.update("s", talk(0, 40), user_id="ada")
+        while not any(request["path"].endswith("completions") for request in rig.fake.requests):
+            time.sleep(0.01)
+        with pytest.raises(StoreUnavailable, match="marked for deletion"):
+            rig.memory.delete("s")
+        assert rig.memory.history("s") == []
+        rig.end()
+        rig.memory.close()
+        with AgentMemory(rig.memory.config) as memory:
+            memory.flush()
+        assert rig.store.head("s") is None
+        assert rig.absorbed("extractive") == rig.absorbed("vector") == {}
+
+
+@pytest.mark.parametrize(
+    "rows", [[[math.nan, 1.0]], [[math.inf, 1.0]], [[None, 1.0]], [["x", 1.0]], [[1.0], [1.0, 2.0]]]
+)
+def test_rubbish_is_no_vector(rows: Any) -> None:
+    """Wrong: it is stored, as zeros or NaN, and its message is never found again."""
+    with pytest.raises(ModelOutputInvalid):
+        unit_rows(rows)
+    assert np.allclose(unit_rows([[3e30, 4e30]]), [[0.6, 0.8]])
+
+
+def test_one_block_holds_nothing_else_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a block whose failure can't even be noted keeps the others from absorbing."""
+    with rigged("facts", "refuse", monkeypatch) as rig:
+        rig.memory.update("s", talk(0, 20), user_id="ada")
+        rig.begin()
+        rig.fake.outage("cut", only="chat")
+        rig.memory.update("s", talk(20, 40))
+        done = {one.block: one for one in rig.memory.flush("s")}
+        assert done["extractive"].error is not None
+        assert (done["vector"].last, done["vector"].error) == (40, None)
+        rig.end()
+        rig.catch_up()
+        rig.check_all_is_there_once(40)

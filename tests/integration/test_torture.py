@@ -1,0 +1,243 @@
+"""A short torture run, and that its verifier would notice what is wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent_memory import AgentMemory
+from agent_memory.engine.notes import Notes
+from agent_memory.records import Head, Record
+from agent_memory.stores.base import Store
+from agent_memory.testing import FakeLLM
+from benchmarks.torture_ledger import Finding, Ledger, Op, compare
+from benchmarks.torture_site import FACTS, VECTORS, Site, finder
+from benchmarks.torture_verify import catch_up, verify
+
+ROOT = Path(__file__).parents[2]
+OWNERS = {"user:u", "user:v", "session:s", "session:t"}
+
+
+def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
+    """Wrong: what kill -9 at any step, or writers all at once, do to a message or a record."""
+    path = tmp_path / "memory.db"
+    command = [sys.executable, "-m", "benchmarks.torture", "--store", f"sqlite:///{path}"]
+    command += ["--kills", "20", "--processes", "4", "--threads", "2", "--messages", "6"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with closing(sqlite3.connect(path)) as database:
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        left = {name: database.execute(f"SELECT * FROM {name}").fetchall() for (name,) in tables}
+    assert [name for name, rows in left.items() if rows] == ["agent_memory_meta", "sqlite_sequence"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A memory that has caught up, and where it is."""
+
+    path: Path
+    memory: AgentMemory
+    store: Store
+
+    def look(self) -> set[str]:
+        """The kinds of what the verifier finds."""
+        return {finding.kind for finding in verify(self.store, OWNERS)}
+
+    def head(self) -> Head:
+        """The session's head."""
+        head = self.store.head("s")
+        assert head is not None
+        return head
+
+    def fact(self, **changes: object) -> Record:
+        """A fact of the session, changed."""
+        return replace(self.store.facts(FACTS, "user:u")[3], **changes)
+
+    def put(self, block: str, **changes: object) -> None:
+        """Keep a changed record as another one."""
+        record = self.fact(id="planted", **changes)
+        if block == FACTS:
+            self.store.put_facts(FACTS, [record])
+        else:
+            self.store.put_vectors(VECTORS, [record], np.eye(256, dtype=np.float32)[:1])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    path = tmp_path / "memory.db"
+    with FakeLLM(finder()) as model:
+        site = Site(f"sqlite:///{path}", "n", model.api_base)
+        store = site.store()
+        with site.memory(store) as memory:
+            memory.update("s", {"role": "system", "content": "Be brief."}, user_id="u")
+            for n in range(1, 9):
+                memory.update("s", {"role": "user", "content": f"message {n}"})
+            memory.update("t", {"role": "user", "content": "alone"})
+            assert catch_up(memory) == []
+            yield Place(path, memory, store)
+        store.close()
+
+
+def _lose(place: Place) -> None:
+    with closing(sqlite3.connect(place.path, isolation_level=None)) as database:
+        database.execute("DELETE FROM agent_memory_entries WHERE seq = 4")
+
+
+def _turn_back(place: Place) -> None:
+    place.store.move(replace(place.head(), cursors={VECTORS: 9, FACTS: 5}))
+
+
+def _append(place: Place) -> None:
+    place.memory.update("s", {"role": "user", "content": "newest"})
+
+
+def _mark(place: Place) -> None:
+    place.store.move(replace(place.head(), deleting=True))
+
+
+PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
+    "nothing": (lambda place: None, set()),
+    "an entry deleted": (_lose, {"lost", "reordered", "orphaned"}),
+    "a vector doubled": (lambda place: place.put(VECTORS), {"vector doubled"}),
+    "a fact doubled": (lambda place: place.put(FACTS), {"extractive doubled"}),
+    "a vector of a session that is gone": (
+        lambda place: place.put(VECTORS, session_id="gone"),
+        {"orphaned"},
+    ),
+    "a fact of a message that is gone": (lambda place: place.put(FACTS, first=99), {"orphaned"}),
+    "a fact of another message": (lambda place: place.put(FACTS, first=2), {"orphaned"}),
+    "a fact of a system message": (
+        lambda place: place.put(FACTS, first=1, text="Be brief."),
+        {"orphaned"},
+    ),
+    "a record of another user": (
+        lambda place: place.put(FACTS, owner="user:v"),
+        {"foreign", "extractive doubled"},
+    ),
+    "vectors lost": (
+        lambda place: place.store.delete_vectors(VECTORS, session_id="s", after=8),
+        {"vector missing"},
+    ),
+    "a fact lost": (
+        lambda place: place.store.delete_facts(FACTS, record_id=place.fact().id),
+        {"extractive missing"},
+    ),
+    "a cursor behind": (_turn_back, {"behind"}),
+    "a message not absorbed": (
+        _append,
+        {"behind", "due", "vector missing", "extractive missing"},
+    ),
+    "a lease left": (lambda place: place.store.lease("s", "w", 60), {"leased"}),
+    "a deletion begun": (_mark, {"unfinished", "due"}),
+    "a user's deletion begun": (
+        lambda place: Notes(place.store).write("user deletions", "u"),
+        {"unfinished"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_the_verifier_finds_what_is_planted(place: Place, fault: str) -> None:
+    """Else: a torture run finds everything good, whatever happens."""
+    plant, expected = PLANTED[fault]
+    plant(place)
+    assert place.look() == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "kinds"),
+    [
+        ("abcd", []),
+        ("abd", []),
+        ("acd", ["lost"]),
+        ("abbcd", ["doubled"]),
+        ("abcdx", ["revived"]),
+        ("acbd", ["reordered"]),
+        ("", ["lost", "lost", "lost"]),
+    ],
+)
+def test_logs_are_compared_with_what_was_said(seen: str, kinds: list[str]) -> None:
+    """Else: a message lost, doubled, or out of its order passes; or one that is unsure does not."""
+    assert [finding.kind for finding in compare("s", seen, "abcd", "c")] == kinds
+
+
+def _said(ledger: Ledger, op: Op, result: object) -> None:
+    ledger.begin(op)
+    ledger.done(op, result)
+
+
+def _kinds(findings: list[Finding]) -> list[str]:
+    return [finding.kind for finding in findings]
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """Of a session that says "a", "b", "c"."""
+    ledger = Ledger({"s": "u"})
+    _said(ledger, Op("update", "s", ("a", "b", "c")), 3)
+    assert ledger.findings == []
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("op", "good", "bad"),
+    [
+        (Op("update", "s", ("d", "e")), ["abc", "abcde"], ["abcd", "ab", "abcdd"]),
+        (Op("pop", "s", count=2), ["abc", "a"], ["ab", "", "b"]),
+        (Op("delete", "s"), ["abc", ""], ["ab"]),
+        (Op("flush", "s"), ["abc"], ["ab", "abcd", ""]),
+    ],
+)
+def test_an_interrupted_call_has_happened_or_not(op: Op, good: list[str], bad: list[str]) -> None:
+    """Else: half a call passes, a whole one does not, or it may still happen after a look."""
+    for log in (*good, *bad):
+        ledger = Ledger({"s": "u"})
+        _said(ledger, Op("update", "s", ("a", "b", "c")), 3)
+        ledger.begin(op)
+        ledger.seen("s", list(log))
+        assert bool(ledger.findings) == (log in bad)
+    for log, other in zip(good, reversed(good), strict=True):
+        ledger = Ledger({"s": "u"})
+        _said(ledger, Op("update", "s", ("a", "b", "c")), 3)
+        ledger.begin(op)
+        ledger.seen("s", list(log))
+        ledger.seen("s", list(other))
+        assert bool(ledger.findings) == (log != other)
+
+
+def test_what_was_acknowledged_must_be_so(ledger: Ledger) -> None:
+    """Else: a call that returned is forgiven like one that was interrupted."""
+    _said(ledger, Op("pop", "s", count=1), ["b"])
+    assert _kinds(ledger.findings) == ["reordered"]
+    _said(ledger, Op("delete", "s"), None)
+    ledger.seen("s", ["a"])
+    assert _kinds(ledger.findings) == ["reordered", "revived"]
+    ledger.findings.clear()
+    _said(ledger, Op("update", "s", ("d",)), 1)
+    assert _kinds(ledger.findings) == ["reordered"]
+
+
+def test_many_writers_share_a_session(ledger: Ledger) -> None:
+    """Else: a message whose update never returned counts as lost, or one that did does not."""
+    _said(ledger, Op("update", "shared", ("x",)), 7)
+    ledger.begin(Op("update", "shared", ("y",)))
+    said = ledger.shared["shared"]
+    assert (said.begun, said.unsure) == (["x", "y"], {"y"})
+
+
+def test_a_user_whose_deletion_was_interrupted(ledger: Ledger) -> None:
+    """Else: sessions that go while nobody looks count as lost."""
+    ledger.begin(Op("delete_user", user_id="u"))
+    assert ledger.interrupted == Op("delete_user", user_id="u")
+    ledger.leave({"s": "s+"})
+    assert (ledger.logs, ledger.users) == ({"s+": []}, {"s+": "u"})
+    assert ledger.leaving == [{"s": ["a", "b", "c"]}]
+    assert ledger.interrupted is None
