@@ -14,7 +14,7 @@ from sqlmodel import SQLModel
 
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
-from agent_memory.stores.base import Counts, Store
+from agent_memory.stores.base import Counts, Durability, Store
 from agent_memory.stores.sql import _DUE, SQLStore
 from agent_memory.stores.sql_engine import Database
 from agent_memory.testing import (
@@ -104,6 +104,16 @@ def test_not_a_database(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="unable to open"):
         SQLStore(f"sqlite:///{tmp_path}")
     assert file.read_text().startswith("This is not")
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
+def test_durability_is_the_one_asked_for(
+    path: Path, durability: Durability, synchronous: int
+) -> None:
+    """Else: an update that was to survive a power loss is not synced to the disk."""
+    database = Database(str(path), durability)
+    assert database.read(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar()) == synchronous
+    database.close()
 
 
 def test_settings_of_the_file(path: Path) -> None:
