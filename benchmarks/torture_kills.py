@@ -61,8 +61,6 @@ class Kill:
     moment: tuple[int, float] | None = None
 
     def __str__(self) -> str:
-        if self.step is None and self.moment is None:
-            return "nobody killed"
         where = "{} #{}".format(*self.step) if self.step else "a random moment"
         return f"{where}, {self.mode}"
 
@@ -77,8 +75,9 @@ class Lane:
         seed: Decides what its processes do.
 
     Attributes:
+        users: Its two users; only the first is ever deleted.
         ledger: What its sessions must hold.
-        sessions: All that it ever wrote, with the first users named for them.
+        sessions: All that it ever had for itself.
         stalls: The longest update, by mode.
         findings: What was wrong.
     """
@@ -125,7 +124,7 @@ class Lane:
         for finding in self.ledger.findings:
             self._report(finding, task.name)
         self.ledger.findings.clear()
-        self._last = kill
+        self._last = None if steps else kill
         if steps is None:
             self._inspect(task.name)
         return steps
@@ -170,7 +169,7 @@ class Lane:
         return None
 
     def _report(self, finding: Finding, task: str) -> None:
-        during = f"{task}, after {self._last or 'nothing'}"
+        during = f"{task}, killed before it: {self._last or 'nobody'}"
         self.findings.append(replace(finding, during=during))
 
     def _leave(self) -> None:

@@ -54,8 +54,12 @@ class Parts:
         self.services.close()
 
 
-def assemble(config: AgentMemoryConfig) -> Parts:
+def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     """Open the store, bind the blocks, and wire the parts.
+
+    Args:
+        config: The settings.
+        only: Name of a block, to leave the others out.
 
     Raises:
         ConfigError: A block cannot work with these settings; nothing stays open.
@@ -67,7 +71,8 @@ def assemble(config: AgentMemoryConfig) -> Parts:
     bound: dict[str, Block] = {}
     try:
         for block in config.all_blocks:
-            bound[block.name] = block.bind(resources)
+            if only in (None, block.name):
+                bound[block.name] = block.bind(resources)
     except BaseException:
         for block in bound.values():
             block.close()

@@ -83,4 +83,4 @@ class Leases:
                 if not self.renew(lease):
                     return
             except StoreError:
-                return  # the lease runs out; the worker notices when it writes
+                continue  # where it does not come back, the worker notices when it writes

@@ -117,7 +117,7 @@ class AgentMemory:
         try:
             head = self._store.append(session_id, drafts, user_id)
         except SessionDeleting:
-            self._parts.deletion.session(session_id)
+            self._parts.deletion.finish(session_id)
             head = self._store.append(session_id, drafts, user_id)
         return self._settle(head)
 
@@ -286,7 +286,11 @@ class AgentMemory:
         done: list[Absorbed] = []
         for letter in self.dead_letters(block):
             with self._parts.leases.hold(letter.session_id, _WAIT) as lease:
-                if lease is not None:
+                if lease is None:
+                    held = "another worker holds the session"
+                    first, none = letter.first, letter.first - 1
+                    done.append(Absorbed(letter.session_id, letter.block, first, none, held))
+                else:
                     done.append(self._parts.absorber.redeliver(letter, lease))
         return done
 

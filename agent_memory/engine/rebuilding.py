@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from agent_memory.config import AgentMemoryConfig
-from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.assembly import Parts, assemble
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.replaying import REPLAYS
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
-from agent_memory.errors import DimensionMismatch
+from agent_memory.errors import ConfigError, DimensionMismatch
+
+_TRIES = 5
+"""A process with the old settings may write between the dropping and the opening."""
 
 
 def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
@@ -32,13 +35,23 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     Raises:
         ConfigError: No absorbing block has that name.
     """
-    try:
-        memory = AgentMemory(config)
-    except DimensionMismatch:
-        _drop_vectors(config, block)
-        memory = AgentMemory(config)
-    with memory:
-        yield from memory.replay(block)
+    known = [one.name for one in config.all_blocks if one.absorbs]
+    if block not in known:
+        raise ConfigError(
+            f"No block named {block!r} absorbs the log. Blocks that do: {', '.join(known)}."
+        )
+    with closing(_opened(config, block)) as parts:
+        yield from parts.replay.run(block)
+
+
+def _opened(config: AgentMemoryConfig, name: str) -> Parts:
+    """The parts with this block alone: others may have to be rebuilt too, each in its turn."""
+    for _ in range(_TRIES):
+        try:
+            return assemble(config, name)
+        except DimensionMismatch:
+            _drop_vectors(config, name)
+    return assemble(config, name)
 
 
 def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:

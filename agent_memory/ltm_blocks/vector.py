@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.embedders.base import Embedder
-from agent_memory.errors import DimensionMismatch, UnknownStore
+from agent_memory.errors import (
+    DimensionMismatch,
+    ModelUnavailable,
+    StoreUnavailable,
+    UnknownStore,
+)
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
 from agent_memory.messages import Message
 from agent_memory.records import Entry, Recall, Record, Scope
 from agent_memory.stores.base import VectorStore
 from agent_memory.transcript import speaker
+
+logger = logging.getLogger(__name__)
 
 
 class VectorMemory(Block):
@@ -35,7 +43,7 @@ class VectorMemory(Block):
     roles: tuple[str, ...] = ("user", "assistant")
     min_score: float = 0.1
 
-    _embedder: Embedder = PrivateAttr()
+    _embedder: Embedder | None = PrivateAttr(default=None)
     _vectors: VectorStore = PrivateAttr()
 
     @field_validator("store")
@@ -57,20 +65,20 @@ class VectorMemory(Block):
             DimensionMismatch: The embedder's dimension is not the one asked for or stored.
         """
         bound = super().bind(resources)
-        embedder = resources.embedders(self.embedding)
-        dimension = embedder.dimension
-        if self.dimension not in (None, dimension):
-            raise DimensionMismatch(
-                f"The block {self.name!r} asks for vectors of {self.dimension} numbers, but "
-                f"{embedder.name} gives {dimension}. Change `dimension` or `embedding`."
-            )
-        vectors = self._open(resources)
-        vectors.open_vectors(self.name, dimension, embedder.name)
-        bound._embedder, bound._vectors = embedder, vectors
+        bound._vectors = self._open(resources)
+        try:
+            bound._ready()
+        except (ModelUnavailable, StoreUnavailable) as error:
+            # an outage must not keep a service from starting; `_ready` is tried again when needed
+            logger.warning("the vectors of block %r cannot be used yet: %s", self.name, error)
+        except BaseException:
+            bound.close()
+            raise
         return bound
 
     def clear(self, resources: Resources) -> None:
         """As `Block.clear`: drops all vectors, of whatever model."""
+        self._chosen(resources)  # settings that could not be bound afterwards drop nothing
         vectors = self._open(resources)
         vectors.clear_vectors(self.name)
         if self.store is not None:
@@ -85,14 +93,14 @@ class VectorMemory(Block):
         if not kept:
             return
         records = [self._record(scope, entry) for entry in kept]
-        vectors = self._embedder.embed([record.text for record in records])
+        vectors = self._ready().embed([record.text for record in records])
         self._vectors.put_vectors(self.name, records, vectors, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         query = message.text().strip() if message else ""
         if not query:
             return []
-        vector = self._embedder.embed([query])[0]
+        vector = self._ready().embed([query])[0]
         return [
             Recall(
                 block=self.name,
@@ -114,6 +122,24 @@ class VectorMemory(Block):
             self._vectors.delete_vectors(
                 self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
             )
+
+    def _ready(self) -> Embedder:
+        """The embedder, once the vector store agreed with it."""
+        if self._embedder is None:
+            embedder = self._chosen(self.resources)
+            self._vectors.open_vectors(self.name, embedder.dimension, embedder.name)
+            self._embedder = embedder
+        return self._embedder
+
+    def _chosen(self, resources: Resources) -> Embedder:
+        embedder = resources.embedders(self.embedding)
+        dimension = embedder.dimension
+        if self.dimension not in (None, dimension):
+            raise DimensionMismatch(
+                f"The block {self.name!r} asks for vectors of {self.dimension} numbers, but "
+                f"{embedder.name} gives {dimension}. Change `dimension` or `embedding`."
+            )
+        return embedder
 
     def _open(self, resources: Resources) -> VectorStore:
         if self.store is None:

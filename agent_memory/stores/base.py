@@ -76,7 +76,10 @@ class SessionStore(Protocol):
         ...
 
     def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """In one transaction: `move(head)` and remove all entries with seq above `end`."""
+        """In one transaction: `move(head)` and remove all entries with seq above `end`.
+
+        None, and nothing changed, where messages were appended after `head.end`, too.
+        """
         ...
 
     def lease(self, session_id: str, owner: str, seconds: float) -> bool:

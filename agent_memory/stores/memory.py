@@ -87,6 +87,9 @@ class MemoryStore(MemoryRecords):
         """See `SessionStore.truncate`."""
         with self._lock:
             self._guard(lease)
+            before = self._sessions.get(head.session_id)
+            if before is None or before.head.end != head.end:  # a cut takes no unseen messages
+                return None
             if self._move(head) is None:
                 return None
             session = self._sessions[head.session_id]

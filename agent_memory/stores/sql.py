@@ -224,6 +224,10 @@ class SQLStore(SQLRecords):
         """See `SessionStore.truncate`."""
 
         def work(connection: Connection) -> Head | None:
+            self._guard(connection, lease)
+            before = self._find(connection, head.session_id)
+            if before is None or before.end != head.end:  # a cut must not take unseen messages
+                return None
             if self._move(connection, head, lease) is None:
                 return None
             connection.execute(_CUT, {**self._at(head.session_id), "end": end})

@@ -255,6 +255,14 @@ class SessionStoreContract(Contract):
         assert (emptied.end, emptied.total) == (0, 0)
         assert store.append("s", [draft("again", 2)]).total == 2
 
+    def test_truncate_takes_no_unseen_messages(self, store: Store, other: Store) -> None:
+        """Else: a message appended while another is popped is lost, though it was acknowledged."""
+        head = store.append("s", [draft("a"), draft("b")])
+        other.append("s", [draft("c")])
+        assert store.truncate(head, 1) is None
+        assert [e.message.content for e in store.read("s")] == ["a", "b", "c"]
+        assert stored(store).version == head.version
+
     def test_lease_is_exclusive(self, store: Store, other: Store) -> None:
         """Else: two workers absorb one session."""
         store.append("s", [draft("a")])

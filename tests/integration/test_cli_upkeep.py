@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory import AgentMemory
 from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
 
@@ -91,9 +91,9 @@ def write(sessions: int = 1, messages: int = 2) -> None:
             memory.update(f"s{number}", said, user_id="u")
 
 
-def lags() -> dict[str, int]:
-    with AgentMemory(store="sqlite:///m.db", blocks=[ExtractiveMemory()]) as memory:
-        return {head.session_id: head.lag("extractive") for head in memory.sessions()}
+def lags(block: str = "extractive") -> dict[str, int]:
+    with AgentMemory(store="sqlite:///m.db") as memory:
+        return {head.session_id: head.lag(block) for head in memory.sessions()}
 
 
 def dump() -> list[str]:
@@ -168,7 +168,8 @@ def test_doctor_makes_no_collection() -> None:
         vector = f'{{kind = "vector", store = "{url}"}}'
         text = CONFIG.replace('{kind = "extractive"}', vector)
         Path("m.toml").write_text(text, encoding="utf-8")
-        assert f"Vectors in {url} and the embedder agree" in run("doctor", "--config", "m.toml")
+        doctor = command("doctor", "--config", "m.toml")
+        assert f"Vectors in {url} and the embedder agree" in doctor.communicate(timeout=SECONDS)[0]
     finally:
         server.shutdown()
         thread.join()
@@ -221,8 +222,9 @@ def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
     assert (worker.returncode, errors) == (-signal.SIGTERM, "")
 
 
-def test_a_worker_that_nobody_reads_stops(fake: FakeLLM) -> None:
+def test_a_worker_that_nobody_reads_stops() -> None:
     """Wrong: `agent-memory worker | head -1` runs on, and puts off what it has done already."""
+    Path("m.toml").write_text(CONFIG.replace("extractive", "vector"), encoding="utf-8")
     write()
     worker = command("worker", "--config", "m.toml")
     assert worker.stdout is not None
@@ -233,7 +235,7 @@ def test_a_worker_that_nobody_reads_stops(fake: FakeLLM) -> None:
     worker.stderr.close()
     assert worker.wait(SECONDS)
     assert "Traceback" not in errors
-    assert lags() == {"s0": 0}
+    assert lags("vector") == {"s0": 0}
 
 
 def test_a_worker_needs_a_store_to_share() -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
+from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
 
 CONFIG = """
@@ -31,6 +33,7 @@ blocks = [{kind = "%s"}]
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
     configure("vector")
 
 
@@ -77,16 +80,18 @@ def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 
 def run(*arguments: str, code: int = 0, **environment: str) -> str:
-    process = command(*arguments, **environment)
-    told, errors = process.communicate(timeout=60)
-    assert process.returncode == code, told + errors
-    return told
+    """What a command prints, run in this process: quick where a model is loaded."""
+    result = CliRunner().invoke(app, [*arguments, "--config", "m.toml"], env=environment)
+    assert result.exit_code == code, result.output
+    return result.stdout
 
 
 def test_once_does_what_is_due_and_exits() -> None:
     """Wrong: cron's worker waits for ever, leaves something out, or begins anew each time."""
     written(sessions=3, users=2, messages=5)
-    told = run("worker", "--once")
+    worker = command("worker", "--once")
+    told, errors = worker.communicate(timeout=60)
+    assert (worker.returncode, errors) == (0, "")
     assert "15 messages of 3 sessions absorbed." in told
     assert absorbed(2) == [(f"s{n}", i) for n in range(3) for i in range(1, 6)]
     assert "0 messages of 0 sessions absorbed." in run("worker", "--once")
@@ -186,8 +191,8 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
         "AGENT_MEMORY_API_KEY": "none",
     }
     assert "vector" in run("stats")
-    failed = command("stats", **model)
-    assert "agent-memory replay" in failed.communicate(timeout=60)[1]
+    refused = CliRunner().invoke(app, ["stats", "--config", "m.toml"], env=model)
+    assert "agent-memory replay" in refused.stderr
     assert "3 of 3 sessions rebuilt." in run("replay", "vector", **model)
     with AgentMemory(
         store="sqlite:///m.db",

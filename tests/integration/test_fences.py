@@ -84,13 +84,18 @@ class Facts(Block):
 
 @dataclass
 class Steps:
-    """Counts the steps of one memory's work, and does something at one of them."""
+    """Counts the steps of one memory's work, and does something at one of them.
+
+    Between what comes after one step and before the next nothing happens, so one of both will do.
+    """
 
     left: int = 0
     then: Callable[[], None] | None = None
     at: str = ""
 
     def __call__(self, step: str) -> None:
+        if step.startswith("after") and step != "after write":
+            return
         self.left -= 1
         if self.left < 0 and self.then is not None:
             then, self.then, self.at = self.then, None, step
@@ -184,7 +189,11 @@ def replays(place: Place) -> None:
         pass
 
 
-WORK = [absorbs, takes_a_turn, deletes, deletes_the_user, pops, retries, replays]
+def absorbs_more(place: Place) -> None:
+    place.one.flush("s")
+
+
+WORK = [absorbs, absorbs_more, deletes, deletes_the_user, pops, retries, replays]
 
 
 # --- what comes between -------------------------------------------------------------------------
@@ -226,6 +235,11 @@ def is_said_again(place: Place) -> None:
     place.two.flush()
 
 
+def is_said_again_unabsorbed(place: Place) -> None:
+    place.two.pop("s", 2)
+    place.say("two, again")
+
+
 def has_no_user_any_more(place: Place) -> None:
     place.two.delete_user("ann")
     place.say("who am I", session="t", user="ann")
@@ -240,6 +254,7 @@ BETWEEN = [
     is_anothers,
     is_shorter,
     is_said_again,
+    is_said_again_unabsorbed,
     has_no_user_any_more,
 ]
 
@@ -262,8 +277,12 @@ def prepared(work: Callable[[Place], None]) -> Place:
         place.say("one", "two", "three")
         place.two._parts.store.wake()
         return place
+    if work is absorbs_more:
+        place.say("one")
+        place.two.flush()
+        place.say("two", "three")
+        return place
     if work is retries:
-        place.pages.clear()
         broken = place.two.blocks["notebook"]
         place.say("one", "two", "three")
         object.__setattr__(broken, "step", _fails)
@@ -404,6 +423,9 @@ def test_a_stalled_block_that_fails_then(
         if place.steps.at not in ("before write", "after write"):
             return
         between(place)
+        place.steps.left, place.steps.then = 0, fails  # once more has been written
+
+    def fails() -> None:
         raise error
 
     for place in stalled(lambda: prepared(absorbs), meanwhile):

@@ -505,7 +505,8 @@ class Story(RuleBasedStateMachine):
                 assert context.tokens <= MAX_TOKENS
                 owner = context.head.user_id if context.head else op.user
                 for recall in context.recalls:
-                    assert self.owner_of[recall.text] == key(op.session, owner or op.user)
+                    text = recall.text.removeprefix("user: ")
+                    assert self.owner_of[text] == key(op.session, owner or op.user)
 
     def judge(self, calls: list[tuple[Op, bool]]) -> None:
         """Compare what is there with what the model says may be there."""

@@ -333,3 +333,26 @@ def test_one_block_holds_nothing_else_back(monkeypatch: pytest.MonkeyPatch) -> N
         rig.end()
         rig.catch_up()
         rig.check_all_is_there_once(40)
+
+
+def test_a_service_starts_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: with the embedder down a restarted service can't even append, or stays without it."""
+    clock = [0.0]
+    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+    with FakeLLM() as fake:
+        fake.fail(503, times=100)
+        with AgentMemory(
+            store="memory://",
+            embedding="openai/fake",
+            api_base=fake.api_base,
+            api_key="none",
+            model_timeout=1.0,
+            blocks=[VectorMemory(min_score=-1.0)],
+        ) as memory:
+            memory.update("s", {"role": "user", "content": "hello"}, user_id="u")
+            assert memory.get("s", "hello").messages[0].text() == "hello"
+            fake.clear()
+            clock[0] += 1000.0
+            memory.flush()
+            assert [found.text for found in memory.search("hello", user_id="u")] == ["user: hello"]

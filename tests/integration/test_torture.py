@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 OWNERS = {"user:u", "user:v", "session:s", "session:t"}
 
 
+@pytest.mark.timeout(300)
 def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
     """Wrong: what kill -9 at any step, or writers all at once, do to a message or a record."""
     path = tmp_path / "memory.db"

@@ -1,0 +1,411 @@
+"""Rebuilding blocks from the log: by a call, by themselves, under another embedding model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, rebuild
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.engine.assembly import assemble
+from agent_memory.errors import ConfigError, DimensionMismatch
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.base import Store
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.watching import watched
+
+SECONDS = 60.0
+
+
+class Notes(Block):
+    """Keeps each message as a fact, in the words of its version."""
+
+    kind: str = "notes"
+    version: str = "v1"
+    fed: Counter[str] = Counter()
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.fed[entries[0].session_id] += 1
+        records = [
+            Record(
+                id=record_id(self.name, scope.owner, entry.session_id, entry.seq),
+                owner=scope.owner,
+                session_id=entry.session_id,
+                first=entry.seq,
+                last=entry.seq,
+                text=f"{self.version} {entry.message.text()}",
+                sources=(entry.seq,),
+                created_at=entry.created_at,
+            )
+            for entry in entries
+        ]
+        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
+        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers look at the store often, and who is cut short lets go of its leases soon."""
+    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.02)
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
+
+
+def user(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def yesterday() -> datetime:
+    return datetime.now(UTC) - timedelta(days=1)
+
+
+def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConfig:
+    absorb = fields.pop("absorb", "every_update")
+    overflow = FlushToLTM(blocks=list(blocks), absorb=absorb)
+    return AgentMemoryConfig(store=store, overflow=overflow, **fields)
+
+
+def noted(store: Store, block: str = "notes") -> list[str]:
+    """What was noted of Ada, sorted."""
+    return sorted(fact.text for fact in store.facts(block, "user:ada"))
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+def cut_at(step: int) -> Callable[[str], None]:
+    """A watch that ends everything at the so manieth step."""
+    count = 0
+
+    def watch(name: str) -> None:
+        nonlocal count
+        count += 1
+        if count >= step:
+            raise Cut(name)
+
+    return watch
+
+
+@pytest.mark.usefixtures("short_leases")
+def test_cut_short_at_any_step() -> None:
+    """Wrong: a replay begins anew each time, or leaves a session out, or an entry in old words."""
+    everything = [f"v2 {n} in {name}" for name in ("s0", "s1", "s2") for n in range(3)]
+    for step in range(1, 300):
+        store = MemoryStore()
+        with AgentMemory(config(store, Notes())) as memory:
+            for name in ("s0", "s1", "s2"):
+                memory.update(name, [user(f"{n} in {name}") for n in range(3)], user_id="ada")
+        first, second = (Notes(version="v2", fed=Counter()) for _ in range(2))
+        seen: list[str] = []
+        with AgentMemory(config(watched(store, cut_at(step)), first)) as memory:
+            try:
+                seen += [progress.session_id for progress in memory.replay("notes")]
+            except Cut:
+                pass
+            else:
+                break
+        time.sleep(0.01)
+        with AgentMemory(config(store, second)) as memory:
+            progress = list(memory.replay("notes"))
+        assert noted(store) == sorted(everything), step
+        if progress and step > 5:  # the note of how far it came is there
+            assert (progress[-1].done, progress[-1].total) == (3, 3)
+        assert not set(seen) & set(second.fed), "begun anew"
+        assert all(progress.error is None for progress in progress)
+        assert store.facts("_notes", "replays") == []
+    assert step > 30
+
+
+def test_goes_on_while_others_do(tmp_path: Path) -> None:
+    """Wrong: a replay loses or doubles what is said, or brings back what is deleted, meanwhile."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    done = threading.Event()
+    said: Counter[str] = Counter()
+    with AgentMemory(config(url, Notes())) as memory:
+        for n in range(30):
+            memory.update(f"s{n:02}", [user("hello") for _ in range(4)], user_id="ada")
+            said[f"s{n:02}"] += 4
+    with AgentMemory(config(url, Notes(version="v2"), overflow_mode="background")) as memory:
+
+        def talk(names: list[str]) -> None:
+            n = 0
+            while not done.is_set() or n < len(names):
+                memory.update(names[n % len(names)], user("hello again"), user_id="ada")
+                said[names[n % len(names)]] += 1
+                n += 1
+
+        def delete(names: list[str]) -> None:
+            for name in names:
+                memory.delete(name)
+
+        with ThreadPoolExecutor() as pool:
+            jobs = [
+                pool.submit(talk, ["s00", "s15", "s29"]),
+                pool.submit(talk, ["r new", "t new", "s15 new"]),
+                pool.submit(delete, ["s05", "s20", "s28"]),
+            ]
+            for progress in memory.replay("notes"):
+                assert progress.error is None
+            done.set()
+            for job in jobs:
+                job.result(SECONDS)
+        memory.flush()
+        for name in ("s05", "s20", "s28"):
+            del said[name]
+        kept = memory._store.facts("notes", "user:ada")
+        assert Counter(fact.session_id for fact in kept) == said
+        assert {fact.text.split()[0] for fact in kept} == {"v2"}
+        assert not memory.stats().blocks["notes"].lag
+
+
+def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its session is left out of the replay, and of every worker's attention, for ever."""
+    monkeypatch.setattr("agent_memory.engine.replaying._WAIT", 0.05)
+    store = MemoryStore()
+    with AgentMemory(config(store, Notes())) as memory:
+        memory.update("s", user("hello", created_at=yesterday()), user_id="ada")
+    with AgentMemory(config(store, Notes(version="v2"))) as memory:
+        assert store.lease("s", "somebody", 60)
+        (progress,) = memory.replay("notes")
+        assert progress.error is not None
+        store.release("s", "somebody")
+        worker = assemble(config(store, Notes(version="v2"))).worker(1)
+        worker.run_once()
+        worker.stop()
+    assert noted(store) == ["v2 hello"]
+
+
+def past(store: Store) -> None:
+    """A silent session of 150 messages, and one in the middle of it; none absorbed."""
+    with AgentMemory(config(store, Notes(), max_tokens=400, absorb="overflow")) as memory:
+        memory.update(
+            "old", [user(f"{n}", created_at=yesterday()) for n in range(150)], user_id="ada"
+        )
+        for n in range(40):
+            memory.update("new", user(f"and {n}"), user_id="ada")
+
+
+@pytest.mark.parametrize("how", ["background", "worker"])
+def test_a_new_block_absorbs_the_past(how: str) -> None:
+    """Wrong: a block that is added to a running deployment knows only of what comes after."""
+    store = MemoryStore()
+    past(store)
+    worker = assemble(config(store, Notes(), absorb="overflow")).worker(1)
+    worker.run_once()
+    worker.stop()
+    assert store.due() == []
+    blocks = (Notes(), Notes(name="added"))
+    settings = config(store, *blocks, max_tokens=400, absorb="overflow")
+    head = store.head("new")
+    assert head is not None
+    assert 0 < head.start < head.end
+    left = [f"v1 {n}" for n in range(150)] + [f"v1 and {n}" for n in range(head.start)]
+    if how == "background":
+        fields = {name: getattr(settings, name) for name in settings.model_fields_set}
+        with AgentMemory(**fields, overflow_mode="background"):
+            until(lambda: len(noted(store, "added")) >= len(left))
+    else:
+        worker = assemble(settings).worker(2)
+        worker.run_once()
+        worker.stop()
+    assert noted(store, "added") == sorted(left)  # of the open one, what left the window
+    assert store.due() == []
+
+
+def test_a_block_that_comes_back_catches_up() -> None:
+    """Wrong: what was said while a block was away is never absorbed by it."""
+    store = MemoryStore()
+    both, one = (Notes(), Notes(name="added")), (Notes(),)
+    for blocks, text in ((both, "before"), (one, "meanwhile"), (one, "still"), (both, "after")):
+        with AgentMemory(config(store, *blocks, absorb="overflow")) as memory:
+            memory.update(text, user(text, created_at=yesterday()), user_id="ada")
+            memory.update("s", user(f"{text} in s", created_at=yesterday()), user_id="ada")
+        worker = assemble(config(store, *blocks, absorb="overflow")).worker(1)
+        worker.run_once()
+        worker.stop()
+        assert store.due() == []
+    texts = ["before", "meanwhile", "still", "after"]
+    everything = sorted(f"v1 {t}" for text in texts for t in (text, f"{text} in s"))
+    assert noted(store) == everything
+    assert noted(store, "added") == everything
+
+
+def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: while processes are replaced one by one, those with the settings of before put off
+    what the new block has to absorb, for good."""
+    store = MemoryStore()
+    past(store)
+    before = config(store, Notes(), absorb="overflow")
+    after = config(store, Notes(), Notes(name="added"), absorb="overflow", max_tokens=400)
+    old = assemble(before).worker(1)
+    old._prepare_now()
+    new = assemble(after).worker(1)
+    new._prepare_now()  # all fall due
+    old.run_once()
+    old.stop()
+    assert store.due() == []
+    now = time.time()
+    monkeypatch.setattr("agent_memory.engine.preparing.time", lambda: now + 700)
+    worker = assemble(after).worker(1)
+    worker.run_once()
+    worker.stop()
+    assert len(noted(store, "added")) > 150
+    assert store.due() == []
+    monkeypatch.setattr("agent_memory.engine.preparing.time", lambda: now + 9000)
+    assemble(after).worker(1)._prepare_now()
+    assert store.due() == []  # once is enough
+
+
+# Another embedding model
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM() as fake:
+        yield fake
+
+
+def vectors(store: Store, fake: FakeLLM, embedding: str, *names: str) -> AgentMemoryConfig:
+    blocks = [VectorMemory(name=name) for name in names or ("vector",)]
+    settings = {"embedding": embedding, "api_base": fake.api_base, "api_key": "k"}
+    return config(store, *blocks, **settings)
+
+
+def embedded(store: Store, fake: FakeLLM, embedding: str, name: str = "vector") -> list[str]:
+    """The texts of Ada's vectors, each found by the vector that the model now gives it."""
+    with AgentMemory(vectors(store, fake, embedding, name)):  # the model that it was opened with
+        width = 256 if embedding == "local" else fake.dimension
+        every = store.search_vectors(name, "user:ada", np.ones(width, dtype=np.float32), 1000)
+        for record, _ in every if embedding != "local" else []:
+            vector = np.array(fake.vector(record.text), dtype=np.float32)
+            best, score = store.search_vectors(name, "user:ada", vector, 1)[0]
+            assert best.text == record.text
+            assert score == pytest.approx(1, abs=1e-5)
+        return sorted(record.text for record, _ in every)
+
+
+def talk(settings: AgentMemoryConfig, count: int = 3) -> list[str]:
+    with AgentMemory(settings) as memory:
+        for n in range(count):
+            memory.update(f"s{n}", [user(f"fact {n}"), user(f"wish {n}")], user_id="ada")
+    return sorted(f"user: {what} {n}" for n in range(count) for what in ("fact", "wish"))
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize(
+    ("before", "after", "first"),
+    [("local", "openai/a", 1), ("openai/a", "openai/b", 2)],
+    ids=["of another length", "of the same length"],
+)
+def test_rebuild_cut_short_at_any_step(before: str, after: str, first: int, fake: FakeLLM) -> None:
+    """Wrong: a rebuild that was cut short leaves sessions out, mixes vectors of two models, or
+    leaves a store that nobody can open."""
+    for step in range(first, 300, 2):
+        store = MemoryStore()
+        everything = talk(vectors(store, fake, before), count=2)
+        with pytest.raises(DimensionMismatch):
+            AgentMemory(vectors(store, fake, after))
+        try:
+            list(rebuild(vectors(watched(store, cut_at(step)), fake, after), "vector"))
+        except Cut:
+            pass
+        else:
+            break
+        time.sleep(0.01)
+        progress = list(rebuild(vectors(store, fake, after), "vector"))
+        assert all(one.error is None for one in progress), step
+        assert embedded(store, fake, after) == everything, step
+        assert store.facts("_notes", "replays") == []
+    assert step > 20
+    assert embedded(store, fake, after) == everything
+
+
+def test_rebuild_of_two_blocks(fake: FakeLLM) -> None:
+    """Wrong: neither can be rebuilt as long as the other is of the old model; or rebuilding one
+    drops what the other has."""
+    store = MemoryStore()
+    everything = talk(vectors(store, fake, "local", "first", "second"))
+    changed = vectors(store, fake, "openai/a", "first", "second")
+    assert len(list(rebuild(changed, "first"))) == 3
+    assert embedded(store, fake, "openai/a", "first") == everything
+    assert embedded(store, fake, "local", "second") == everything
+    with pytest.raises(DimensionMismatch):
+        AgentMemory(changed)
+    assert len(list(rebuild(changed, "second"))) == 3
+    with AgentMemory(changed) as memory:
+        assert len(memory.search("fact 1", user_id="ada")) > 0
+
+
+def test_settings_that_cannot_be_drop_nothing(fake: FakeLLM) -> None:
+    """Wrong: a slip in the settings costs the vectors."""
+    store = MemoryStore()
+    everything = talk(vectors(store, fake, "local"))
+    with pytest.raises(DimensionMismatch, match="asks for vectors"):
+        list(rebuild(config(store, VectorMemory(dimension=7)), "vector"))
+    with pytest.raises(ConfigError, match="No block named 'vektor'"):
+        list(rebuild(vectors(store, fake, "openai/a"), "vektor"))
+    assert embedded(store, fake, "local") == everything
+
+
+def test_rebuild_while_the_old_process_writes(fake: FakeLLM) -> None:
+    """Wrong: a process that is not replaced yet puts vectors of the old model among the new, or
+    loses what is said to it."""
+    store = MemoryStore()
+    talk(vectors(store, fake, "local"))
+    with AgentMemory(vectors(store, fake, "local")) as old:
+        rebuilding = rebuild(vectors(store, fake, "openai/a"), "vector")
+        next(rebuilding)
+        old.update("s0", user("said to the old one"), user_id="ada")
+        assert "DimensionMismatch" in old.get("s0", "fact").warnings[0]
+        list(rebuilding)
+    with AgentMemory(vectors(store, fake, "openai/a")) as memory:
+        memory.flush()
+    assert len(embedded(store, fake, "openai/a")) == 7
+
+
+def test_blue_and_green(fake: FakeLLM) -> None:
+    """Wrong: the recipe of the documentation leaves a time in which nothing is recalled, or loses
+    what is said meanwhile."""
+    store = MemoryStore()
+    talk(vectors(store, fake, "local"))
+    settings = {"api_base": fake.api_base, "api_key": "k"}
+    blue, green = VectorMemory(name="vector"), VectorMemory(name="green", embedding="openai/a")
+    with AgentMemory(config(store, blue, green, **settings, overflow_mode="background")) as memory:
+        memory.update("s0", user("fact of the meantime"), user_id="ada")
+        assert {one.block for one in memory.search("fact 1", user_id="ada")} >= {"vector"}
+        until(lambda: not any(block.lag for block in memory.stats().blocks.values()))
+        assert len(memory.search("fact of the meantime", user_id="ada")) > 0
+    store.clear_vectors("vector")
+    assert len(embedded(store, fake, "openai/a", "green")) == 7
+    with AgentMemory(config(store, green, **settings)) as memory:
+        memory.delete_user("ada")
+    assert embedded(store, fake, "openai/a", "green") == []
