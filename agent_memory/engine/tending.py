@@ -64,7 +64,7 @@ class Tender:
         self._overflow = overflow
         self._absorber = absorber
         self._deletion = deletion
-        self._absorb = absorb
+        self._absorb: Absorb = absorb
         self._idle_minutes = idle_minutes
 
     def needed(self, head: Head) -> bool:

@@ -21,7 +21,6 @@ import pytest
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.engine.assembly import assemble
-from agent_memory.engine.turns import Turns
 from agent_memory.errors import MemoryClosed
 from agent_memory.messages import Message
 from agent_memory.records import Entry, Recall, Scope
@@ -276,19 +275,6 @@ def test_a_session_that_gets_a_user_waits_once(book: Book, gate: Gate) -> None:
         memory._background.drain()  # type: ignore[union-attr]
         assert all(t.is_alive() for t in memory._background._threads)  # type: ignore[union-attr]
         assert book.taken["s"] == [1, 2]
-
-
-def test_turns() -> None:
-    """Wrong: a user with many sessions goes first, a session waits twice or loses its place."""
-    turns = Turns()
-    for session, owner in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("a1", "c"), ("a3", "a")):
-        turns.add(session, owner)
-    assert (len(turns), sorted(turns)) == (4, ["a1", "a2", "a3", "b1"])
-    taken = [turns.take() for _ in range(4)]
-    assert taken == [("a1", "a"), ("b1", "b"), ("a2", "a"), ("a3", "a")]
-    assert turns.take() is None
-    turns.add("a1", "c")
-    assert turns.take() == ("a1", "c")
 
 
 def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixture) -> None:

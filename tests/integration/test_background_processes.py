@@ -179,6 +179,9 @@ def test_whatever_ends_a_process(
 MODEL = (
     BEGIN
     + """
+import warnings
+
+warnings.simplefilter("ignore")  # litellm leaves an event loop open
 blocks = [ExtractiveMemory()]
 options |= {"model": "openai/any", "api_base": sys.argv[2], "api_key": "k"}
 memory = opened(sys.argv[1])
@@ -312,6 +315,48 @@ memory.close()
 def test_forks_of_what_is_in_memory(start: Start) -> None:
     """Wrong: a lock that was held at the moment of a fork is held for ever in the child."""
     assert ended(start(FORKS_IN_MEMORY)) == (0, "", "")
+
+
+CLIENTS = (
+    BEGIN
+    + """
+import warnings
+from pydantic import SecretStr
+from agent_memory.llm import LLM
+
+warnings.simplefilter("ignore")  # litellm leaves an event loop open
+model = LLM("openai/any", api_base=sys.argv[1], api_key=SecretStr("k"))
+
+
+def ask(who):
+    for n in range(10):
+        assert model.complete([{"role": "user", "content": f"{who} {n}"}]) == f"{who} {n}"
+
+
+ask("parent")
+child = os.fork()
+ask("parent" if child else "child")
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_forks_share_no_connection(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: parent and child ask a model on one connection, and read each other's answers."""
+    monkeypatch.setattr("agent_memory.testing.fake_llm._Handler.protocol_version", "HTTP/1.1")
+    asked: dict[threading.Thread, set[str]] = {}
+
+    def answer(body: dict[str, Any]) -> str:
+        said: str = body["messages"][-1]["content"]
+        asked.setdefault(threading.current_thread(), set()).add(said.split()[0])  # one a connection
+        return said
+
+    with FakeLLM(answer) as fake:
+        assert ended(start(CLIENTS, fake.api_base)) == (0, "", "")
+    assert sorted(asked.values(), key=min) == [{"child"}, {"parent"}]
 
 
 SHARE = (
