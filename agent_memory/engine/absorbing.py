@@ -176,11 +176,12 @@ class Absorber:
     ) -> str | None:
         """Give a block one batch and move its cursor; what went wrong, or None."""
         block = self.blocks[name]
-        wrote = False
+        begun, wrote = cursor > 0, False
         try:
             try:
-                if cursor == 0:  # the session may have been absorbed under another scope
+                if not begun:  # the session may have been absorbed under another scope
                     self._begin(block, head, lease)
+                    begun = True
                 if batch:
                     self._update(block, head, lease, batch)
                     wrote = True
@@ -191,6 +192,8 @@ class Absorber:
                 raise
             except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
                 wrote = True  # some of it, perhaps
+                if is_passing(error) or not begun:  # not begun: the messages are not at fault
+                    return self._put_off(name, error, lease)
                 return self._failed(name, error, cursor, last, head, lease)
         except LeaseLost:
             if wrote:  # else the block's own store has refused it
@@ -232,18 +235,25 @@ class Absorber:
                 self._clean.clear()
             self._clean.add((block, lease.session_id))
 
-    def _failed(
-        self, block: str, error: Exception, cursor: int, last: int, head: Head, lease: Lease
-    ) -> str:
+    def _put_off(self, block: str, error: Exception, lease: Lease) -> str:
+        """What failed will work some day: nothing is counted, and nothing passed over."""
+        told = self._note(block, error)
+        self._rests.failed(block if is_passing(error) else (block, lease.session_id))
+        if not self._held(lease):
+            raise LeaseLost(_TAKEN_OVER)
+        return told
+
+    def _note(self, block: str, error: Exception) -> str:
         told = _told(error)
         if self.errors.get(block) != told:
             logger.warning("block %r could not absorb, and will try again: %s", block, told)
         self.errors[block] = told
-        if is_passing(error):
-            self._rests.failed(block)
-            if not self._held(lease):
-                raise LeaseLost(_TAKEN_OVER)
-            return told
+        return told
+
+    def _failed(
+        self, block: str, error: Exception, cursor: int, last: int, head: Head, lease: Lease
+    ) -> str:
+        told = self._note(block, error)
         self._rests.failed((block, lease.session_id))
         self._clean.discard((block, lease.session_id))
         try:

@@ -59,14 +59,14 @@ class Deletion:
         """Erase all of a user's sessions, and what blocks hold of the user."""
         begun = [head.created_at.timestamp() for head in all_heads(self._store, user_id)]
         before = max([time(), *begun])  # the clock of another machine may be ahead
-        self._notes.write(_USERS, user_id, before=before)
+        self._notes.write(_USERS, uuid4().hex, user_id=user_id, before=before)
         self._finish(user_id, before)
 
     def resume(self) -> None:
         """Finish what was interrupted: deletions of users, and of traces in the files."""
-        for user_id, note in self._notes.read(_USERS).items():
+        for note in self._notes.read(_USERS).values():
             try:
-                self._finish(user_id, note["before"])
+                self._finish(note["user_id"], note["before"])
             except Exception:  # one that can't be finished now must not keep the others waiting
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._notes.read(_SCRUBS):
@@ -85,7 +85,9 @@ class Deletion:
             for name in self._absorber.blocks:
                 self._absorber.rewind(name, None, head.session_id)
         self._note_scrub()
-        self._notes.drop(_USERS, user_id)
+        for key, note in self._notes.read(_USERS).items():
+            if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
+                self._notes.drop(_USERS, key)
         self._scrub()
 
     def _note_scrub(self) -> None:

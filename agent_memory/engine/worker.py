@@ -14,7 +14,6 @@ from time import monotonic
 from agent_memory.engine.resting import Rests
 from agent_memory.engine.tending import Tended, Tender
 from agent_memory.engine.turns import Turns
-from agent_memory.errors import StoreError
 from agent_memory.processes import begin_anew_in_child, wait_for_imports
 from agent_memory.records import Head, Scope
 from agent_memory.stores.base import SessionStore
@@ -212,7 +211,7 @@ class Worker:
     def _rest(self, session_id: str) -> None:
         """Let a session that could not be tended wait, so that it keeps nobody's place."""
         self._rests.failed(session_id)
-        with suppress(StoreError):  # it is down: then at least this worker remembers
+        with suppress(Exception):  # the store is down: then at least this worker remembers
             if head := self._store.head(session_id):
                 wait = max(POLL_SECONDS, self._rests.seconds(session_id))
                 self._store.put_off(head, wait)

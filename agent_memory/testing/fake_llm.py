@@ -223,7 +223,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a chat or an embedding request."""
         fake = cast("_Server", self.server).fake
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        length = int(self.headers.get("Content-Length", 0))
+        sent = self.rfile.read(length)
+        if len(sent) < length:  # whoever asked is gone
+            return
+        body = json.loads(sent)
         chat = self.path.endswith("/chat/completions")
         scripted = fake._next({**body, "path": self.path}, chat=chat) or _Scripted()
         if isinstance(scripted, str):

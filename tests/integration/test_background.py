@@ -23,7 +23,7 @@ from agent_memory.config import AgentMemoryConfig
 from agent_memory.engine.assembly import assemble
 from agent_memory.errors import MemoryClosed
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
+from agent_memory.records import Entry, Recall, Scope, empty_head
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.sql import SQLStore
 from agent_memory.testing import FakeLLM
@@ -355,6 +355,7 @@ def test_a_store_that_is_down_for_a_while(book: Book) -> None:
 
     with background(book, store=watched(store, watch)) as memory:
         down.set()
+        memory._background.wake(empty_head("s", None, datetime.now(UTC)))  # type: ignore[union-attr]
         time.sleep(0.2)
         with AgentMemory(store=store) as other:
             other.update("s", old("hello"))

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,19 +99,25 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a script; what it started ends with the test."""
+    """Starts a script; what it started ends with the test, and what that forked too."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(script: str, *args: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-c", script, *args]
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", script, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         started.append(process)
         return process
 
     yield begin
     for process in started:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
@@ -193,8 +200,43 @@ sys.stdin.readline()
 )
 
 
-def test_exit_while_a_model_is_loaded_or_hangs(start: Start, tmp_path: Path) -> None:
-    """Wrong: a process that ends in the middle of an import, or of a call, does not end at all."""
+IMPORT = (
+    BEGIN
+    + """
+class Slow(Notes):
+    def update(self, scope, entries):
+        print("importing", flush=True)
+        import slow
+
+
+class Last:
+    def __del__(self):  # as libraries do; this runs when no thread does any more
+        try:
+            import slow
+        except ImportError:
+            pass
+
+
+sys.path.insert(0, sys.argv[2])
+blocks[0] = Slow()
+last = Last()
+memory = opened(sys.argv[1])
+memory.update("s", user("hello"))
+sys.stdin.readline()
+"""
+)
+
+
+def test_exit_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
+    """Wrong: a process that ends while a thread imports does not end at all."""
+    (tmp_path / "slow.py").write_text("import time\nfor _ in range(400):\n    time.sleep(0.01)\n")
+    process = start(IMPORT, f"sqlite:///{tmp_path}/m.db", str(tmp_path))
+    assert line(process) == "importing"
+    assert ended(process, "\n") == (0, "", "")
+
+
+def test_exit_while_a_model_hangs(start: Start, tmp_path: Path) -> None:
+    """Wrong: a process that ends while it waits for a model does not end."""
     gate = threading.Event()
 
     def answer(body: dict[str, Any]) -> str:
@@ -202,15 +244,11 @@ def test_exit_while_a_model_is_loaded_or_hangs(start: Start, tmp_path: Path) -> 
         return json.dumps({"facts": []})
 
     with FakeLLM(answer) as fake:
-        urls = [f"sqlite:///{tmp_path}/{n}.db" for n in range(2)]
-        processes = [start(MODEL, url, fake.api_base) for url in urls]
-        for process in processes:
-            assert line(process) == "updated"
-        assert ended(processes[0], "\n") == (0, "", "")  # litellm takes seconds to import
-        before = len(fake.requests)
-        until(lambda: len(fake.requests) > before)
+        process = start(MODEL, f"sqlite:///{tmp_path}/m.db", fake.api_base)
+        assert line(process) == "updated"
+        until(lambda: fake.requests)
         begun = time.monotonic()
-        assert ended(processes[1], "\n") == (0, "", "")
+        assert ended(process, "\n") == (0, "", "")
         assert time.monotonic() - begun < 40
         gate.set()
 

@@ -412,6 +412,29 @@ def test_a_session_gets_a_user(
             place.check()
 
 
+def test_a_block_that_can_not_forget() -> None:
+    """Wrong: what it kept under the session's own name stays beside what it keeps under the user's.
+
+    Nobody would ever have it forget that: the messages were given up, and come back by `retry`.
+    """
+    place = nobodys()
+    place.two.flush()
+    notebook = place.two.blocks["notebook"]
+
+    def fails(step: str) -> None:
+        if step == "before erase":
+            raise ValueError("can not forget")
+
+    object.__setattr__(notebook, "step", fails)
+    place.say("I am Ann")
+    for _ in range(3):
+        place.two.flush()
+    assert place.two.dead_letters() == []
+    object.__setattr__(notebook, "step", lambda step: None)
+    place.check()
+    assert {owner for owner, _ in place.pages.values()} == {"user:ann"}
+
+
 @pytest.mark.parametrize("error", [ConnectionError, ValueError])
 @pytest.mark.parametrize("between", BETWEEN)
 def test_a_stalled_block_that_fails_then(
