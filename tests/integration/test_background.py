@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import json
 import threading
 import time
@@ -324,6 +323,32 @@ def test_run_once_ends_though_messages_come(book: Book) -> None:
         assert [head.session_id for head in store.due()] == ["s"]
 
 
+def test_what_comes_while_a_session_is_tended(book: Book) -> None:
+    """Else a window that another process fills up meanwhile is not cut until somebody writes."""
+    store = MemoryStore()
+    other = AgentMemory(store=store)
+
+    def within(session_id: str) -> None:
+        if other.history("s")[-1].message.text() != "meanwhile":
+            other.update("s", [user("meanwhile")] * 100)
+
+    config = AgentMemoryConfig(
+        store=store,
+        max_tokens=400,
+        overflow=FlushToLTM(blocks=[book.model_copy(update={"within": within})]),
+    )
+    other.update("s", [user("hello")] * 100)
+    for still_due in (True, False):
+        worker = assemble(config).worker(1)
+        worker.run_once()
+        worker.stop()
+        assert bool(store.due()) is still_due
+    head = store.head("s")
+    assert head is not None
+    assert head.window_tokens < 400
+    assert book.taken["s"] == list(range(1, head.start + 1))
+
+
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), ValueError("bad")])
 def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
     """Wrong: a block that calls sys.exit() takes a thread with it, and close waits for ever."""
@@ -369,16 +394,20 @@ def test_a_store_that_is_down_for_a_while(book: Book) -> None:
 def test_polls_though_it_is_never_idle(book: Book) -> None:
     """Else what other processes leave waits for as long as this one has work of its own."""
     store = MemoryStore()
-    more = itertools.count()
-    with background(book, store=store, background_threads=1) as memory:
-        with AgentMemory(store=store) as other:
-            other.update("left", old("hello"))
+    slow = book.model_copy(update={"within": lambda _: time.sleep(0.01)})
+    with background(slow, store=store, background_threads=1) as memory:
+        deadline = time.monotonic() + SECONDS
 
         def talk() -> None:
+            for n in range(50):
+                memory.update(f"s{n}", user("hello"))
+            with AgentMemory(store=store) as other:
+                other.update("left", old("hello"))
             while "left" not in book.taken:
-                for _ in range(4):
-                    memory.update(f"s{next(more) % 50}", user("hello"))
-                time.sleep(0.001)
+                assert time.monotonic() < deadline
+                time.sleep(0.1)  # 50 sessions take five times as long
+                for n in range(50):
+                    memory.update(f"s{n}", user("hello"))
 
         with ThreadPoolExecutor() as pool:
             pool.submit(talk).result(SECONDS)

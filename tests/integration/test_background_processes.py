@@ -303,6 +303,32 @@ def test_forks(start: Start, tmp_path: Path) -> None:
         assert absorbed(memory) == sorted(said)
 
 
+FORK_IN_IMPORT = """
+import os, sys, threading, time
+
+import agent_memory.processes
+
+sys.path.insert(0, sys.argv[1])
+thread = threading.Thread(target=lambda: __import__("slow"))
+thread.start()
+while "slow" not in sys.modules:
+    time.sleep(0.001)
+if not (child := os.fork()):
+    import slow
+
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_fork_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
+    """Wrong: a child that imports what its parent was importing waits for ever."""
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\n")
+    assert ended(start(FORK_IN_IMPORT, str(tmp_path))) == (0, "", "")
+
+
 FORKS_IN_MEMORY = (
     BEGIN
     + """
