@@ -349,6 +349,25 @@ def test_rebuild_cut_short_at_any_step(before: str, after: str, first: int, fake
     assert embedded(store, fake, after) == everything
 
 
+@pytest.mark.usefixtures("short_leases")
+def test_rebuild_after_a_replay_that_was_cut_short(fake: FakeLLM) -> None:
+    """Wrong: it goes on from where the replay stopped, though nothing is left of what was done."""
+    store = MemoryStore()
+    everything = talk(vectors(store, fake, "local"))
+    with AgentMemory(vectors(store, fake, "local")) as memory:
+        next(memory.replay("vector"))
+
+    def watch(step: str) -> None:
+        if step == "after clear_vectors":
+            raise Cut
+
+    with pytest.raises(Cut):
+        list(rebuild(vectors(watched(store, watch), fake, "openai/a"), "vector"))
+    time.sleep(0.01)
+    assert [one.done for one in rebuild(vectors(store, fake, "openai/a"), "vector")] == [1, 2, 3]
+    assert embedded(store, fake, "openai/a") == everything
+
+
 def test_rebuild_of_two_blocks(fake: FakeLLM) -> None:
     """Wrong: neither can be rebuilt as long as the other is of the old model; or rebuilding one
     drops what the other has."""
