@@ -167,7 +167,7 @@ class Absorber:
     def _regained(
         self, session_id: str, lease: Lease | None
     ) -> AbstractContextManager[Lease | None]:
-        if lease is not None and self._leases.held(lease):
+        if lease is not None and self._leases.renew(lease):
             return nullcontext(lease)
         return self._leases.hold(session_id, _WAIT)
 
@@ -273,7 +273,7 @@ class Absorber:
 
     def _held(self, lease: Lease) -> bool:
         try:
-            return self._leases.held(lease)
+            return self._leases.renew(lease)
         except StoreError:  # it is down: nobody can have taken anything over meanwhile
             return True
 

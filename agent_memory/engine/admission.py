@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from agent_memory.errors import InvalidId, MessageTooLarge
+from agent_memory.errors import ConfigError, InvalidId, MessageTooLarge
 from agent_memory.records import Draft
 
 MAX_ID = 255
@@ -26,6 +26,17 @@ def check_id(name: str, value: object) -> None:
         raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
     if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
         raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
+
+
+def check_block(name: str, absorbing: Collection[str]) -> None:
+    """Refuse the name of a block that does not absorb the log.
+
+    Raises:
+        ConfigError: None of those that do is named so.
+    """
+    if name not in absorbing:
+        known = ", ".join(absorbing) or "none"
+        raise ConfigError(f"No block named {name!r} absorbs the log. Blocks that do: {known}.")
 
 
 def system_matters(drafts: Sequence[Draft], room: int) -> bool:

@@ -69,13 +69,9 @@ class Failures:
         place = record_id(_PLACE, block, lease.session_id, first)
         self._store.delete_facts(_PLACE, record_id=place, lease=lease)
 
-    def forget(
-        self, session_id: str, block: str | None = None, after: int = 0, lease: Lease | None = None
-    ) -> None:
-        """Forget a session's failures: all, one block's, or those that reach past a seq."""
-        self._store.delete_facts(
-            _PLACE, owner=block, session_id=session_id, after=after, lease=lease
-        )
+    def forget(self, session_id: str, after: int = 0, lease: Lease | None = None) -> None:
+        """Forget a session's failures: all, or those that reach past a seq."""
+        self._store.delete_facts(_PLACE, session_id=session_id, after=after, lease=lease)
 
     def dead(self, block: str, session_id: str | None = None) -> list[DeadLetter]:
         """The batches that a block gave up, oldest first."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from time import monotonic, sleep
 from uuid import uuid4
 
-from agent_memory.errors import LeaseLost, StoreError
-from agent_memory.records import Lease, empty_head
+from agent_memory.errors import StoreError
+from agent_memory.records import Lease
 from agent_memory.stores.base import SessionStore
 
 LEASE_SECONDS = 10.0
@@ -41,7 +40,7 @@ class Leases:
         """
         lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + wait
-        while not self._take(lease):
+        while not self._store.lease(session_id, lease.owner, LEASE_SECONDS):
             if monotonic() >= deadline or self._store.head(session_id) is None:
                 yield None
                 return
@@ -57,25 +56,13 @@ class Leases:
             with suppress(StoreError):  # the work is done; the lease runs out by itself
                 self._store.release(session_id, lease.owner)
 
-    def held(self, lease: Lease) -> bool:
-        """Whether nobody else has had the session since the lease was taken."""
-        nothing = empty_head(lease.session_id, None, datetime.now(UTC))
-        try:
-            self._store.move(nothing, lease=lease)  # fits no session: only the lease is looked at
-        except LeaseLost:
-            return False
-        return True
-
     def renew(self, lease: Lease) -> bool:
         """Whether the lease is still held; asking renews it.
 
         One that another worker has had meanwhile, even if he gave it back, is not taken again: what
         this worker knows of the session is of before.
         """
-        return self.held(lease) and self._take(lease)
-
-    def _take(self, lease: Lease) -> bool:
-        return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS)
+        return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 
     def _keep(self, lease: Lease, done: threading.Event) -> None:
         while not done.wait(_BEAT_SECONDS):

@@ -12,14 +12,13 @@ from typing import Any, Self
 
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import MemoryContext
-from agent_memory.engine.admission import check_id, check_size, system_matters
+from agent_memory.engine.admission import check_block, check_id, check_size, system_matters
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.session import Session
 from agent_memory.engine.stats import BlockStats, Progress, Stats
 from agent_memory.engine.worker import Worker
 from agent_memory.errors import (
-    ConfigError,
     MemoryClosed,
     SessionDeleting,
     SessionOfAnotherUser,
@@ -259,7 +258,7 @@ class AgentMemory:
             ConfigError: No absorbing block has that name.
         """
         self._check(None, None)
-        self._check_block(block)
+        check_block(block, self._parts.absorber.blocks)
         return self._parts.replay.run(block)
 
     def dead_letters(self, block: str | None = None) -> list[DeadLetter]:
@@ -270,7 +269,7 @@ class AgentMemory:
         """
         self._check(None, None)
         if block is not None:
-            self._check_block(block)
+            check_block(block, self._parts.absorber.blocks)
         names = [block] if block is not None else list(self._parts.absorber.blocks)
         return [letter for name in names for letter in self._parts.failures.dead(name)]
 
@@ -283,16 +282,7 @@ class AgentMemory:
         Raises:
             ConfigError: No absorbing block has that name.
         """
-        done: list[Absorbed] = []
-        for letter in self.dead_letters(block):
-            with self._parts.leases.hold(letter.session_id, _WAIT) as lease:
-                if lease is None:
-                    held = "another worker holds the session"
-                    first, none = letter.first, letter.first - 1
-                    done.append(Absorbed(letter.session_id, letter.block, first, none, held))
-                else:
-                    done.append(self._parts.absorber.redeliver(letter, lease))
-        return done
+        return [self._parts.tender.retry(letter, _WAIT) for letter in self.dead_letters(block)]
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """The same calls with the ids bound."""
@@ -336,11 +326,6 @@ class AgentMemory:
 
     def _draft(self, message: Message) -> Draft:
         return Draft(message, self._counter.message(message), self._counter.encoding)
-
-    def _check_block(self, block: str) -> None:
-        if block not in self._parts.absorber.blocks:
-            known = ", ".join(self._parts.absorber.blocks) or "none"
-            raise ConfigError(f"No block named {block!r} absorbs the log. Blocks that do: {known}.")
 
     def _settle(self, head: Head) -> Head:
         """See to what an update leaves to do; its messages are stored, whatever becomes of it."""

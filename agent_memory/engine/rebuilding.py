@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from agent_memory.config import AgentMemoryConfig
+from agent_memory.engine.admission import check_block
 from agent_memory.engine.assembly import Parts, assemble
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.replaying import REPLAYS
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
-from agent_memory.errors import ConfigError, DimensionMismatch
+from agent_memory.errors import DimensionMismatch
 
 _TRIES = 5
 """A process with the old settings may write between the dropping and the opening."""
@@ -36,10 +37,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
         ConfigError: No absorbing block has that name.
     """
     known = [one.name for one in config.all_blocks if one.absorbs]
-    if block not in known:
-        raise ConfigError(
-            f"No block named {block!r} absorbs the log. Blocks that do: {', '.join(known)}."
-        )
+    check_block(block, known)
     with closing(_opened(config, block)) as parts:
         yield from parts.replay.run(block)
 

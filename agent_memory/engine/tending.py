@@ -11,7 +11,7 @@ from agent_memory.engine.deletion import Deletion
 from agent_memory.engine.dueness import due_upto, idle_wait
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.overflow import Overflow
-from agent_memory.records import Absorbed, Head
+from agent_memory.records import Absorbed, DeadLetter, Head
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Absorb
 
@@ -94,9 +94,8 @@ class Tender:
             head = self._settle(head)
             idle = self._idle_wait(head) if turn else None
             done: list[Absorbed] = []
-            for name in self._waiting(head, idle):
+            for name, upto in self._waiting(head, idle).items():
                 if not self._absorber.rest(session_id, name):
-                    upto = self._upto(head, name, idle)
                     fed = self._absorber.absorb(name, upto, lease, batches=1 if turn else 0)
                     done += [fed] if fed else []
             now = self._store.head(session_id) or head
@@ -136,6 +135,13 @@ class Tender:
                 self._store.put_off(now, self._again(now, self._idle_wait(now)))
             return [one for one in fed if one is not None]
 
+    def retry(self, letter: DeadLetter, wait: float) -> Absorbed:
+        """Have a block absorb a dead letter after all; see `finish` for `wait`."""
+        with self._leases.hold(letter.session_id, wait) as lease:
+            if lease is not None:
+                return self._absorber.redeliver(letter, lease)
+        return Absorbed(letter.session_id, letter.block, letter.first, letter.first - 1, _HELD)
+
     def _erase(self, session_id: str) -> None:
         try:
             self._deletion.finish(session_id)
@@ -151,13 +157,10 @@ class Tender:
             logger.exception("session %r not settled; it will be tried again", head.session_id)
             return head
 
-    def _waiting(self, head: Head, idle: float | None) -> list[str]:
-        """The blocks that are due to absorb the session, in order."""
-        return [
-            name
-            for name in self._absorber.blocks
-            if self._upto(head, name, idle) > head.cursors.get(name, 0)
-        ]
+    def _waiting(self, head: Head, idle: float | None) -> dict[str, int]:
+        """The blocks that are due to absorb the session, in order, each with the seq to reach."""
+        reach = {name: self._upto(head, name, idle) for name in self._absorber.blocks}
+        return {name: upto for name, upto in reach.items() if upto > head.cursors.get(name, 0)}
 
     def _upto(self, head: Head, block: str, idle: float | None) -> int:
         def total_at(seq: int) -> int:

@@ -82,8 +82,11 @@ class SessionStore(Protocol):
         """
         ...
 
-    def lease(self, session_id: str, owner: str, seconds: float) -> bool:
-        """Take or renew the session's lease; False while another owner's has not run out."""
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """Take or renew the session's lease; False while another owner's has not run out.
+
+        With `renew`, False too unless `owner` was the last to take it and has not released it.
+        """
         ...
 
     def release(self, session_id: str, owner: str) -> None:

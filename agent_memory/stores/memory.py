@@ -117,14 +117,15 @@ class MemoryStore(MemoryRecords):
             if session is None or session.lease_owner != lease.owner:
                 raise LeaseLost(LOST.format(lease.session_id))
 
-    def lease(self, session_id: str, owner: str, seconds: float) -> bool:
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """See `SessionStore.lease`."""
         now = time.time()
         with self._lock:
             session = self._sessions.get(session_id)
             if session is None:
                 return False
-            if session.lease_owner not in (None, owner) and session.lease_until > now:
+            holder = session.lease_owner
+            if holder != owner and (renew or (holder and session.lease_until > now)):
                 return False
             session.lease_owner, session.lease_until = owner, now + seconds
             return True

@@ -113,23 +113,15 @@ _ON_TIME = or_(_s.due_at.is_(None), _s.due_at > _NOW)
 _FALL_DUE = update(SESSIONS).where(_OF_SESSION, _ON_TIME).values(due_at=_NOW)
 _WAKE = update(SESSIONS).where(_s.namespace == bindparam("ns"), _ON_TIME).values(due_at=_NOW)
 _DROP = delete(SESSIONS).where(_OF_SESSION)
-_LEASE = (
+_TAKERS = _s.lease_owner == bindparam("taker")
+_HOLD = (
     update(SESSIONS)
-    .where(
-        _OF_SESSION,
-        or_(
-            _s.lease_owner.is_(None),
-            _s.lease_owner == bindparam("taker"),
-            _s.lease_until <= bindparam("now"),
-        ),
-    )
+    .where(_OF_SESSION)
     .values(lease_owner=bindparam("taker"), lease_until=bindparam("until"))
 )
-_RELEASE = (
-    update(SESSIONS)
-    .where(_OF_SESSION, _s.lease_owner == bindparam("taker"))
-    .values(lease_owner=None, lease_until=0)
-)
+_LEASE = _HOLD.where(or_(_s.lease_owner.is_(None), _TAKERS, _s.lease_until <= _NOW))
+_RENEW = _HOLD.where(_TAKERS)
+_RELEASE = update(SESSIONS).where(_OF_SESSION, _TAKERS).values(lease_owner=None, lease_until=0)
 _COUNTS = select(
     select(func.count()).where(_s.namespace == bindparam("ns")).scalar_subquery().label("sessions"),
     select(func.count())
@@ -244,13 +236,14 @@ class SQLStore(SQLRecords):
             connection.execute(_FALL_DUE, {**self._at(head.session_id), "now": _now()})
         return self._find(connection, head.session_id)
 
-    def lease(self, session_id: str, owner: str, seconds: float) -> bool:
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """See `SessionStore.lease`."""
         now = _now()
         values = {**self._at(session_id), "taker": owner, "now": now}
         values["until"] = now + int(seconds * 1e6)
+        statement = _RENEW if renew else _LEASE
         return self._database.write(
-            lambda connection: connection.execute(_LEASE, values).rowcount == 1
+            lambda connection: connection.execute(statement, values).rowcount == 1
         )
 
     def release(self, session_id: str, owner: str) -> None:

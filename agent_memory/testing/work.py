@@ -136,6 +136,26 @@ class WorkStoreContract(Contract):
             _WRITES[write](store, head, _LEASE)
         assert _all(store) == _all(other) == before
 
+    def test_renewing_takes_nothing(self, store: Store, other: Store) -> None:
+        """Else: a worker that stalled while its lease is renewed takes a session back it lost."""
+
+        def renewed(owner: str) -> bool:
+            return store.lease("s", owner, 60, renew=True)
+
+        assert not renewed("w1")
+        store.append("s", [draft("a")])
+        assert not renewed("w1")
+        assert store.lease("s", "w1", 0)
+        assert renewed("w1")
+        assert not other.lease("s", "w2", 60)
+        assert store.lease("s", "w1", 0)
+        assert other.lease("s", "w2", 0)
+        assert not renewed("w1")
+        assert renewed("w2")
+        other.release("s", "w2")
+        assert not renewed("w2")
+        assert not renewed("w1")
+
     def test_leases_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
         """Else: a worker writes by the lease that it holds in another deployment."""
         head = _filled(store)
