@@ -168,6 +168,13 @@ class Message(BaseModel):
         view = self.to_openai() or {}
         return content_text(view.get("content"))
 
+    def own(self) -> Self:
+        """Itself, or a copy where it holds lists or dicts that somebody could change."""
+        fields = (*self.__dict__.values(), *(self.model_extra or {}).values())
+        if any(isinstance(value, list | dict) and value for value in fields):
+            return self.model_copy(deep=True)
+        return self
+
     def to_json(self) -> str:
         """`to_dict()` as compact JSON, for stores."""
         return compact_json(self.to_dict())

@@ -96,19 +96,15 @@ def _schema(url: str) -> str:
     """The schema version of the copy, before it is opened."""
     if url == "memory://":
         return ""
-    from sqlalchemy import create_engine
-    from sqlalchemy.exc import DBAPIError
-
     from agent_memory.stores.sql_migrations import STEPS, stored_version
+    from agent_memory.stores.sqlite_connection import Connection
 
-    engine, newest = create_engine(url), 1 + len(STEPS)
-    try:
-        with engine.connect() as connection:
-            version = stored_version(connection)
-    except DBAPIError as error:
-        raise StoreUnavailable(f"It is not a database of agent-memory: {error.orig}.") from error
-    finally:
-        engine.dispose()
+    newest = 1 + len(STEPS)
+    with closing(sqlite3.connect(url.removeprefix(_SQLITE))) as raw:
+        try:
+            version = stored_version(Connection(raw))
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"It is not a database of agent-memory: {error}.") from error
     if version is None:
         return ", with no memory in it yet"
     later = f"; the next use makes it {newest}" if version < newest else ""

@@ -360,8 +360,7 @@ class AgentMemory:
         named = {
             source[0] for recalls in found.values() for one in recalls for source in one.sources
         }
-        heads = {name: self._store.head(name) for name in named}
-        gone = {name for name, head in heads.items() if head is None or head.deleting}
+        gone = named - self._store.standing(named) if named else named
         kept = {
             block: [one for one in recalls if not any(source[0] in gone for source in one.sources)]
             for block, recalls in found.items()

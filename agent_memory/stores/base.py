@@ -6,7 +6,7 @@ database from many processes. Ids arrive checked; the engine decides, the store 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -52,6 +52,10 @@ class SessionStore(Protocol):
 
     def head(self, session_id: str) -> Head | None:
         """The head, or None for a session that does not exist."""
+        ...
+
+    def standing(self, session_ids: Collection[str]) -> set[str]:
+        """Those of the sessions that exist and whose deletion has not begun."""
         ...
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from time import time
 from typing import Any
 
 from agent_memory.messages import compact_json
@@ -21,6 +22,11 @@ def to_micros(moment: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """The inverse of `to_micros`."""
     return _EPOCH + timedelta(microseconds=micros)
+
+
+def now_micros() -> int:
+    """The time, in microseconds since 1970 (UTC)."""
+    return int(time() * 1e6)
 
 
 def record_body(record: Record) -> str:

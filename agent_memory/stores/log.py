@@ -47,17 +47,22 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
                 created_at=message.created_at,
             )
         )
-    changed = head.version == 0
     after = replace(head, end=head.end + len(entries), total=total)
-    if user_id is not None and head.user_id is None:
-        changed = True
+    claimed = user_id is not None and head.user_id is None
+    if claimed:
         after = replace(after, user_id=user_id, cursors={})
-    if system is not None:
-        changed = changed or not _stands(head, system)
+    ruled = system is not None and not _stands(head, system)
+    if system is not None and ruled:
         after = replace(after, system=system.message, system_tokens=system.tokens)
-    if changed:
+    if claimed or ruled or head.version == 0:
         after = replace(after, version=head.version + 1)
     return after, entries
+
+
+def lent(head: Head) -> Head:
+    """A copy for callers, who may change its dicts and lists."""
+    system = None if head.system is None else head.system.own()
+    return replace(head, system=system, cursors=dict(head.cursors))
 
 
 def _stands(head: Head, system: Draft) -> bool:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 
 from agent_memory.errors import LeaseLost
-from agent_memory.messages import Message
 from agent_memory.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.stores.base import Counts
-from agent_memory.stores.log import LOST, extend, fairly
+from agent_memory.stores.log import LOST, extend, fairly, lent
 from agent_memory.stores.memory_records import MemoryRecords
 
 
@@ -43,7 +42,7 @@ class MemoryStore(MemoryRecords):
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`."""
-        owned = [replace(draft, message=_own(draft.message)) for draft in drafts]
+        owned = [replace(draft, message=draft.message.own()) for draft in drafts]
         with self._lock:
             session = self._sessions.get(session_id) or _Session(
                 empty_head(session_id, None, datetime.now(UTC))
@@ -52,13 +51,19 @@ class MemoryStore(MemoryRecords):
             session.log.extend(entries)
             session.fall_due()
             self._sessions[session_id] = session
-            return _copy(session.head)
+            return lent(session.head)
 
     def head(self, session_id: str) -> Head | None:
         """See `SessionStore.head`."""
         with self._lock:
             session = self._sessions.get(session_id)
-            return None if session is None else _copy(session.head)
+            return None if session is None else lent(session.head)
+
+    def standing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.standing`."""
+        with self._lock:
+            found = {name: self._sessions.get(name) for name in session_ids}
+            return {name for name, one in found.items() if one and not one.head.deleting}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """See `SessionStore.read`."""
@@ -96,7 +101,7 @@ class MemoryStore(MemoryRecords):
             del session.log[max(end, 0) :]
             total = session.log[-1].total if session.log else 0
             session.head = replace(session.head, end=len(session.log), total=total)
-            return _copy(session.head)
+            return lent(session.head)
 
     def _move(self, head: Head) -> Head | None:
         session = self._sessions.get(head.session_id)
@@ -106,10 +111,10 @@ class MemoryStore(MemoryRecords):
         # a session that was deleted and begun anew has another time of creation
         if (now.version, now.created_at) != (head.version, head.created_at):
             return None
-        session.head = replace(_copy(head), end=now.end, total=now.total, version=head.version + 1)
+        session.head = replace(lent(head), end=now.end, total=now.total, version=head.version + 1)
         if head.deleting:
             session.fall_due()
-        return _copy(session.head)
+        return lent(session.head)
 
     def _guard(self, lease: Lease | None) -> None:
         if lease is not None:
@@ -147,7 +152,7 @@ class MemoryStore(MemoryRecords):
                 if session.due_at <= now
                 and (session.lease_owner is None or session.lease_until <= now)
             ]
-            return [_copy(head) for head in fairly(waiting)[:limit]]
+            return [lent(head) for head in fairly(waiting)[:limit]]
 
     def put_off(self, head: Head, seconds: float | None) -> bool:
         """See `SessionStore.put_off`."""
@@ -187,7 +192,7 @@ class MemoryStore(MemoryRecords):
                 if (after is None or name > after)
                 and (user_id is None or session.head.user_id == user_id)
             )
-            return [_copy(self._sessions[name].head) for name in names[:limit]]
+            return [lent(self._sessions[name].head) for name in names[:limit]]
 
     def counts(self) -> Counts:
         """See `SessionStore.counts`."""
@@ -199,19 +204,6 @@ class MemoryStore(MemoryRecords):
         """See `SessionStore.close`."""
 
 
-def _own(message: Message) -> Message:
-    """A copy where the message holds lists or dicts that somebody could change."""
-    fields = (*message.__dict__.values(), *(message.model_extra or {}).values())
-    if any(isinstance(value, list | dict) and value for value in fields):
-        return message.model_copy(deep=True)
-    return message
-
-
 def _lend(entry: Entry) -> Entry:
-    message = _own(entry.message)
+    message = entry.message.own()
     return entry if message is entry.message else replace(entry, message=message)
-
-
-def _copy(head: Head) -> Head:
-    system = None if head.system is None else _own(head.system)
-    return replace(head, system=system, cursors=dict(head.cursors))

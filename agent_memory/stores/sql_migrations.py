@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from sqlalchemy import Connection, insert, inspect, select, text, update
+from collections.abc import Sequence
 
 from agent_memory.errors import SchemaTooNew
-from agent_memory.stores.sql_tables import META, metadata
+from agent_memory.stores.sqlite_connection import Connection
 
-Step = Callable[[Connection], None]
+Step = Sequence[str]
 
+_SESSIONS_FALL_DUE = (  # at once, for what was there
+    "ALTER TABLE agent_memory_sessions ADD COLUMN due_at BIGINT",
+    "CREATE INDEX agent_memory_sessions_due ON agent_memory_sessions (namespace, due_at)",
+    "UPDATE agent_memory_sessions SET due_at = 0",
+)
 
-def _sessions_fall_due(connection: Connection) -> None:
-    """Version 2: sessions say when a worker should look at them; at once, for what was there."""
-    connection.execute(text("ALTER TABLE agent_memory_sessions ADD COLUMN due_at BIGINT"))
-    connection.execute(
-        text("CREATE INDEX agent_memory_sessions_due ON agent_memory_sessions (namespace, due_at)")
-    )
-    connection.execute(text("UPDATE agent_memory_sessions SET due_at = 0"))
-
-
-STEPS: tuple[Step, ...] = (_sessions_fall_due,)
-"""The step at index i brings version i + 1 to version i + 2."""
-
-_VERSION = "schema_version"
+STEPS: tuple[Step, ...] = (_SESSIONS_FALL_DUE,)
+"""The statements at index i bring version i + 1 to version i + 2."""
 
 
 def stored_version(connection: Connection) -> int | None:
     """The schema version of the database, or None for one without our tables."""
-    if not inspect(connection).has_table(META.name):
+    if not connection.has_table("agent_memory_meta"):
         return None
-    value: int | None = connection.scalar(select(META.c.value).where(META.c.name == _VERSION))
-    return value
+    row = connection.row("version", {})
+    return None if row is None else int(row.value)
 
 
 def is_current(connection: Connection, steps: Sequence[Step] = STEPS) -> bool:
@@ -58,11 +50,13 @@ def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
     """
     if is_current(connection, steps):
         return
-    version, newest = stored_version(connection), 1 + len(steps)
+    version, newest = stored_version(connection), {"newest": 1 + len(steps)}
     if version is None:
-        metadata.create_all(connection)
-        connection.execute(insert(META).values(name=_VERSION, value=newest))
+        for text in connection.schema:
+            connection.value(text)
+        connection.run("first_version", newest)
         return
     for step in steps[version - 1 :]:
-        step(connection)
-    connection.execute(update(META).where(META.c.name == _VERSION).values(value=newest))
+        for text in step:
+            connection.value(text)
+    connection.run("next_version", newest)

@@ -7,100 +7,18 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Table,
-    and_,
-    bindparam,
-    delete,
-    insert,
-    literal,
-    select,
-)
-
 from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
 from agent_memory.stores.log import LOST
-from agent_memory.stores.sql_engine import Database
-from agent_memory.stores.sql_tables import COLLECTIONS, FACTS, SCOPES, SESSIONS, VECTORS
+from agent_memory.stores.sqlite import Database
+from agent_memory.stores.sqlite_connection import Connection
+from agent_memory.stores.statements import chunks, named
 
 if TYPE_CHECKING:
     import numpy as np
 
 _CACHE_BYTES = 64 * 2**20
-_CHUNK = 500
-
-
-def _of_owner(table: Table) -> ColumnElement[bool]:
-    return and_(_of_block(table), table.c.owner == bindparam("of_owner"))
-
-
-def _of_block(table: Table) -> ColumnElement[bool]:
-    return and_(table.c.namespace == bindparam("ns"), table.c.block == bindparam("of_block"))
-
-
-def _columns(table: Table) -> list[Any]:
-    names = ("id", "owner", "session_id", "first", "last", "created_at", "body")
-    return [table.c[name] for name in names]
-
-
-_BY_ID = {
-    table: delete(table).where(_of_block(table), table.c.id == bindparam("of_id"))
-    for table in (FACTS, VECTORS)
-}
-_FACTS = select(*_columns(FACTS)).where(_of_owner(FACTS)).order_by(FACTS.c.created_at, FACTS.c.id)
-_REPLACED = delete(FACTS).where(
-    _of_block(FACTS),
-    FACTS.c.session_id == bindparam("sid"),
-    FACTS.c.first <= bindparam("until"),
-    FACTS.c.last >= bindparam("since"),
-)
-
-_COLLECTION = select(COLLECTIONS.c.dimension, COLLECTIONS.c.model).where(_of_block(COLLECTIONS))
-_VERSION = select(SCOPES.c.version).where(_of_owner(SCOPES))
-_LOAD = (  # one statement, so that the version is the one of these very vectors
-    select(SCOPES.c.version, VECTORS.c.id, VECTORS.c.vector)
-    .join_from(
-        SCOPES,
-        VECTORS,
-        and_(
-            VECTORS.c.namespace == SCOPES.c.namespace,
-            VECTORS.c.block == SCOPES.c.block,
-            VECTORS.c.owner == SCOPES.c.owner,
-        ),
-    )
-    .where(_of_owner(SCOPES))
-)
-_RECORDS = select(*_columns(VECTORS)).where(
-    # with the owner in it, SQLite would walk all of the owner's records
-    _of_block(VECTORS),
-    VECTORS.c.id.in_(bindparam("ids", expanding=True)),
-)
-_OWNERS = (
-    select(VECTORS.c.owner)
-    .where(_of_block(VECTORS), VECTORS.c.id.in_(bindparam("ids", expanding=True)))
-    .distinct()
-)
-_FORGET_SCOPE = delete(SCOPES).where(_of_owner(SCOPES))
-_RENEW_SCOPE = insert(SCOPES).from_select(
-    ["namespace", "block", "owner", "version"],
-    select(
-        VECTORS.c.namespace,
-        VECTORS.c.block,
-        VECTORS.c.owner,
-        bindparam("version", type_=SCOPES.c.version.type),
-    )
-    .where(_of_owner(VECTORS))
-    .limit(literal(1, literal_execute=True)),
-)
-_HELD = select(SESSIONS.c.key).where(
-    SESSIONS.c.namespace == bindparam("ns"),
-    SESSIONS.c.session_id == bindparam("sid"),
-    SESSIONS.c.lease_owner == bindparam("owner"),
-)
-_CLEAR = tuple(delete(table).where(_of_block(table)) for table in (VECTORS, SCOPES, COLLECTIONS))
 
 
 class SQLRecords:
@@ -128,15 +46,15 @@ class SQLRecords:
             if replacing is not None:
                 sid, since, until = replacing
                 values = {**self._of(block), "sid": sid, "since": since, "until": until}
-                connection.execute(_REPLACED, values)
-            self._overwrite(connection, FACTS, block, rows)
+                connection.run("replace_facts", values)
+            self._overwrite(connection, "facts", block, rows)
 
         self._database.write(work)
 
     def facts(self, block: str, owner: str) -> list[Record]:
         """See `FactStore.facts`."""
         values = self._of(block, owner)
-        rows = self._database.read(lambda connection: connection.execute(_FACTS, values).all())
+        rows = self._database.read(lambda connection: connection.rows("facts", values))
         return [record_of(row) for row in rows]
 
     def delete_facts(
@@ -150,12 +68,12 @@ class SQLRecords:
         lease: Lease | None = None,
     ) -> None:
         """See `FactStore.delete_facts`."""
-        which = _matching(FACTS, owner, session_id, after, record_id)
-        values = self._of(block)
+        given = _given(id=record_id, owner=owner, session_id=session_id)
+        values = self._matching(block, given, after)
 
         def work(connection: Connection) -> None:
             self._guard(connection, lease)
-            connection.execute(delete(FACTS).where(which), values)
+            connection.run(named("forget_facts", tuple(given)), values)
 
         self._database.write(work)
 
@@ -193,11 +111,10 @@ class SQLRecords:
             self._guard(connection, lease)
             self._announce(connection, block, opened)
             owners = {row["owner"] for row in rows}
-            ids = [row["id"] for row in rows]
-            for start in range(0, len(ids), _CHUNK):
-                values = {**self._of(block), "ids": ids[start : start + _CHUNK]}
-                owners.update(connection.scalars(_OWNERS, values))
-            self._overwrite(connection, VECTORS, block, rows)
+            for ids in chunks([row["id"] for row in rows]):
+                found = connection.rows("owners_of_ids", {**self._of(block), "ids": ids})
+                owners.update(row.owner for row in found)
+            self._overwrite(connection, "vectors", block, rows)
             self._renew(connection, block, owners)
 
         self._database.write(work)
@@ -211,20 +128,18 @@ class SQLRecords:
         values = self._of(block, owner)
 
         def work(connection: Connection) -> list[tuple[Record, float]]:
-            version = connection.scalar(_VERSION, values)
-            found = self._cache.get((block, owner), version)
+            scope = connection.row("scope", values)
+            found = self._cache.get((block, owner), scope.version if scope else None)
             if found is None:
-                loaded = connection.execute(_LOAD, values).all()
-                found = self._cache.put((block, owner), loaded)
+                found = self._cache.put((block, owner), connection.rows("matrix", values))
             ids, matrix = found
             if ids and matrix.shape[1] != len(vector):
                 stored = (int(matrix.shape[1]), "the stored model")
                 raise DimensionMismatch(mismatch(block, stored, (len(vector), "unnamed")))
             best = nearest(ids, matrix, vector, limit)
             records: dict[str, Record] = {}
-            for start in range(0, len(best), _CHUNK):
-                names = [name for name, _ in best[start : start + _CHUNK]]
-                rows = connection.execute(_RECORDS, {**self._of(block), "ids": names})
+            for names in chunks([name for name, _ in best]):
+                rows = connection.rows("vectors", {**self._of(block), "ids": names})
                 records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
             # one that was deleted or given away since the search is left out
             return [(records[name], score) for name, score in best if name in records]
@@ -241,14 +156,13 @@ class SQLRecords:
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.delete_vectors`."""
-        which = _matching(VECTORS, owner, session_id, after)
-        values = self._of(block)
-        owners = select(VECTORS.c.owner).where(which).distinct()
+        given = _given(owner=owner, session_id=session_id)
+        values = self._matching(block, given, after)
 
         def work(connection: Connection) -> None:
             self._guard(connection, lease)
-            changed = set(connection.scalars(owners, values))
-            connection.execute(delete(VECTORS).where(which), values)
+            changed = {row.owner for row in connection.rows(named("owners", tuple(given)), values)}
+            connection.run(named("forget_vectors", tuple(given)), values)
             self._renew(connection, block, changed)
 
         self._database.write(work)
@@ -257,22 +171,23 @@ class SQLRecords:
         """See `VectorStore.clear_vectors`."""
 
         def work(connection: Connection) -> None:
-            for statement in _CLEAR:
-                connection.execute(statement, self._of(block))
+            for what in ("vectors", "vector_scopes", "collections"):
+                connection.run(f"clear_{what}", self._of(block))
 
         self._database.write(work)
 
     def _guard(self, connection: Connection, lease: Lease | None) -> None:
         if lease is not None:
             values = {"ns": self._namespace, "sid": lease.session_id, "owner": lease.owner}
-            if connection.execute(_HELD, values).first() is None:
+            if connection.row("held", values) is None:
                 raise LeaseLost(LOST.format(lease.session_id))
 
     def _of(self, block: str, owner: str | None = None) -> dict[str, Any]:
-        values: dict[str, Any] = {"ns": self._namespace, "of_block": block}
-        if owner is not None:
-            values["of_owner"] = owner
-        return values
+        return {"ns": self._namespace, "of_block": block, "of_owner": owner}
+
+    def _matching(self, block: str, given: dict[str, str], after: int) -> dict[str, Any]:
+        which = {f"of_{name}": value for name, value in given.items()}
+        return {**self._of(block), **which, "after": after or -1}  # notes derive from no entry
 
     def _rows(
         self, block: str, records: Sequence[Record], blobs: Sequence[bytes] | None = None
@@ -295,46 +210,33 @@ class SQLRecords:
         return list(rows.values())
 
     def _overwrite(
-        self, connection: Connection, table: Table, block: str, rows: list[dict[str, Any]]
+        self, connection: Connection, what: str, block: str, rows: list[dict[str, Any]]
     ) -> None:
-        if rows:
-            of = self._of(block)
-            connection.execute(_BY_ID[table], [{**of, "of_id": row["id"]} for row in rows])
-            connection.execute(insert(table), rows)
+        for ids in chunks([row["id"] for row in rows]):
+            connection.run(f"drop_{what}", {**self._of(block), "ids": ids})
+        connection.run_each(f"put_{what}", rows)
 
     def _announce(self, connection: Connection, block: str, given: tuple[int, str]) -> None:
-        stored = connection.execute(_COLLECTION, self._of(block)).first()
+        stored = connection.row("collection", self._of(block))
         if stored is None:
             values = {"dimension": given[0], "model": given[1]}
             of = {"namespace": self._namespace, "block": block}
-            connection.execute(insert(COLLECTIONS), {**of, **values})
+            connection.run("announce", {**of, **values})
         elif tuple(stored) != given:
             raise DimensionMismatch(mismatch(block, (stored.dimension, stored.model), given))
 
     def _renew(self, connection: Connection, block: str, owners: set[str]) -> None:
         for owner in sorted(owners):
             of = self._of(block, owner)
-            connection.execute(_FORGET_SCOPE, of)
-            connection.execute(_RENEW_SCOPE, {**of, "version": secrets.randbits(62)})
+            connection.run("forget_scope", of)
+            connection.run("renew_scope", {**of, "version": secrets.randbits(62)})
 
 
-def _matching(
-    table: Table,
-    owner: str | None,
-    session_id: str | None,
-    after: int,
-    record_id: str | None = None,
-) -> ColumnElement[bool]:
-    if owner is None and session_id is None and record_id is None:
+def _given(**conditions: str | None) -> dict[str, str]:
+    given = {name: value for name, value in conditions.items() if value is not None}
+    if not given:
         raise ValueError("Name an owner, a session or a record.")
-    which = _of_block(table)
-    if record_id is not None:
-        which = and_(which, table.c.id == record_id)
-    if owner is not None:
-        which = and_(which, table.c.owner == owner)
-    if session_id is not None:
-        which = and_(which, table.c.session_id == session_id)
-    return and_(which, table.c.last > after) if after else which
+    return given
 
 
 class _MatrixCache:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
-from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
+from agent_memory.errors import SessionDeleting
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Entry, Summary
 from agent_memory.stores.base import Counts, FactStore, Store
-from agent_memory.testing.contract import DAY, Contract, draft, record, stored, together
+from agent_memory.testing.appends import AppendContract
+from agent_memory.testing.contract import DAY, draft, record, stored, together
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},
@@ -31,104 +31,8 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 }
 
 
-class SessionStoreContract(Contract):
+class SessionStoreContract(AppendContract):
     """What a `SessionStore` must do."""
-
-    def test_append_numbers_entries_and_sums_tokens(self, store: Store) -> None:
-        """Else: seqs with gaps, or totals that are not running sums."""
-        first = store.append("s", [draft("a", 3), draft("b", 4)])
-        second = store.append("s", [draft("c", 5)])
-        assert (first.end, first.total, first.user_id) == (2, 7, None)
-        assert (second.end, second.total) == (3, 12)
-        assert [(e.seq, e.tokens, e.total) for e in store.read("s")] == [
-            (1, 3, 3),
-            (2, 4, 7),
-            (3, 5, 12),
-        ]
-        assert stored(store) == second
-
-    def test_append_creates_a_fresh_head(self, store: Store) -> None:
-        """Else: a session begins with a window, cursors or a deletion it never had."""
-        before = datetime.now(UTC)
-        head = store.append("s", [draft("a")], "u")
-        assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
-        assert (head.system, head.summary, head.cursors, head.deleting) == (None, None, {}, False)
-        assert before - timedelta(seconds=1) < head.created_at <= datetime.now(UTC)
-
-    def test_append_of_nothing(self, store: Store) -> None:
-        """Else: an empty list fails, or leaves no session behind."""
-        assert store.append("s", []).end == 0
-        assert store.read("s") == []
-        assert stored(store).end == 0
-
-    def test_append_leaves_the_version_alone(self, store: Store) -> None:
-        """Else: every update makes a compaction under way lose its compare-and-swap."""
-        first = store.append("s", [draft("a")], "u")
-        assert store.append("s", [draft("b")], "u").version == first.version
-        assert store.append("s", [draft("c")]).version == first.version
-
-    def test_append_is_all_or_nothing(self, store: Store) -> None:
-        """Else: half of a refused list is in the log."""
-        store.append("s", [draft("a")], "u")
-        with pytest.raises(SessionOfAnotherUser):
-            store.append("s", [draft("b"), draft("c")], "v")
-        assert stored(store).end == 1
-        assert len(store.read("s")) == 1
-
-    def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
-        """Else: system messages fill the window, or the first one stays for ever."""
-        first = store.append("s", [draft("one", 9, "system"), draft("a", 2)])
-        assert (first.total, first.system_tokens) == (2, 9)
-        assert first.system is not None
-        assert first.system.content == "one"
-        second = store.append(
-            "s", [draft("two", 5, "system"), draft("three", 7, "developer"), draft("b", 1)]
-        )
-        assert (second.total, second.system_tokens, second.end) == (3, 7, 5)
-        assert second.system is not None
-        assert second.system.content == "three"
-        assert second.version == first.version + 1
-        assert stored(store) == second
-        assert [e.total for e in store.read("s")] == [0, 2, 2, 2, 3]
-
-    def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
-        """Else: a caller who sends it with each update starves compactions."""
-        first = store.append("s", [draft("be kind", 4, "system")])
-        second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
-        assert second.version == first.version
-        assert stored(store) == second
-
-    def test_user_claims_a_session_once(self, store: Store) -> None:
-        """Else: cursors survive the claim, so blocks never absorb the past under its user."""
-        first = store.append("s", [draft("a")])
-        moved = store.move(replace(first, cursors={"vector": 1}))
-        assert moved is not None
-        assert moved.cursors == {"vector": 1}
-        claimed = store.append("s", [draft("b")], "u")
-        assert (claimed.user_id, claimed.cursors) == ("u", {})
-        assert claimed.version == moved.version + 1
-        assert stored(store) == claimed
-        for drafts in ([draft("c")], []):
-            with pytest.raises(SessionOfAnotherUser):
-                store.append("s", drafts, "U")
-
-    def test_racing_claims_have_one_winner(self, store: Store, other: Store) -> None:
-        """Else: two users own what one session holds."""
-
-        def claim(handle: Store, user: str) -> str | None:
-            try:
-                return handle.append("s", [draft(user)], user).user_id
-            except SessionOfAnotherUser:
-                return None
-
-        users = [f"u{n}" for n in range(6)]
-        handles = [store, other] * 3
-        owners = together(
-            [partial(claim, handle, user) for handle, user in zip(handles, users, strict=True)]
-        )
-        winners = [owner for owner in owners if owner is not None]
-        assert winners == [stored(store).user_id]
-        assert [e.message.content for e in store.read("s")] == winners
 
     def test_read_pages(self, store: Store) -> None:
         """Else: a page repeats, skips or reorders entries."""
@@ -181,6 +85,19 @@ class SessionStoreContract(Contract):
         store.release("ghost", "w")
         store.delete("ghost")
         assert store.counts() == Counts(sessions=1, entries=1)
+
+    def test_standing(self, store: Store, other: Store) -> None:
+        """Else: recalls from a session that is being deleted are shown, or others are hidden."""
+        names = [f"s{n}" for n in range(1, 700)]
+        assert store.standing(names) == set()
+        for name in names[:4]:
+            store.append(name, [draft("x")])
+        assert store.standing([]) == set()
+        assert other.standing(names) == set(names[:4])
+        assert store.standing({"s2", "s3", "S2", "s9"}) == {"s2", "s3"}
+        store.delete("s2")
+        assert other.move(replace(stored(store, "s3"), deleting=True)) is not None
+        assert store.standing(names) == {"s1", "s4"}
 
     def test_move_keeps_every_field(self, store: Store) -> None:
         """Else: a field of the head is forgotten or mangled on its way."""

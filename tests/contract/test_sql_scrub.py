@@ -25,7 +25,7 @@ from agent_memory.stores.sql import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
 
 MARK = "c4n4ry"
-ENGINE = "agent_memory.stores.sql_engine"
+ENGINE = "agent_memory.stores.sqlite"
 
 _SCAN = """
 import json, pathlib, sys

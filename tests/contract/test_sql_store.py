@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.dialects import sqlite
 from sqlmodel import SQLModel
 
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Durability, Store
-from agent_memory.stores.sql import _DUE, SQLStore
-from agent_memory.stores.sql_engine import Database
+from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql_compiling import SQLITE_FILE, sqlite_source
+from agent_memory.stores.sqlite import Database
+from agent_memory.stores.sqlite_statements import STATEMENTS
 from agent_memory.testing import (
     FactStoreContract,
     SessionStoreContract,
@@ -112,7 +113,7 @@ def test_durability_is_the_one_asked_for(
 ) -> None:
     """Else: an update that was to survive a power loss is not synced to the disk."""
     database = Database(str(path), durability)
-    assert database.read(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar()) == synchronous
+    assert database.read(lambda c: c.value("PRAGMA synchronous")) == synchronous
     database.close()
 
 
@@ -121,7 +122,7 @@ def test_settings_of_the_file(path: Path) -> None:
     database = Database(str(path))
 
     def pragma(name: str) -> object:
-        return database.read(lambda c: c.exec_driver_sql(f"PRAGMA {name}").scalar())
+        return database.read(lambda c: c.value(f"PRAGMA {name}"))
 
     assert pragma("journal_mode") == "wal"
     assert pragma("synchronous") == 1
@@ -187,11 +188,9 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
     """Else: each look of a worker walks all sessions there are, or reads the heads of all due."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
-    names = ("ns", "now", "most")
-    compiled = _DUE.compile(dialect=sqlite.dialect(paramstyle="named"))
-    values = {**compiled.params, **dict(zip(names, ("default", 0, 100), strict=True))}
+    text, values = STATEMENTS["due"].filled({"ns": "default", "now": 0, "most": 100})
     connection = sqlite3.connect(path)
-    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled}", values)]
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
     connection.close()
     store.close()
     found = [step for step in plan if " agent_memory_sessions " in step]
@@ -200,3 +199,22 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
         "(namespace=? AND due_at<?)",
         "SEARCH agent_memory_sessions USING INTEGER PRIMARY KEY (rowid=?)",
     ]
+
+
+def test_the_statements_are_those_of_the_tables() -> None:
+    """Else: a table or statement was changed, and SQLite goes on with the words of before."""
+    written = SQLITE_FILE.read_text(encoding="utf-8")
+    assert written == sqlite_source(), "run: python -m agent_memory.stores.sql_compiling"
+
+
+def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
+    """Else: the first update of a process waits most of a second for an import."""
+    code = (
+        "import sys\n"
+        "from agent_memory.stores import open_store\n"
+        f"store = open_store('sqlite:///' + {str(path)!r})\n"
+        "store.counts(), store.due(), store.facts('b', 'user:u'), store.close()\n"
+        "heavy = {'sqlalchemy', 'sqlmodel', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,6 +1,7 @@
-"""An SQL database as the stores use it: short reads, and writes in transactions of their own.
+"""SQLite as the stores use it: short reads, and writes one at a time, each in a transaction.
 
-What only SQLite needs (WAL, BEGIN IMMEDIATE, one writer at a time) is here and nowhere else.
+All that only SQLite needs (WAL, BEGIN IMMEDIATE, one writer at a time) is here. Statements go to
+the standard library's driver as text; SQLAlchemy is not imported.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import URL, Connection, QueuePool, create_engine
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
-
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sqlite_connection import Connection
 
 T = TypeVar("T")
 
 _BUSY_SECONDS = 30.0
-_TRIES = 20
 _SCRUB_SECONDS = 5.0
 _REWRITE_BYTES = 2**30  # more would keep other processes waiting for about their _BUSY_SECONDS
+_MOST_READERS = 32
+_MOST_IDLE = 8
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,8 @@ class _Gate:
     def __exit__(self, *exc: object) -> None:
         with self._changed:
             self._inside -= 1
-            self._changed.notify_all()
+            if self._forking:
+                self._changed.notify_all()
 
     def shut(self) -> None:
         """Wait until nobody is inside, and let nobody in."""
@@ -94,18 +95,16 @@ class Database:
                 f"The folder {str(folder)!r} of the SQLite database does not exist. Create it."
             )
         self._path = path
+        self._durability = durability
         self._closed = False
-        real = os.path.realpath(path)
-        self._writer = _locks.setdefault(real, _WriterLock())
-        self._engine = create_engine(
-            URL.create("sqlite", database=path),
-            creator=lambda: _connect(path, durability),
-            poolclass=QueuePool,
-            pool_size=8,
-            max_overflow=24,
-            hide_parameters=True,  # messages are nobody's business in a traceback
-        )
+        self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
+        self._writing: Connection | None = None
+        self._begin_anew()
         _databases.add(self)
+
+    def _begin_anew(self) -> None:
+        self._idle: list[Connection] = []
+        self._readers = threading.Semaphore(_MOST_READERS)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` outside of a transaction: each of its statements sees one state.
@@ -114,32 +113,41 @@ class Database:
             StoreUnavailable: The database cannot be used now.
         """
         try:
-            return self._run(work)
-        except DBAPIError as error:
+            with self._readers, _gate:
+                connection = self._taken()
+                try:
+                    return work(connection)
+                finally:
+                    self._give(connection)
+        except sqlite3.Error as error:
             raise self._failure(error) from error
 
-    def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in one transaction; again from the start where another writer came first.
+    def alone(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` while no other thread of this process writes.
+
+        Each of its statements is a transaction of its own.
 
         Raises:
             StoreUnavailable: The database cannot be used now.
         """
+        try:
+            with self._writer.lock:
+                connection = self._writing = self._writing or self._connected()
+                try:
+                    return work(connection)
+                finally:
+                    if self._closed or connection.in_transaction:
+                        self._stop_writing()
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
 
-        def transaction(connection: Connection) -> T:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            result = work(connection)
-            connection.commit()
-            return result
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in one transaction.
 
-        for _ in range(_TRIES):
-            try:
-                with self._writer.lock:
-                    return self._run(transaction)
-            except IntegrityError:
-                continue
-            except DBAPIError as error:
-                raise self._failure(error) from error
-        raise StoreUnavailable(f"Too many writers at once in the database {self._path!r}.")
+        Raises:
+            StoreUnavailable: The database cannot be used now.
+        """
+        return self.alone(lambda connection: connection.transaction(work))
 
     def scrub(self) -> None:
         """Write the file anew and empty its write-ahead log: neither tells what was deleted.
@@ -161,7 +169,7 @@ class Database:
         else:
             self._rewrite()
         deadline = time.monotonic() + _SCRUB_SECONDS
-        while not self._locked(_empty_log):
+        while not self.alone(_empty_log):
             if time.monotonic() > deadline:
                 logger.warning(
                     "the write-ahead log of %r is held open by a reader: what was deleted may "
@@ -176,11 +184,11 @@ class Database:
 
         def vacuum(connection: Connection) -> None:
             if writer.rewrites == seen:  # else another thread rewrote what this one waited to
-                connection.exec_driver_sql("VACUUM")
+                connection.value("VACUUM")
                 writer.rewrites += 1
 
         try:
-            self._locked(vacuum)
+            self.alone(vacuum)
         except StoreUnavailable as error:
             logger.warning(
                 "%s It could not be rewritten: copies of what was deleted may stand in the gaps of "
@@ -188,55 +196,74 @@ class Database:
             )  # fmt: skip
 
     def close(self) -> None:
-        """Close the connections. Idempotent."""
+        """Wait for what is being written, and close the connections. Idempotent."""
         self._closed = True
-        self._engine.pool.dispose()
+        self.drop_idle()
+        with self._writer.lock:
+            self._stop_writing()
 
-    def _locked(self, work: Callable[[Connection], T]) -> T:
+    def _taken(self) -> Connection:
         try:
-            with self._writer.lock:
-                return self._run(work)
-        except DBAPIError as error:
-            raise self._failure(error) from error
+            return self._idle.pop()
+        except IndexError:
+            return self._connected()
 
-    def _run(self, work: Callable[[Connection], T]) -> T:
+    def _give(self, connection: Connection) -> None:
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        if self._closed:  # closed meanwhile: what was just given back would stay open
+            self.drop_idle()
+
+    def _connected(self) -> Connection:
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
-        pool = self._engine.pool
-        try:
-            with _gate, self._engine.connect() as connection:
-                return work(connection)
-        finally:
-            if self._closed:  # closed meanwhile: what was just given back would stay open
-                pool.dispose()
+        return Connection(_connect(self._path, self._durability))
 
-    def _failure(self, error: DBAPIError) -> StoreError:
-        text = f"The SQLite database {self._path!r} failed: {error.orig}."
-        return StoreUnavailable(text) if isinstance(error, OperationalError) else StoreError(text)
+    def _stop_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
 
-    def forget_connections(self) -> None:
+    def _failure(self, error: sqlite3.Error) -> StoreError:
+        text = f"The SQLite database {self._path!r} failed: {error}."
+        if isinstance(error, sqlite3.OperationalError):
+            return StoreUnavailable(text)
+        return StoreError(text)
+
+    def begin_anew(self) -> None:
         """In a forked child: leave the parent's connections alone and begin with none."""
-        self._engine.dispose(close=False)
+        self._writing = None
+        self._begin_anew()
 
     def drop_idle(self) -> None:
-        """Before a fork: close the connections.
+        """Close the connections that nobody reads with."""
+        while True:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def prepare_fork(self) -> None:
+        """Close the connections, while nobody uses any.
 
         The child would believe that it holds the locks of those that crossed the fork.
         """
-        self._engine.pool.dispose()
+        self.drop_idle()
+        self._stop_writing()
 
 
 def _size(connection: Connection) -> int:
-    pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-    return int(pages * connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+    return int(connection.value("PRAGMA page_count")) * int(connection.value("PRAGMA page_size"))
 
 
 def _empty_log(connection: Connection) -> bool:
-    connection.exec_driver_sql("PRAGMA busy_timeout=0")  # it would keep all writers out meanwhile
+    connection.value("PRAGMA busy_timeout=0")  # it would keep all writers out meanwhile
     try:
-        busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+        busy = connection.value("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
-        connection.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
+        connection.value(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
     return not busy
 
 
@@ -274,7 +301,7 @@ def _before_fork() -> None:
         _held.append(writer)
     _gate.shut()
     for database in list(_databases):
-        database.drop_idle()
+        database.prepare_fork()
 
 
 def _after_fork() -> None:
@@ -285,7 +312,7 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     for database in list(_databases):
-        database.forget_connections()
+        database.begin_anew()
     _after_fork()
 
 

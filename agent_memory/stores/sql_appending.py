@@ -1,0 +1,110 @@
+"""Appending to a log: one statement where the session is as it was seen last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_memory.records import Draft, Head, empty_head
+from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.log import extend, lent
+from agent_memory.stores.sql_rows import entry_values, head_of, head_values
+from agent_memory.stores.sqlite_connection import Connection
+
+_MOST_KNOWN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    key: int
+    head: Head
+
+
+class Appender:
+    """Appends, and remembers the heads it saw last.
+
+    What it remembers may be of before: other processes write too. So a remembered head serves only
+    where the statement that relies on it finds its version, and the place after its end still free.
+
+    Its callers let one thread at a time in.
+
+    Args:
+        namespace: Of the sessions.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._known: dict[str, _Known] = {}
+
+    def append(
+        self,
+        connection: Connection,
+        session_id: str,
+        drafts: Sequence[Draft],
+        texts: Sequence[str],
+        user_id: str | None,
+    ) -> Head:
+        """See `SessionStore.append`. `texts`: the messages as JSON."""
+        known = self._known.get(session_id)
+        if known is not None and drafts and user_id in (None, known.head.user_id):
+            head, entries = extend(known.head, drafts, user_id)
+            rows = [*map(entry_values, entries, texts)]
+            if head.version == known.head.version and _follow(connection, known, rows):
+                return self._remembered(known.key, head)
+        return connection.transaction(
+            lambda within: self._extend(within, session_id, drafts, texts, user_id)
+        )
+
+    def _extend(
+        self,
+        connection: Connection,
+        session_id: str,
+        drafts: Sequence[Draft],
+        texts: Sequence[str],
+        user_id: str | None,
+    ) -> Head:
+        at = {"ns": self._namespace, "sid": session_id}
+        row = connection.row("head", at)
+        before = empty_head(session_id, None, datetime.now(UTC)) if row is None else head_of(row)
+        head, entries = extend(before, drafts, user_id)
+        now = now_micros()
+        if row is None:
+            begun = to_micros(head.created_at)
+            new = {"namespace": self._namespace, "session_id": session_id, "created_at": begun}
+            lease = {"lease_owner": None, "lease_until": 0, "due_at": now}
+            connection.run("begin", {**new, **lease, **head_values(head)})
+            row = connection.row("head", at)
+        else:
+            if head.version != before.version:
+                connection.run("move", {**at, **swap(before, head)})
+            if row.due_at is None or row.due_at > now:
+                connection.run("fall_due", {**at, "now": now})
+        if entries:
+            rows = map(entry_values, entries, texts)
+            connection.run_each("extend", [{**one, "session": row.key} for one in rows])
+        return self._remembered(row.key, head)
+
+    def _remembered(self, key: int, head: Head) -> Head:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[head.session_id] = _Known(key, head)
+        return lent(head)
+
+
+def swap(before: Head, after: Head) -> dict[str, Any]:
+    """The values of a compare-and-swap of heads."""
+    new = {f"new_{name}": value for name, value in head_values(after).items()}
+    return {"was": before.version, "begun": to_micros(before.created_at), **new}
+
+
+def _follow(connection: Connection, known: _Known, rows: Sequence[dict[str, Any]]) -> bool:
+    """Write rows after the end of a session that is as it is known; whether it was."""
+    facts = {"of_key": known.key, "was": known.head.version, "now": now_micros()}
+
+    def write(within: Connection) -> bool:
+        # where the first fits all do: no other writer can come between them
+        return all(within.run("append", {**row, **facts}) for row in rows)
+
+    return write(connection) if len(rows) == 1 else connection.transaction(write)

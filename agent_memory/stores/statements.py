@@ -1,0 +1,64 @@
+"""SQL statements as a driver takes them: text, and the names of parameters and columns."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a dialect.
+
+    Attributes:
+        text: With a question mark for each parameter, and `[name]` in place of the question marks
+            of one that is a list.
+        names: Its parameters, in order.
+        columns: Of its rows; none where it returns none.
+        list_name: The parameter that is a list, if there is one.
+    """
+
+    text: str
+    names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    list_name: str | None = None
+
+    def filled(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """Text and parameters for these values."""
+        if self.list_name is None:
+            return self.text, [values[name] for name in self.names]
+        marks = ", ".join("?" * len(values[self.list_name]))
+        parameters: list[Any] = []
+        for name in self.names:
+            if name == self.list_name:
+                parameters += values[name]
+            else:
+                parameters.append(values[name])
+        return self.text.replace(f"[{self.list_name}]", marks), parameters
+
+    @cached_property
+    def row(self) -> Callable[[Iterable[Any]], Any]:
+        """Makes a row with named columns."""
+        kind: Any = namedtuple("Row", self.columns)  # type: ignore[misc]
+        make: Callable[[Iterable[Any]], Any] = kind._make
+        return make
+
+
+_CHUNK = 500
+
+
+def chunks(values: Collection[V]) -> Iterator[list[V]]:
+    """Values in lists that are not too long for one statement."""
+    all_of_them = list(values)
+    for start in range(0, len(all_of_them), _CHUNK):
+        yield all_of_them[start : start + _CHUNK]
+
+
+def named(what: str, given: Sequence[str]) -> str:
+    """Name of a statement of which there is one for each choice of conditions."""
+    return "_by_".join((what, *given))

@@ -1,0 +1,166 @@
+"""What a store must do when messages are appended, as tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+
+from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
+from agent_memory.stores.base import Store
+from agent_memory.testing.contract import Contract, draft, stored, together
+
+
+class AppendContract(Contract):
+    """Part of `SessionStoreContract`."""
+
+    def test_append_numbers_entries_and_sums_tokens(self, store: Store) -> None:
+        """Else: seqs with gaps, or totals that are not running sums."""
+        first = store.append("s", [draft("a", 3), draft("b", 4)])
+        second = store.append("s", [draft("c", 5)])
+        assert (first.end, first.total, first.user_id) == (2, 7, None)
+        assert (second.end, second.total) == (3, 12)
+        assert [(e.seq, e.tokens, e.total) for e in store.read("s")] == [
+            (1, 3, 3),
+            (2, 4, 7),
+            (3, 5, 12),
+        ]
+        assert stored(store) == second
+
+    def test_append_creates_a_fresh_head(self, store: Store) -> None:
+        """Else: a session begins with a window, cursors or a deletion it never had."""
+        before = datetime.now(UTC)
+        head = store.append("s", [draft("a")], "u")
+        assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
+        assert (head.system, head.summary, head.cursors, head.deleting) == (None, None, {}, False)
+        assert before - timedelta(seconds=1) < head.created_at <= datetime.now(UTC)
+
+    def test_append_of_nothing(self, store: Store) -> None:
+        """Else: an empty list fails, or leaves no session behind."""
+        assert store.append("s", []).end == 0
+        assert store.read("s") == []
+        assert stored(store).end == 0
+
+    def test_append_leaves_the_version_alone(self, store: Store) -> None:
+        """Else: every update makes a compaction under way lose its compare-and-swap."""
+        first = store.append("s", [draft("a")], "u")
+        assert store.append("s", [draft("b")], "u").version == first.version
+        assert store.append("s", [draft("c")]).version == first.version
+
+    def test_append_is_all_or_nothing(self, store: Store) -> None:
+        """Else: half of a refused list is in the log."""
+        store.append("s", [draft("a")], "u")
+        with pytest.raises(SessionOfAnotherUser):
+            store.append("s", [draft("b"), draft("c")], "v")
+        assert stored(store).end == 1
+        assert len(store.read("s")) == 1
+
+    def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
+        """Else: system messages fill the window, or the first one stays for ever."""
+        first = store.append("s", [draft("one", 9, "system"), draft("a", 2)])
+        assert (first.total, first.system_tokens) == (2, 9)
+        assert first.system is not None
+        assert first.system.content == "one"
+        second = store.append(
+            "s", [draft("two", 5, "system"), draft("three", 7, "developer"), draft("b", 1)]
+        )
+        assert (second.total, second.system_tokens, second.end) == (3, 7, 5)
+        assert second.system is not None
+        assert second.system.content == "three"
+        assert second.version == first.version + 1
+        assert stored(store) == second
+        assert [e.total for e in store.read("s")] == [0, 2, 2, 2, 3]
+
+    def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
+        """Else: a caller who sends it with each update starves compactions."""
+        first = store.append("s", [draft("be kind", 4, "system")])
+        second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
+        assert second.version == first.version
+        assert stored(store) == second
+
+    def test_user_claims_a_session_once(self, store: Store) -> None:
+        """Else: cursors survive the claim, so blocks never absorb the past under its user."""
+        first = store.append("s", [draft("a")])
+        moved = store.move(replace(first, cursors={"vector": 1}))
+        assert moved is not None
+        assert moved.cursors == {"vector": 1}
+        claimed = store.append("s", [draft("b")], "u")
+        assert (claimed.user_id, claimed.cursors) == ("u", {})
+        assert claimed.version == moved.version + 1
+        assert stored(store) == claimed
+        for drafts in ([draft("c")], []):
+            with pytest.raises(SessionOfAnotherUser):
+                store.append("s", drafts, "U")
+
+    def test_racing_claims_have_one_winner(self, store: Store, other: Store) -> None:
+        """Else: two users own what one session holds."""
+
+        def claim(handle: Store, user: str) -> str | None:
+            try:
+                return handle.append("s", [draft(user)], user).user_id
+            except SessionOfAnotherUser:
+                return None
+
+        users = [f"u{n}" for n in range(6)]
+        handles = [store, other] * 3
+        owners = together(
+            [partial(claim, handle, user) for handle, user in zip(handles, users, strict=True)]
+        )
+        winners = [owner for owner in owners if owner is not None]
+        assert winners == [stored(store).user_id]
+        assert [e.message.content for e in store.read("s")] == winners
+
+    def test_append_after_others(self, store: Store, other: Store) -> None:
+        """Else: what a handle remembers of a session decides, and others' changes are undone."""
+
+        def append(content: str, tokens: int = 3) -> tuple[int, int, int]:
+            head = store.append("s", [draft(content, tokens)])
+            assert head == stored(other)
+            return head.end, head.total, head.version
+
+        assert append("a") == (1, 3, 1)
+        other.append("s", [draft("b", 5), draft("c", 7)])
+        assert append("d") == (4, 18, 1)
+        assert other.truncate(stored(other), 2) is not None
+        assert append("e") == (3, 11, 2)
+        assert other.move(replace(stored(other), start=2, cursors={"b": 1})) is not None
+        assert append("f") == (4, 14, 3)
+        other.append("s", [draft("rules", 2, "system")], "u")
+        assert append("g") == (6, 17, 4)
+        assert other.put_off(stored(other), None)
+        assert append("h") == (7, 20, 4)
+        assert [head.end for head in other.due()] == [7]
+        texts = [entry.message.text() for entry in other.read("s")]
+        assert texts == ["a", "b", "e", "f", "rules", "g", "h"]
+        assert stored(store).user_id == "u"
+
+    def test_append_after_a_deletion(self, store: Store, other: Store) -> None:
+        """Else: a handle that remembers a session writes to the one that took its name."""
+        store.append("s", [draft("a"), draft("b")], "ann")
+        other.delete("s")
+        head = store.append("s", [draft("c")])
+        assert (head.end, head.total, head.user_id) == (1, 3, None)
+        other.delete("s")
+        other.append("s", [draft("d"), draft("e")], "bob")
+        with pytest.raises(SessionOfAnotherUser):
+            store.append("s", [draft("f")], "ann")
+        assert store.append("s", [draft("f")], "bob").end == 3
+        other.delete("s")
+        other.append("s", [draft("g"), draft("h")], "ann")
+        assert store.append("s", [draft("i")], "ann").end == 3
+        assert other.move(replace(stored(other), deleting=True)) is not None
+        with pytest.raises(SessionDeleting):
+            store.append("s", [draft("j")])
+        assert [entry.message.text() for entry in other.read("s")] == ["g", "h", "i"]
+
+    def test_lists_append_after_others(self, store: Store, other: Store) -> None:
+        """Else: of a list whose place was taken a part is written."""
+        for n in range(1, 6):
+            store.append("s", [draft(f"a{n}"), draft(f"b{n}")])
+            head = other.append("s", [draft(f"c{n}"), draft(f"d{n}")])
+            assert (head.end, head.total) == (4 * n, 12 * n)
+        texts = [entry.message.text() for entry in store.read("s")]
+        assert texts == [f"{name}{n}" for n in range(1, 6) for name in "abcd"]
+        assert [entry.seq for entry in store.read("s")] == list(range(1, 21))
