@@ -146,6 +146,21 @@ def _with_memory(message: dict[str, Any], memory: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What a context shows of a session.
+
+    Attributes:
+        leading: The system message and the summary, so far as there are any.
+        turns: The newest entries that fit beside them.
+        leading_tokens: What the context costs without its turns and recalls.
+    """
+
+    leading: list[Message]
+    turns: list[Entry]
+    leading_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Packer:
     """Packs contexts: pure, but for the token counter's tables.
 
@@ -163,43 +178,41 @@ class Packer:
     role: MemoryRole
     blocks: Mapping[str, BlockInfo]
 
-    def window(
-        self, head: Head | None, entries: Sequence[Entry]
-    ) -> tuple[list[Message], list[Entry]]:
+    def window(self, head: Head | None, entries: Sequence[Entry]) -> Shown:
         """Leading messages (system, summary) and the turns that fit beside them.
 
         The system message comes first, then the newest turns, then the summary. A system message
         that passes the budget alone (which has become smaller since) is left out.
         """
+        used = self.counter.overhead
         if head is None:
-            return [], []
-        leading = [head.system] if head.system else []
-        room = self.max_tokens - self.counter.overhead - self._cost(leading)
-        if room < 0:
-            leading, room = [], room + self._cost(leading)
+            return Shown([], [], used)
+        leading: list[Message] = []
+        if head.system and used + (cost := self.counter.message(head.system)) <= self.max_tokens:
+            leading, used = [head.system], used + cost
         shown = visible([self._counted(entry) for entry in entries], was_cut=head.start > 0)
         if head.summary:
             summary = summary_message(head.summary, self.role)
-            left = room - self.counter.message(summary)
+            left = self.max_tokens - used - (cost := self.counter.message(summary))
             kept = fit(shown, left) if left >= 0 else []
             if kept or (not shown and left >= 0):
-                return [*leading, summary], kept
-        return leading, fit(shown, room)
+                return Shown([*leading, summary], kept, used + cost)
+        return Shown(leading, fit(shown, self.max_tokens - used), used)
 
     def pack(
         self,
         head: Head | None,
-        window: tuple[list[Message], list[Entry]],
+        window: Shown,
         recalls: Sequence[Recall],
         warnings: list[str],
     ) -> MemoryContext:
         """The context: the window, and as many of the merged recalls as there is room for."""
-        leading, turns = window
-        messages = [*leading, *(entry.message for entry in turns)]
+        leading, turns = window.leading, window.turns
+        messages = [*leading, *[entry.message for entry in turns]]
         if head and head.system and head.system not in leading:
             warnings = [*warnings, "The system message alone passes max_tokens and was left out."]
-        chat = _chat(messages)
-        used = self.counter.overhead + self._cost(leading) + sum(e.tokens for e in turns)
+        chat = _chat(messages) if recalls else []
+        used = window.leading_tokens + sum([entry.tokens for entry in turns])
         room = min(self.max_recall_tokens, self.max_tokens - used)
         priced = [
             replace(recall, tokens=self.counter.text(render_line(recall)) + 1) for recall in recalls
@@ -238,6 +251,3 @@ class Packer:
         if entry.encoding == self.counter.encoding:
             return entry
         return replace(entry, tokens=self.counter.message(entry.message))
-
-    def _cost(self, messages: Sequence[Message]) -> int:
-        return sum(self.counter.message(message) for message in messages)

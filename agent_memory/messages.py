@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
 from agent_memory.errors import InvalidMessage
 from agent_memory.formats import chat_view
@@ -21,6 +22,7 @@ _NESTED = ("content", "tool_calls", "function_call")
 _OURS = {"created_at", "metadata", "raw", "format"}
 _MAX_DEPTH = 100  # pydantic and the JSON encoder give up a little above twice that
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
@@ -93,7 +95,8 @@ class Message(BaseModel):
         if self.raw is not None and not self.format:
             raise InvalidMessage('A raw message needs its `format`, such as "openai.responses".')
         for key, value in (self.__dict__ | (self.model_extra or {})).items():
-            if key != "created_at":
+            plain = value is None or (type(value) is str and value.isascii())
+            if not plain and key != "created_at":
                 _require_json(value, key)
         return self
 
@@ -111,7 +114,7 @@ class Message(BaseModel):
         """
         if isinstance(value, Message):
             return value
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             dump = getattr(value, "model_dump", None)
             if not callable(dump):
                 raise InvalidMessage(
@@ -131,9 +134,12 @@ class Message(BaseModel):
     def _build(cls, fields: Mapping[str, Any]) -> Message:
         if fields.get("created_at", ...) is None:
             fields = {key: value for key, value in fields.items() if key != "created_at"}
-        nested = {key: _dumped(fields[key]) for key in _NESTED if key in fields}
+        given = dict(fields)
+        for key in _NESTED:
+            if type(given.get(key, "")) is not str:
+                given[key] = _dumped(given[key])
         try:
-            return cls(**{**fields, **nested})
+            return cls(**given)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -168,31 +174,66 @@ class Message(BaseModel):
         view = self.to_openai() or {}
         return content_text(view.get("content"))
 
-    def own(self) -> Self:
+    @property
+    def is_flat(self) -> bool:
+        """Whether it holds no lists or dicts that somebody could change."""
+        nested = isinstance(self.content, list) or self.tool_calls or self.raw
+        return not (nested or self.metadata or self.model_extra)
+
+    def own(self) -> Message:
         """Itself, or a copy where it holds lists or dicts that somebody could change."""
-        fields = (*self.__dict__.values(), *(self.model_extra or {}).values())
-        if any(isinstance(value, list | dict) and value for value in fields):
-            return self.model_copy(deep=True)
-        return self
+        if self.is_flat:
+            return self
+        values = {key: _copied(value) for key, value in self.__dict__.items()}
+        extra = {key: _copied(value) for key, value in (self.model_extra or {}).items()}
+        return _validated(values, self.model_fields_set, extra)
 
     def to_json(self) -> str:
         """`to_dict()` as compact JSON, for stores."""
-        return compact_json(self.to_dict())
+        try:
+            return self.model_dump_json(exclude_unset=True)
+        except PydanticSerializationError:  # lone surrogates, which JSON can only keep escaped
+            return compact_json(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str | bytes, created_at: datetime) -> Message:
         """The inverse of `to_json`; `created_at` applies where the message had none of its own."""
         given = json.loads(text)
-        if "created_at" in given:
-            return cls(**given)
-        message = cls(**given, created_at=created_at)
-        message.model_fields_set.discard("created_at")
-        return message
+        values = {**_UNSET, "metadata": {}, **given}
+        own = given.get("created_at")
+        values["created_at"] = created_at if own is None else datetime.fromisoformat(own)
+        extra = {key: values.pop(key) for key in given if key not in _FIELDS}
+        return _validated(values, given, extra)
+
+
+_FIELDS = frozenset(Message.model_fields)
+_UNSET = dict.fromkeys(Message.model_fields)
+
+
+def _validated(values: dict[str, Any], given: Iterable[str], extra: dict[str, Any]) -> Message:
+    """A message of values that were validated before, made as unpickling makes it."""
+    message = Message.__new__(Message)
+    message.__setstate__(
+        {
+            "__dict__": values,
+            "__pydantic_fields_set__": set(given),
+            "__pydantic_extra__": extra,
+            "__pydantic_private__": None,
+        }
+    )
+    return message
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what JSON can say; other values stay."""
+    if type(value) is dict:
+        return {key: _copied(one) for key, one in value.items()}
+    return [_copied(one) for one in value] if type(value) is list else value
 
 
 def compact_json(value: object) -> str:
     """Compact JSON that every database can keep, lone surrogates and NULs included."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _compact(value)
     try:
         text.encode()
     except UnicodeEncodeError:  # lone surrogates are legal JSON only when escaped

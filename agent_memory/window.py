@@ -24,14 +24,29 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """For each entry: may it be shown, and may the window be cut right after it?"""
+    """For each entry: may it be shown, and the place of the call it belongs to, or its own."""
 
     shown: list[bool]
-    cuttable: list[bool]
+    group: list[int]
+    first_open: int | None
+    """Place of the first call in the newest turn that waits for results."""
+
+    def cuttable(self) -> list[bool]:
+        """For each entry, whether the window may be cut right after it."""
+        last_of_group = {call: i for i, call in enumerate(self.group) if self.shown[i]}
+        reach, found = -1, []
+        for i, shown in enumerate(self.shown):
+            if shown:
+                reach = max(reach, last_of_group[self.group[i]])
+            found.append(reach <= i and (self.first_open is None or i < self.first_open))
+        return found
 
 
 _CallId = tuple[str, str]
 """Kind and id of a call: an old function call goes by its name, a tool call by its id."""
+
+_PLAIN = ("user", "assistant")
+"""Roles of messages that neither call nor answer, unless they carry more than text."""
 
 _NO_CALL = ("call without an id", "")  # nothing can answer it
 
@@ -118,7 +133,7 @@ def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:
 def snap(entries: Sequence[Entry], start: int) -> int:
     """The last legal place to cut at or before seq `start`; 0 where there is none."""
     layout = _layout(entries)
-    legal = (e.seq for e, ok in zip(entries, layout.cuttable, strict=True) if ok)
+    legal = (e.seq for e, ok in zip(entries, layout.cuttable(), strict=True) if ok)
     return max((seq for seq in legal if seq <= start), default=0)
 
 
@@ -129,6 +144,7 @@ def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
     messages joins their turns into one.
     """
     layout = _layout(entries)
+    cuttable = layout.cuttable()
     done: list[tuple[Entry, ...]] = []
     current: list[Entry] = []
     previous_cuttable = True
@@ -138,7 +154,7 @@ def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
             current = []
         if layout.shown[i]:
             current.append(entry)
-        previous_cuttable = layout.cuttable[i]
+        previous_cuttable = cuttable[i]
     return [*done, tuple(current)] if current else done
 
 
@@ -161,9 +177,9 @@ def _candidates(entries: Sequence[Entry], layout: _Layout, keep_tokens: int) -> 
     tokens = messages = 0
     next_shown: Entry | None = None
     user_after = False
-    anchors = _anchors(entries)
+    anchors, cuttable = _anchors(entries), layout.cuttable()
     for i in range(len(entries) - 1, -1, -1):
-        if next_shown is not None and layout.cuttable[i]:
+        if next_shown is not None and cuttable[i]:
             at_turn, anchor = _is_user(next_shown), anchors[i]
             start = entries[i].seq
             if not at_turn and anchor is not None and anchor.tokens <= keep_tokens:
@@ -201,41 +217,35 @@ def _shown(entries: Sequence[Entry]) -> list[Entry]:
 
 def _layout(entries: Sequence[Entry]) -> _Layout:
     """Pair calls with results, newest unanswered call first where an id is used again."""
-    views = [entry.message.to_openai() for entry in entries]
     waiting: dict[_CallId, int] = {}
     missing: dict[int, set[_CallId]] = {}
     group = list(range(len(entries)))
-    orphans: set[int] = set()
+    shown = [True] * len(entries)
     last_user = -1
-    for i, view in enumerate(views):
-        calls, answer = _calls(view or {}), _answer(view or {})
-        if calls:
-            missing[i] = set(calls)
-            waiting |= dict.fromkeys(calls, i)
-        if answer is not None:
-            call = waiting.pop(answer, None)
-            if call is None:
-                orphans.add(i)
-            else:
-                group[i] = call
-                missing[call].discard(answer)
-        if view and view.get("role") == "user":
+    for i, entry in enumerate(entries):
+        message = entry.message
+        role = message.role
+        if message.tool_calls or message.model_extra or role not in _PLAIN:
+            view = message.to_openai()
+            shown[i] = view is not None and not message.is_system
+            role = str((view or {}).get("role"))
+            calls, answer = _calls(view or {}), _answer(view or {})
+            if calls:
+                missing[i] = set(calls)
+                waiting |= dict.fromkeys(calls, i)
+            if answer is not None:
+                call = waiting.pop(answer, None)
+                if call is None:
+                    shown[i] = False
+                else:
+                    group[i] = call
+                    missing[call].discard(answer)
+        if role == "user":
             last_user = i
-    shown = [
-        views[i] is not None
-        and not entry.message.is_system
-        and i not in orphans
-        and not missing.get(group[i])
-        for i, entry in enumerate(entries)
-    ]
-    first_open = min((i for i, ids in missing.items() if ids and i > last_user), default=None)
-    last_of_group = {call: i for i, call in enumerate(group) if shown[i]}
-    reach, cuttable = -1, []
-    for i in range(len(entries)):
-        if shown[i]:
-            reach = max(reach, last_of_group[group[i]])
-        cuttable.append(reach <= i and (first_open is None or i < first_open))
-    return _Layout(shown, cuttable)
+    unanswered = {i for i, ids in missing.items() if ids}
+    if unanswered:
+        shown = [ok and group[i] not in unanswered for i, ok in enumerate(shown)]
+    return _Layout(shown, group, min((i for i in unanswered if i > last_user), default=None))
 
 
 def _calls(view: dict[str, object]) -> list[_CallId]:

@@ -39,10 +39,9 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
         raise ConfigError(f"No block named {name!r} absorbs the log. Blocks that do: {known}.")
 
 
-def system_matters(drafts: Sequence[Draft], room: int) -> bool:
-    """Whether the size of the session's system message decides about these drafts."""
-    turn, systems = _sizes(drafts)
-    return not systems and turn > room // _SPARE
+def fit_anyhow(drafts: Sequence[Draft], room: int) -> bool:
+    """Whether drafts are so small that `check_size` lets them pass beside any system message."""
+    return all(draft.tokens <= room // _SPARE for draft in drafts)
 
 
 def check_size(drafts: Sequence[Draft], system_tokens: int, room: int) -> None:
@@ -50,13 +49,14 @@ def check_size(drafts: Sequence[Draft], system_tokens: int, room: int) -> None:
 
     Args:
         drafts: What is to be appended.
-        system_tokens: Size of the session's system message, where `system_matters`.
+        system_tokens: Size of the session's system message.
         room: Tokens of a context, its overhead taken off.
 
     Raises:
         MessageTooLarge: One is too large.
     """
-    turn, systems = _sizes(drafts)
+    turn = max((draft.tokens for draft in drafts if not draft.message.is_system), default=0)
+    systems = (draft.tokens for draft in drafts if draft.message.is_system)
     system = max(systems, default=system_tokens)
     spare = room // _SPARE
     if system > room - spare or turn + system > room:
@@ -65,9 +65,3 @@ def check_size(drafts: Sequence[Draft], system_tokens: int, room: int) -> None:
             f"fit: the budget has room for {room}, of which a system message must leave {spare}. "
             "Nothing was stored. Shorten the message, or raise max_tokens."
         )
-
-
-def _sizes(drafts: Sequence[Draft]) -> tuple[int, list[int]]:
-    """Tokens of the largest turn message, and of each system message."""
-    turns = (draft.tokens for draft in drafts if not draft.message.is_system)
-    return max(turns, default=0), [draft.tokens for draft in drafts if draft.message.is_system]

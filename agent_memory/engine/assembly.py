@@ -18,6 +18,7 @@ from agent_memory.engine.replaying import Replay
 from agent_memory.engine.services import Services
 from agent_memory.engine.tending import Tender
 from agent_memory.engine.undoing import Undo
+from agent_memory.engine.windows import Windows
 from agent_memory.engine.worker import Told, Worker
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.base import Store
@@ -34,6 +35,7 @@ class Parts:
     leases: Leases
     failures: Failures
     absorber: Absorber
+    windows: Windows
     overflow: Overflow
     deletion: Deletion
     tender: Tender
@@ -83,8 +85,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     failures = Failures(store, config.absorb_attempts)
     absorber = Absorber(store, failures, blocks, config.absorb_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
-    overflow = Overflow(store, strategy, resources, config.max_tokens, recall_tokens)
-    deletion = Deletion(store, leases, absorber, failures, notes)
+    windows = Windows(store)
+    overflow = Overflow(store, windows, strategy, resources, config.max_tokens, recall_tokens)
+    deletion = Deletion(store, leases, absorber, failures, notes, windows)
     return Parts(
         services=services,
         store=store,
@@ -93,6 +96,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         leases=leases,
         failures=failures,
         absorber=absorber,
+        windows=windows,
         overflow=overflow,
         deletion=deletion,
         tender=Tender(

@@ -14,6 +14,7 @@ from agent_memory.engine.failures import Failures
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, StoreUnavailable
 from agent_memory.records import Head, Lease, Scope
 from agent_memory.stores.base import Store
@@ -34,16 +35,24 @@ class Deletion:
         absorber: Whose blocks forget.
         failures: What blocks could not absorb.
         notes: Where the deletion of a user is noted until it is finished.
+        windows: What is kept of logs in memory.
     """
 
     def __init__(
-        self, store: Store, leases: Leases, absorber: Absorber, failures: Failures, notes: Notes
+        self,
+        store: Store,
+        leases: Leases,
+        absorber: Absorber,
+        failures: Failures,
+        notes: Notes,
+        windows: Windows,
     ) -> None:
         self._store = store
         self._leases = leases
         self._absorber = absorber
         self._failures = failures
         self._notes = notes
+        self._windows = windows
 
     def session(self, session_id: str) -> None:
         """Erase one session; see `AgentMemory.delete`."""
@@ -133,6 +142,7 @@ class Deletion:
         self._failures.forget(head.session_id, lease=lease)
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
+        self._windows.forget(head.session_id)
 
     def _forget_former(self, block: str, session_id: str, lease: Lease) -> None:
         self._store.delete_facts(block, session_id=session_id, lease=lease)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import MemoryContext
-from agent_memory.engine.admission import check_block, check_id, check_size, system_matters
+from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.session import Session
@@ -111,8 +111,9 @@ class AgentMemory:
                 session_id, user_id, datetime.now(UTC)
             )
         room = self.config.max_tokens - self._counter.overhead
-        head = self._store.head(session_id) if system_matters(drafts, room) else None
-        check_size(drafts, head.system_tokens if head else 0, room)
+        if not fit_anyhow(drafts, room):
+            head = self._store.head(session_id)
+            check_size(drafts, head.system_tokens if head else 0, room)
         try:
             head = self._store.append(session_id, drafts, user_id)
         except SessionDeleting:
@@ -138,17 +139,19 @@ class AgentMemory:
         """
         self._check(session_id, user_id)
         head = self._owned(session_id, user_id)
-        entries = self._parts.overflow.window(head) if head else []
+        entries = self._parts.windows.of(head) if head else []
         window = self._parts.packer.window(head, entries)
         query = self._query(message)
         if query is None:
-            turns = (entry.message for entry in reversed(window[1]))
+            turns = (entry.message for entry in reversed(window.turns))
             query = next((turn for turn in turns if role_of(turn) == "user"), None)
         owner = head.user_id if head and head.user_id is not None else user_id
         found, warnings = self._recall(Scope(owner, session_id), query)
-        shown = {(entry.session_id, entry.seq) for entry in window[1]}
+        recalls: list[Recall] = []
+        if any(found.values()):
+            recalls = merge(found, {(entry.session_id, entry.seq) for entry in window.turns})
         warnings += [*self._parts.absorber.troubles(), *self._parts.overflow.troubles(head)]
-        return self._parts.packer.pack(head, window, merge(found, shown), warnings)
+        return self._parts.packer.pack(head, window, recalls, warnings)
 
     def delete(self, session_id: str) -> None:
         """Remove the session's log and head, and every record that blocks derived from it.
@@ -335,8 +338,7 @@ class AgentMemory:
             if self._background is not None:
                 self._background.wake(head)
                 return head
-            self._parts.tender.tend(head.session_id)
-            return self._store.head(head.session_id) or head
+            return self._parts.tender.attend(head)
         except Exception:  # the messages are stored: the next call tends the session
             logger.exception("session %r not tended; it will be tried again", head.session_id)
             return head

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_memory.engine.resting import Rests
+from agent_memory.engine.windows import Windows
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.records import Entry, Head, Summary
 from agent_memory.stores.base import SessionStore
@@ -27,6 +28,7 @@ class Overflow:
 
     Args:
         store: The log.
+        windows: What was read of it.
         strategy: What leaves, and what stands in its place.
         resources: Lent to the strategy.
         max_tokens: The budget of a context.
@@ -36,12 +38,14 @@ class Overflow:
     def __init__(
         self,
         store: SessionStore,
+        windows: Windows,
         strategy: Strategy,
         resources: Resources,
         max_tokens: int,
         recall_tokens: int,
     ) -> None:
         self._store = store
+        self._windows = windows
         self._strategy = strategy
         self._resources = resources
         share = strategy.share
@@ -55,22 +59,28 @@ class Overflow:
         summary = self._summary + _SUMMARY_FRAME if self._summary else 0
         return self._short_term - summary - head.system_tokens
 
-    def window(self, head: Head) -> list[Entry]:
-        """The entries of the window: the pinned ones, then those after its start."""
-        pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
-        return [*pinned, *self._store.read(head.session_id, after=head.start)]
+    @property
+    def only_cuts(self) -> bool:
+        """Whether the strategy puts nothing in place of what leaves.
+
+        Then settling asks no model, and needs no lease: of several who cut at once one wins.
+        """
+        return type(self._strategy).summarize is Strategy.summarize
 
     def settle(self, head: Head) -> Head:
         """Cut the window if it passes its limit; the head as it is afterwards."""
         for _ in range(_TRIES):
             if head.window_tokens <= self.limit(head):
                 return head
-            entries = self.window(head)
+            entries = self._windows.of(head)
             cut = self._strategy.cut(Window(tuple(entries), self.limit(head)))
             moved = self._moved(head, entries, cut) if cut else None
             if moved is None:
                 return head
-            stored = self._store.move(moved) or self._store.head(head.session_id)
+            stored = self._store.move(moved)
+            if stored is not None:
+                self._windows.moved(head, stored)
+            stored = stored or self._store.head(head.session_id)
             if stored is None or stored.deleting:
                 return head
             head = stored

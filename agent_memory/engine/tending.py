@@ -69,10 +69,16 @@ class Tender:
 
     def needed(self, head: Head) -> bool:
         """Whether an update leaves something to do now."""
-        if head.window_tokens > self._overflow.limit(head):
-            return True
-        waiting = self._waiting(head, None)
-        return any(not self._absorber.rest(head.session_id, name) for name in waiting)
+        return head.window_tokens > self._overflow.limit(head) or self._feedable(head)
+
+    def attend(self, head: Head) -> Head:
+        """Do what an update leaves to do, now; the head afterwards."""
+        if self._overflow.only_cuts:
+            head = self._settle(head)
+            if not self._feedable(head):
+                return head
+        self.tend(head.session_id)
+        return self._store.head(head.session_id) or head
 
     def tend(self, session_id: str, *, turn: bool = False) -> Tended:
         """Do what is due, now; what fails rests and is tried again later.
@@ -156,6 +162,11 @@ class Tender:
         except Exception:  # a strategy's bug must not keep the blocks from absorbing
             logger.exception("session %r not settled; it will be tried again", head.session_id)
             return head
+
+    def _feedable(self, head: Head) -> bool:
+        """Whether a block is due to absorb the session and does not rest."""
+        waiting = self._waiting(head, None) if self._absorber.blocks else ()
+        return any(not self._absorber.rest(head.session_id, name) for name in waiting)
 
     def _waiting(self, head: Head, idle: float | None) -> dict[str, int]:
         """The blocks that are due to absorb the session, in order, each with the seq to reach."""

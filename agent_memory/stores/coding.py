@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
-from time import time
 from typing import Any
 
 from agent_memory.messages import compact_json
@@ -26,7 +26,7 @@ def from_micros(micros: int) -> datetime:
 
 def now_micros() -> int:
     """The time, in microseconds since 1970 (UTC)."""
-    return int(time() * 1e6)
+    return int(time.time() * 1e6)
 
 
 def record_body(record: Record) -> str:

@@ -153,6 +153,7 @@ class SQLStore(SQLRecords):
             self._guard(connection, lease)
             connection.run("cut", {**values, "end": 0})
             connection.run("drop", values)
+            self._appender.forget(session_id)
 
         self._database.write(work)
 

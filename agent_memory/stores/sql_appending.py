@@ -18,6 +18,8 @@ _MOST_KNOWN = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Known:
+    """A session as it was seen last: its row's key, and its head, which is lent to nobody."""
+
     key: int
     head: Head
 
@@ -48,7 +50,7 @@ class Appender:
     ) -> Head:
         """See `SessionStore.append`. `texts`: the messages as JSON."""
         known = self._known.get(session_id)
-        if known is not None and drafts and user_id in (None, known.head.user_id):
+        if known is not None and drafts and (user_id is None or user_id == known.head.user_id):
             head, entries = extend(known.head, drafts, user_id)
             rows = [*map(entry_values, entries, texts)]
             if head.version == known.head.version and _follow(connection, known, rows):
@@ -56,6 +58,10 @@ class Appender:
         return connection.transaction(
             lambda within: self._extend(within, session_id, drafts, texts, user_id)
         )
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is remembered of a session."""
+        self._known.pop(session_id, None)
 
     def _extend(
         self,

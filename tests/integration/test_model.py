@@ -314,7 +314,7 @@ class Story(RuleBasedStateMachine):
         self.patch.setattr("agent_memory.engine.leases.sleep", self.world.sleep)
         self.patch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
         self.patch.setattr("agent_memory.engine.leases.Lease", self.lease)
-        for name in ("memory", "sql"):
+        for name in ("memory", "coding"):
             shim = SimpleNamespace(time=self.world.time)
             self.patch.setattr(f"agent_memory.stores.{name}.time", shim)
         self.patch.setattr("agent_memory.engine.tending.datetime", SimpleNamespace(now=self.clock))

@@ -196,12 +196,12 @@ def test_turns_come_before_the_summary_when_room_is_short() -> None:
     """Wrong: the newest message gives way to a summary of older ones."""
     entries = log([u("word " * 60)])
     head = replace(head_of(entries, "long " * 60, start=0), start=0)
-    messages, kept = packer(100).window(head, entries)
-    assert messages == []
-    assert kept == entries
-    messages, kept = packer(200).window(head, entries)
-    assert len(messages) == 1
-    assert kept == entries
+    without = packer(100).window(head, entries)
+    assert without.leading == []
+    assert without.turns == entries
+    beside = packer(200).window(head, entries)
+    assert len(beside.leading) == 1
+    assert beside.turns == entries
 
 
 def test_a_system_message_above_a_lowered_budget_is_left_out_with_a_warning() -> None:

@@ -1,0 +1,96 @@
+"""What was read of windows is kept: a log's entries never change, so only newer ones are read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from agent_memory.processes import fork_safe_lock
+from agent_memory.records import Entry, Head
+from agent_memory.stores.base import SessionStore
+
+_MOST_ENTRIES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A window as it was read last, with the places of the messages that are not flat."""
+
+    head: Head
+    entries: list[Entry]
+    loose: list[int]
+
+    def serves(self, head: Head) -> bool:
+        """Whether the window of this head begins with these entries.
+
+        Cuts, pops and deletions give the head another version; what begins anew, another time.
+        """
+        return self.head.version == head.version and self.head.created_at == head.created_at
+
+
+class Windows:
+    """The entries of windows.
+
+    Args:
+        store: The log.
+    """
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._lock = fork_safe_lock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._count = 0
+
+    def of(self, head: Head) -> list[Entry]:
+        """The entries of a session's window: the pinned ones, then those after its start.
+
+        The caller's own: he may change what their messages hold.
+        """
+        kept = self._kept.get(head.session_id)
+        if kept is None or not kept.serves(head):
+            pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
+            entries = [*pinned, *self._store.read(head.session_id, after=head.start)]
+            kept = self._keep(head, entries)
+        elif kept.head.end < head.end:
+            newer = self._store.read(head.session_id, after=kept.head.end)
+            kept = self._keep(head, [*kept.entries, *newer])
+        entries = kept.entries.copy()
+        for place in kept.loose:
+            entry = entries[place]
+            entries[place] = replace(entry, message=entry.message.own())
+        return entries
+
+    def moved(self, before: Head, after: Head) -> None:
+        """A head was moved, by this process, and its log stayed: what was read of it still holds.
+
+        Args:
+            before: The head that was replaced.
+            after: What replaced it, as it is stored.
+        """
+        kept = self._kept.get(before.session_id)
+        if kept is not None and kept.serves(before) and after.version == before.version + 1:
+            pinned = set(after.pinned)
+            left = [e for e in kept.entries if e.seq > after.start or e.seq in pinned]
+            self._keep(replace(after, end=kept.head.end), left)
+
+    def forget(self, session_id: str) -> None:
+        """Drop what was read of a session."""
+        with self._lock:
+            self._drop(session_id)
+
+    def _keep(self, head: Head, entries: list[Entry]) -> _Kept:
+        if entries and entries[-1].seq > head.end:  # appended since the head was read
+            head = replace(head, end=entries[-1].seq)
+        loose = [i for i, e in enumerate(entries) if not e.message.is_flat]
+        kept = _Kept(head, entries, loose)
+        with self._lock:
+            self._drop(head.session_id)
+            self._kept[head.session_id] = kept
+            self._count += len(entries)
+            while self._count > _MOST_ENTRIES and len(self._kept) > 1:
+                self._drop(next(iter(self._kept)))
+        return kept
+
+    def _drop(self, session_id: str) -> None:
+        kept = self._kept.pop(session_id, None)
+        self._count -= len(kept.entries) if kept else 0
