@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Sequence
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agent_memory.config_sources import Sourced, settings_file
 from agent_memory.context import MemoryRole
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
 from agent_memory.ltm_blocks.base import Block
@@ -22,10 +19,8 @@ from agent_memory.strategies.base import Strategy, StrategyField
 
 MIN_TOKENS = 64
 
-_file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=None)
 
-
-class AgentMemoryConfig(BaseSettings):
+class AgentMemoryConfig(Sourced):
     """All settings of a memory. Frozen; an unknown field is refused.
 
     Any field can come from the environment as `AGENT_MEMORY_<FIELD>`, nested ones with `__`
@@ -65,14 +60,6 @@ class AgentMemoryConfig(BaseSettings):
         retention: Only "forever" so far: the log keeps every message until it is deleted.
         recall_timeout: Seconds that `get` and `search` wait for blocks.
     """
-
-    model_config = SettingsConfigDict(
-        env_prefix="AGENT_MEMORY_",
-        env_nested_delimiter="__",
-        frozen=True,
-        extra="forbid",
-        arbitrary_types_allowed=True,
-    )
 
     store: str | Store = "sqlite:///agent_memory.db"
     durability: Durability = "process"
@@ -141,23 +128,8 @@ class AgentMemoryConfig(BaseSettings):
             ConfigError: The file cannot be read, or is none of these formats.
             pydantic.ValidationError: A field is unknown or its value bad.
         """
-        token = _file.set(_read(Path(path)))
-        try:
+        with settings_file(Path(path)):
             return cls(**fields)
-        finally:
-            _file.reset(token)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[Any, ...]:
-        """Code, then environment, then file."""
-        return init_settings, env_settings, lambda: _file.get() or {}
 
     @property
     def strategy(self) -> Strategy:
@@ -178,29 +150,10 @@ class AgentMemoryConfig(BaseSettings):
         of_strategy = self.overflow.ltm_blocks if self.overflow is not None else ()
         return (*of_strategy, *self.blocks)
 
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the configuration {path}: {error}.") from error
-    try:
-        match path.suffix.lower():
-            case ".toml":
-                found = tomllib.loads(text)
-            case ".json":
-                found = json.loads(text)
-            case ".yaml" | ".yml":
-                import yaml
-
-                try:
-                    found = yaml.safe_load(text)
-                except yaml.YAMLError as error:
-                    raise ConfigError(f"{path} is not valid YAML: {error}") from error
-            case _:
-                raise ConfigError(f"{path} is not a .toml, .yaml, .yml or .json file.")
-    except ValueError as error:
-        raise ConfigError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} must hold a table of settings.")
-    return found
+    @property
+    def language_models(self) -> frozenset[str]:
+        """The language models that the strategy and the blocks will ask."""
+        asked = [*self.strategy.language_models]
+        for block in self.all_blocks:
+            asked += block.language_models
+        return frozenset(name for one in asked if (name := one or self.model) is not None)

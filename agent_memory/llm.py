@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from agent_memory.errors import ModelOutputInvalid
-from agent_memory.provider import Provider, load_litellm
+from agent_memory.loading import load_litellm
+from agent_memory.provider import Provider
 from agent_memory.usage import Ledger, Usage
 
-__all__ = ["LLM", "Ledger", "Usage", "load_litellm"]
+__all__ = ["LLM", "Ledger", "Usage"]
 
 T = TypeVar("T", bound=BaseModel)
 ChatMessages = Sequence[dict[str, Any]]

@@ -13,19 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
-from importlib import import_module
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import SecretStr
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
 
 from agent_memory.errors import (
     ContextTooLong,
@@ -34,15 +24,17 @@ from agent_memory.errors import (
     ModelRefused,
     ModelUnavailable,
 )
-from agent_memory.processes import fork_safe_lock
+from agent_memory.loading import load_litellm
 from agent_memory.usage import Ledger
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 T = TypeVar("T")
 Kind = Literal["completion", "embedding"]
 
 logger = logging.getLogger(__name__)
 
-_loading = fork_safe_lock()
 _TRY_AGAIN = {408, 409, 425, 429}
 _KEY_REFUSED = {401, 403}
 # litellm reports a key that is not set as a server error.
@@ -55,19 +47,6 @@ class _NoRetries(int):
 
     def __bool__(self) -> bool:
         return True
-
-
-def load_litellm() -> Any:
-    """Import litellm (this takes seconds, once) set up to stay quiet and offline.
-
-    Prices and context windows then come from the file that litellm ships.
-    """
-    with _loading:
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        litellm: Any = import_module("litellm")
-        litellm.telemetry = False
-        litellm.suppress_debug_info = True
-        return litellm
 
 
 def _forget_clients() -> None:
@@ -116,8 +95,8 @@ class Provider:
         self._api_key = api_key
         self._timeout = timeout
         self._attempts = attempts
+        self._initial_wait = initial_wait
         self._max_wait = max_wait
-        self._backoff = wait_exponential(initial_wait) + wait_random(0, initial_wait)
 
     def __repr__(self) -> str:
         return f"Provider({self.model!r})"
@@ -147,10 +126,19 @@ class Provider:
             ModelUnavailable: Every attempt failed.
             ModelRefused: The provider refused, so that no further attempt was made.
         """
-        retrying = Retrying(
-            stop=stop_after_attempt(self._attempts),
-            wait=self._wait,
-            retry=retry_if_exception(_is_passing),
+        import tenacity  # imports asyncio, for which most first calls need not wait
+
+        first = self._initial_wait
+        backoff = tenacity.wait_exponential(first) + tenacity.wait_random(0, first)
+
+        def wait(state: RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome is not None else None
+            return min(self._max_wait, max(backoff(state), _retry_after(error)))
+
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self._attempts),
+            wait=wait,
+            retry=tenacity.retry_if_exception(_is_passing),
             before_sleep=self._note,
             reraise=True,
         )
@@ -161,6 +149,7 @@ class Provider:
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Raise provider errors as this library's. The originals may quote the key: not chained."""
+        load_litellm()  # before openai, a part of it, which else two threads would import at once
         from openai import OpenAIError  # the root of what litellm raises
 
         try:
@@ -193,10 +182,6 @@ class Provider:
             if "isn't mapped" not in str(error):
                 raise
             return 0.0
-
-    def _wait(self, state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome is not None else None
-        return min(self._max_wait, max(self._backoff(state), _retry_after(error)))
 
     def _note(self, state: RetryCallState) -> None:
         """Book and log a failure that is followed by another attempt."""
@@ -276,6 +261,8 @@ def _retry_after(error: BaseException | None) -> float:
             continue
         if re.fullmatch(r"\d+(\.\d+)?", value):
             return float(value)
+        from email.utils import parsedate_to_datetime  # slow to import
+
         try:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
         except ValueError:

@@ -99,7 +99,7 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
 
 def _key(model: str, config: AgentMemoryConfig, what: str) -> Check:
     """Whether a model has its key, as far as can be told without asking it."""
-    from agent_memory.llm import load_litellm
+    from agent_memory.loading import load_litellm
 
     untried = "It was not asked: --call does."
     if config.api_key is not None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from agent_memory.errors import DimensionMismatch, ModelOutputInvalid
-from agent_memory.provider import Provider, load_litellm
+from agent_memory.loading import load_litellm
+from agent_memory.provider import Provider
 from agent_memory.usage import Ledger
 
 if TYPE_CHECKING:

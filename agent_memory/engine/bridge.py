@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import threading
@@ -33,6 +32,7 @@ def resolve(value: T | Awaitable[T]) -> T:
     """
     if not inspect.isawaitable(value):
         return value
+    import asyncio
 
     async def result() -> T:
         return await value
@@ -173,5 +173,9 @@ def _start(name: str, call: Callable[[], T], late: Callable[[], None]) -> Future
 def _uncancelled(call: Callable[[], T]) -> T:
     try:
         return call()
-    except asyncio.CancelledError as error:
-        raise RuntimeError("The block's own coroutine was cancelled.") from error
+    except BaseException as error:
+        from asyncio import CancelledError  # imported late: it takes a while, and few need it
+
+        if isinstance(error, CancelledError):
+            raise RuntimeError("The block's own coroutine was cancelled.") from error
+        raise

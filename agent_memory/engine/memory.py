@@ -24,6 +24,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
 )
 from agent_memory.fusion import merge
+from agent_memory.loading import load_in_background
 from agent_memory.messages import Message
 from agent_memory.records import (
     Absorbed,
@@ -67,6 +68,7 @@ class AgentMemory:
         self._store, self._counter = self._parts.store, self._parts.services.resources.counter
         self.blocks = self._parts.blocks
         self._closed = False
+        self._will_ask_models = bool(self.config.language_models)
         self._background: Worker | None = None
         if self.config.overflow_mode == "background":
             self._background = self._parts.worker(self.config.background_threads)
@@ -119,7 +121,11 @@ class AgentMemory:
         except SessionDeleting:
             self._parts.deletion.finish(session_id)
             head = self._store.append(session_id, drafts, user_id)
-        return self._settle(head)
+        head = self._settle(head)
+        if self._will_ask_models:  # begun after the first update, the import delays it least
+            self._will_ask_models = False
+            load_in_background()
+        return head
 
     def get(
         self, session_id: str, message: Any = None, *, user_id: str | None = None

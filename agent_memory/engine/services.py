@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.embedders import open_embedder
 from agent_memory.embedders.base import Embedder
-from agent_memory.llm import LLM, Ledger
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.stores import open_store
 from agent_memory.tokens import TokenCounter
+from agent_memory.usage import Ledger
+
+if TYPE_CHECKING:
+    from agent_memory.llm import LLM
 
 
 class Services:
@@ -33,6 +37,8 @@ class Services:
             model = name or config.model
             if model is None:
                 return None
+            from agent_memory.llm import LLM
+
             return LLM(
                 model,
                 api_base=config.api_base,

@@ -14,6 +14,7 @@ from time import monotonic
 from agent_memory.engine.resting import Rests
 from agent_memory.engine.tending import Tended, Tender
 from agent_memory.engine.turns import Turns
+from agent_memory.loading import break_off_loading
 from agent_memory.processes import begin_anew_in_child, wait_for_imports
 from agent_memory.records import Head, Scope
 from agent_memory.stores.base import SessionStore
@@ -235,6 +236,7 @@ def _at_exit() -> None:
     deadline = monotonic() + _EXIT_SECONDS
     for worker in workers:
         worker.stop(0)
+    break_off_loading()
     for worker in workers:
         worker.stop(max(0.0, deadline - monotonic()))
     wait_for_imports()

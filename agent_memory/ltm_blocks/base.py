@@ -68,6 +68,14 @@ class Block(BaseModel, ABC):
         """Whether the engine feeds it the log."""
         return True
 
+    @property
+    def language_models(self) -> tuple[str | None, ...]:
+        """The language models that it asks, by name; None is the configured one.
+
+        Only for litellm to be loaded in the background, before one is asked.
+        """
+        return ()
+
     def bind(self, resources: Resources) -> Self:
         """A copy of this block that works with `resources`. The block itself stays a plain value.
 

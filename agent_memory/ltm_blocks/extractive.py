@@ -59,6 +59,10 @@ class ExtractiveMemory(Block):
     prompt: str = PROMPT
     model: str | None = None
 
+    @property
+    def language_models(self) -> tuple[str | None, ...]:
+        return (self.model,)
+
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         """Extract the facts of one session's entries.
 

@@ -24,11 +24,11 @@ class BlockLike(Protocol):
         """See `Block.get`."""
         ...
 
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None | Awaitable[None]:
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
         """See `Block.update`."""
         ...
 
-    def delete(self, scope: Scope) -> None | Awaitable[None]:
+    def delete(self, scope: Scope) -> Awaitable[None] | None:
         """See `Block.delete`."""
         ...
 
@@ -49,18 +49,18 @@ class ForeignBlock(Block):
         found: list[Recall] | Awaitable[list[Recall]] = self.block.get(scope, message, limit)
         return found
 
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None | Awaitable[None]:
-        done: None | Awaitable[None] = self.block.update(scope, entries)
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
+        done: Awaitable[None] | None = self.block.update(scope, entries)
         return done
 
-    def delete(self, scope: Scope) -> None | Awaitable[None]:
-        done: None | Awaitable[None] = self.block.delete(scope)
+    def delete(self, scope: Scope) -> Awaitable[None] | None:
+        done: Awaitable[None] | None = self.block.delete(scope)
         return done
 
 
 def adopt(value: object) -> object:
     """A block-like object as a block, named by its `name` or its class; others as they are."""
-    if isinstance(value, Block) or isinstance(value, type) or not isinstance(value, BlockLike):
+    if isinstance(value, Block | type) or not isinstance(value, BlockLike):
         return value
     given = getattr(value, "name", None)
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower().strip("_")

@@ -84,6 +84,11 @@ class Strategy(BaseModel):
         return ()
 
     @property
+    def language_models(self) -> tuple[str | None, ...]:
+        """The language models that it asks, its blocks' apart; as `Block.language_models`."""
+        return ()
+
+    @property
     def absorbs(self) -> Absorb:
         """When blocks absorb: on overflow, at every update, or once so many tokens are waiting."""
         return "overflow"

@@ -42,6 +42,10 @@ class Chain(Strategy):
         return tuple(block for member in self.members for block in member.ltm_blocks)
 
     @property
+    def language_models(self) -> tuple[str | None, ...]:
+        return tuple(name for member in self.members for name in member.language_models)
+
+    @property
     def absorbs(self) -> Absorb:
         eager = [m.absorbs for m in self.members if m.ltm_blocks and m.absorbs != "overflow"]
         if "every_update" in eager:

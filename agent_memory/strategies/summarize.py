@@ -59,6 +59,10 @@ class Summarize(Strategy):
     def summary_tokens(self) -> int:
         return self.max_summary_tokens
 
+    @property
+    def language_models(self) -> tuple[str | None, ...]:
+        return (self.model,)
+
     def cut(self, window: Window) -> Cut | None:
         return choose_cut(window.entries, window.low_water, self.keep_messages)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
     Chain,
+    ExtractiveMemory,
     FlushToLTM,
     StaticMemory,
     Summarize,
@@ -124,6 +126,93 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     assert config.model_fields_set == set(given)
     assert config.blocks == (StaticMemory(facts=["x"]),)
     assert "canary" not in repr(config)
+
+
+def test_mappings_are_merged_and_values_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: one nested variable hides all that the file or the code says of the same field, or
+    a strategy given in code is mixed with one from elsewhere."""
+    path = tmp_path / "m.json"
+    path.write_text('{"overflow": {"kind": "trim", "keep_messages": 3, "by": "importance"}}')
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW", '{"keep_tokens": 1, "keep_messages": 5}')
+    monkeypatch.setenv("agent_memory_overflow__keep_tokens", "70")  # over the mapping above
+    read = AgentMemoryConfig.from_file
+    assert read(path).overflow == Trim(keep_messages=5, keep_tokens=70, by="importance")
+    given: Any = {"keep_messages": 9}
+    assert read(path, overflow=given).overflow == Trim(
+        keep_messages=9, keep_tokens=70, by="importance"
+    )
+    assert given == {"keep_messages": 9}
+    assert read(path, overflow=Summarize()).overflow == Summarize()
+    assert read(path, overflow=None).overflow is None
+    monkeypatch.setenv("AGENT_MEMORY_BLOCKS", '[{"kind": "static", "facts": ["environment"]}]')
+    path.write_text('{"blocks": [{"kind": "static", "name": "file"}], "overflow": null}')
+    assert read(path, overflow=None).blocks == (StaticMemory(facts=["environment"]),)
+    assert AgentMemoryConfig.model_validate({"overflow": None}).blocks == (
+        StaticMemory(facts=["environment"]),
+    )
+
+
+def test_what_the_environment_cannot_mean_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else: a typo in a variable is ignored, or a variable that is no setting stops everything."""
+    from pydantic_settings import SettingsError
+
+    monkeypatch.setenv("AGENT_MEMORY_NO_SUCH_FIELD", "1")
+    assert AgentMemoryConfig() == AgentMemoryConfig.model_validate({})
+    monkeypatch.setenv("AGENT_MEMORY_BLOCKS", "[{")
+    with pytest.raises(SettingsError, match="blocks"):
+        AgentMemoryConfig()
+    monkeypatch.delenv("AGENT_MEMORY_BLOCKS")
+    monkeypatch.setenv("AGENT_MEMORY_MODEL", "")  # empty, which is not the same as unset
+    assert AgentMemoryConfig().model == ""
+    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KEEP", "1")
+    with pytest.raises(ValidationError, match="overflow"):
+        AgentMemoryConfig()
+
+
+def test_a_file_is_read_for_one_configuration(tmp_path: Path) -> None:
+    """Else: the next configuration still has the file's settings, even after one that failed."""
+    path = tmp_path / "m.json"
+    path.write_text('{"max_tokens": 4000, "bogus": 1}')
+    with pytest.raises(ValidationError, match="bogus"):
+        AgentMemoryConfig.from_file(path)
+    assert AgentMemoryConfig().max_tokens == 100_000
+
+
+def test_a_configuration_is_a_frozen_value() -> None:
+    """Else: settings change under a running memory, or cannot be handed to another process."""
+    config = AgentMemoryConfig(max_tokens=999, overflow=Trim(keep_messages=3))
+    with pytest.raises(ValidationError, match="frozen"):
+        config.max_tokens = 1  # type: ignore[misc]
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert config.model_copy() == config != AgentMemoryConfig()
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({}, set()),
+        ({"model": "a/b"}, {"a/b"}),
+        ({"model": "a/b", "overflow": Trim()}, set()),
+        ({"overflow": Summarize()}, set()),
+        ({"overflow": Summarize(model="c/d")}, {"c/d"}),
+        ({"model": "a/b", "overflow": Trim(), "blocks": [ExtractiveMemory()]}, {"a/b"}),
+        ({"blocks": [ExtractiveMemory(model="e/f"), VectorMemory()]}, {"e/f"}),
+        (
+            {
+                "model": "a/b",
+                "overflow": Chain(
+                    [FlushToLTM(blocks=[ExtractiveMemory()]), Summarize(model="c/d")]
+                ),
+            },
+            {"a/b", "c/d"},
+        ),
+    ],
+)
+def test_language_models(fields: dict[str, Any], asked: set[str]) -> None:
+    """Else: litellm is loaded for nobody, or only once somebody waits for it."""
+    assert AgentMemoryConfig(**fields).language_models == asked
 
 
 def test_defaults_of_overflow() -> None:

@@ -1,0 +1,249 @@
+"""The start of a process: what a first update loads, and litellm, which comes in behind it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SECONDS = 60
+
+HEAVY = [
+    "aiohttp",
+    "anyio",
+    "asyncio",
+    "httpx",
+    "litellm",
+    "numpy",
+    "openai",
+    "pydantic_settings",
+    "qdrant_client",
+    "rich",
+    "sqlalchemy",
+    "sqlmodel",
+    "tenacity",
+    "tokenizers",
+    "typer",
+    "wordllama",
+    "yaml",
+]
+
+HELLO = '{"role": "user", "content": "Hello there, how are you today?"}'
+
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a script in a fresh process, with a folder of its own; it ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+    kept = {k: v for k, v in os.environ.items() if not k.upper().startswith("AGENT_MEMORY_")}
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+
+    def begin(code: str, **environment: str) -> subprocess.Popen[str]:
+        folder = tmp_path / str(len(started))
+        folder.mkdir()
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env={**kept, "PYTHONPATH": path, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """What it prints from now to its end, which must be a clean one."""
+    out, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, errors) == (0, "")
+    return out.strip()
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+FIRST = f"""
+import sys
+from agent_memory import AgentMemory
+
+with AgentMemory(store="STORE") as memory:
+    memory.update("s", {HELLO})
+    assert [entry.seq for entry in memory.history("s")] == [1]
+    print(memory.config.max_tokens, [name for name in {HEAVY} if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("store", ["sqlite:///m.db", "memory://"])
+def test_a_first_update_loads_nothing_heavy(store: str, start: Start) -> None:
+    """Else: a library that one update does not need is on its way all the same, and the first
+    update of a process takes half a second or more."""
+    assert said(start(FIRST.replace("STORE", store))) == "100000 []"
+
+
+def test_the_environment_is_read_all_the_same(start: Start) -> None:
+    """Else: what reads the environment is never loaded, and a deployment's settings are lost."""
+    process = start(FIRST.replace("STORE", "memory://"), agent_memory_max_tokens="5000")
+    assert said(process).startswith("5000 ")
+
+
+HELD = f"""
+import os, sys, threading
+from agent_memory import AgentMemory
+from agent_memory.llm import LLM
+
+begun, go = threading.Event(), threading.Event()
+
+
+class Held:
+    def find_spec(self, name, path=None, target=None):
+        if name != "litellm":
+            return
+        if threading.current_thread() is not threading.main_thread():  # which looks, too
+            begun.set()
+            go.wait()
+        if go.is_set():
+            raise ImportError("litellm is broken")
+
+
+sys.meta_path.insert(0, Held())
+memory = AgentMemory(
+    store="sqlite:///m.db", model="openai/any", max_tokens=400, overflow_mode=MODE
+)
+memory.update("s", {HELLO})
+assert begun.wait({SECONDS})
+for n in range(MESSAGES):
+    memory.update("s", {HELLO})
+assert len(memory.history("s")) == MESSAGES + 1
+assert memory.get("s").messages
+if MODE == "inline":
+    memory.close()
+print("updated", flush=True)
+"""
+
+REFUSED = """
+go.set()
+try:
+    LLM("openai/any").complete([{"role": "user", "content": "hello"}])
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("mode", "messages"), [("inline", 5), ("background", 60)])
+def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> None:
+    """Else: the updates after the first, reads and `close` take as long as litellm does to load;
+    or it is not loaded before somebody waits for a model.
+
+    In the background the messages overflow meanwhile, so that a model is asked.
+    """
+    code = HELD.replace("MODE", repr(mode)).replace("MESSAGES", str(messages))
+    assert said(start(code + "os._exit(0)")) == "updated"
+
+
+def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> None:
+    """Else: a thread nobody asked for prints a traceback, or whoever asks a model is told
+    something else than what is wrong."""
+    code = HELD.replace("MODE", "'inline'").replace("MESSAGES", "3") + REFUSED
+    assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
+
+
+STAND_IN = """
+import time
+
+print("importing", flush=True)
+try:
+    for n in range(PATIENCE):
+        try:
+            import no_such_module
+        except ImportError:
+            time.sleep(0.01)
+    print("imported", flush=True)
+except BaseException:
+    print("broken off", flush=True)
+    raise
+in_memory_llm_clients_cache = {}
+"""
+
+ASKS = f"""
+import os, sys, threading, time
+from importlib.util import spec_from_file_location
+from agent_memory import AgentMemory
+from agent_memory.loading import load_litellm
+
+
+class StandIn:
+    def find_spec(self, name, path=None, target=None):
+        if name == "litellm" and threading.current_thread() is not threading.main_thread():
+            return spec_from_file_location(name, "../stand_in.py")
+
+
+if os.path.exists("../stand_in.py"):
+    sys.meta_path.insert(0, StandIn())
+memory = AgentMemory(store="sqlite:///m.db", model="openai/any", overflow_mode="MODE")
+memory.update("s", {HELLO})
+"""
+
+
+def test_an_exit_breaks_the_loading_off(start: Start, tmp_path: Path) -> None:
+    """Else: a process that made one update ends seconds after its last line, when litellm is
+    there at last, which nobody needs any more; or a thread that waited for it loads it anew."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "10**6"))
+    code = """
+from contextlib import suppress
+from agent_memory.errors import ModelUnavailable
+
+
+def ask():
+    with suppress(ModelUnavailable):
+        load_litellm()
+
+
+threading.Thread(target=ask, daemon=True).start()
+sys.stdin.readline()
+"""
+    process = start(ASKS.replace("MODE", "inline") + code)
+    assert read_line(process) == "importing"
+    assert said(process) == "broken off"
+
+
+@pytest.mark.parametrize("mode", ["inline", "background"])
+def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> None:
+    """Else: an exit at a bad moment hangs, or tells of a thread that nobody asked about."""
+    code = ASKS.replace("MODE", mode) + "time.sleep(SECONDS)"
+    processes = [start(code.replace("SECONDS", str(n / 3))) for n in range(4)]
+    assert [said(process) for process in processes] == [""] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_fork_amid_the_loading(start: Start, tmp_path: Path) -> None:
+    """Else: the child can never load litellm, since the thread that began to is not there."""
+    (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "100"))
+    code = """
+sys.stdin.readline()
+child = os.fork()
+load_litellm().in_memory_llm_clients_cache
+if not child:
+    memory.update("child", {"role": "user", "content": "hello"})
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+memory.close()
+"""
+    process = start(ASKS.replace("MODE", "inline") + code)
+    assert read_line(process) == "importing"
+    assert said(process).splitlines() == ["imported", "0"]
