@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 
-from agent_memory.engine.bridge import Runner, resolve
+from agent_memory.engine.batches import Batches, turns
+from agent_memory.engine.bridge import Runner, resolve, together
 from agent_memory.engine.failures import Failures, is_passing
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.resting import Rests
@@ -18,9 +20,6 @@ from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import LOST
 
 logger = logging.getLogger(__name__)
-
-BATCH_ENTRIES = 100
-BATCH_TOKENS = 6_000
 
 _WAIT = 60.0
 _MOST_CLEAN = 10_000
@@ -61,21 +60,29 @@ class Absorber:
         """Seconds until a block may be fed this session after a failure; 0 for now."""
         return self._rests.seconds(block, (block, session_id))
 
-    def absorb(self, block: str, upto: int, lease: Lease, *, batches: int = 0) -> Absorbed | None:
-        """Feed one block what waits, up to a seq.
+    def absorb(
+        self, reach: Mapping[str, int], lease: Lease, *, most_batches: int = 0
+    ) -> list[Absorbed]:
+        """Feed blocks what waits, all of them at once.
 
         A block that fails keeps its cursor and rests for a while, longer each time. Messages that
         fail again and again for a reason of their own are set aside as a dead letter.
 
         Args:
-            block: Its name.
-            upto: The last seq to feed.
+            reach: For each block, the last seq to feed it.
             lease: The session's.
-            batches: How many batches at most; 0 for all.
+            most_batches: How many batches each gets at most; 0 for all.
 
         Returns:
-            What was absorbed; None where nothing was waiting.
+            What was absorbed, by each block for which something was waiting.
         """
+        log = Batches(self._store, lease.session_id)
+        calls = [partial(self._absorb, *one, lease, log, most_batches) for one in reach.items()]
+        return [fed for fed in together(calls) if fed is not None]
+
+    def _absorb(
+        self, block: str, upto: int, lease: Lease, log: Batches, most_batches: int
+    ) -> Absorbed | None:
         head = self._store.head(lease.session_id)
         if head is None or head.deleting:
             return None
@@ -83,8 +90,8 @@ class Absorber:
         target, error, fed = min(upto, head.end), None, 0
         if cursor >= target:
             return None
-        while cursor < target and error is None and (not batches or fed < batches):
-            batch, last = self._batch(lease.session_id, cursor, target)
+        while cursor < target and error is None and (not most_batches or fed < most_batches):
+            batch, last = log.after(cursor, target)
             error = self._feed(head, block, batch, cursor, last, lease)
             fed += 1
             cursor = last if error is None else cursor
@@ -98,7 +105,7 @@ class Absorber:
         if head is None or head.deleting or not still:
             return Absorbed(session_id, name, first, letter.last)
         last, block = still[0].last, self.blocks[name]
-        batch = _turns(self._store.read(session_id, after=first - 1, limit=last - first + 1))
+        batch = turns(self._store.read(session_id, after=first - 1, limit=last - first + 1))
         told = _TAKEN_OVER
         try:
             try:
@@ -277,17 +284,6 @@ class Absorber:
         except StoreError:  # it is down: nobody can have taken anything over meanwhile
             return True
 
-    def _batch(self, session_id: str, cursor: int, target: int) -> tuple[list[Entry], int]:
-        """The next entries to absorb (system messages never are), and the seq they reach to."""
-        read = self._store.read(session_id, after=cursor, limit=min(BATCH_ENTRIES, target - cursor))
-        tokens, last = 0, cursor
-        for entry in read:
-            tokens += entry.tokens
-            if last > cursor and tokens > BATCH_TOKENS:
-                break
-            last = entry.seq
-        return _turns(read[: last - cursor]), last
-
     def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> None:
         """Move the block's cursor.
 
@@ -302,10 +298,6 @@ class Absorber:
                 raise LeaseLost(_TAKEN_OVER)
             if self._store.move(replace(head, cursors={**head.cursors, block: last}), lease=lease):
                 return
-
-
-def _turns(entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries if not entry.message.is_system]
 
 
 def _told(error: Exception) -> str:

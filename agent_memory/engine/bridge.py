@@ -6,7 +6,7 @@ import inspect
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from time import monotonic
 from typing import TypeVar
@@ -45,6 +45,15 @@ def resolve(value: T | Awaitable[T]) -> T:
     except RuntimeError:
         return run()
     return _start("resolve", run, lambda: None).result()
+
+
+def together(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Make all calls at once, each on a thread; what they give, in order, or the first error."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    futures = [_start("together", call, lambda: None) for call in calls]
+    wait(futures)
+    return [future.result() for future in futures]
 
 
 class Runner:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agent_memory.engine.batches import turns
 from agent_memory.engine.resting import Rests
 from agent_memory.engine.windows import Windows
 from agent_memory.ltm_blocks.base import Resources
@@ -151,10 +152,10 @@ class Overflow:
     ) -> Summary | None:
         """What the strategy puts in place of what left; a model that fails rests for a while."""
         departure = Departure(
-            entries=_turns(leaving),
+            entries=turns(leaving),
             upto=upto,
             previous=head.summary,
-            history=lambda after, to: _turns(
+            history=lambda after, to: turns(
                 self._store.read(head.session_id, after=after, limit=to - after)
             ),
             max_tokens=self._summary,
@@ -174,8 +175,3 @@ class Overflow:
         elif asked:
             self._rests.succeeded(_MODEL)
         return written
-
-
-def _turns(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries that are not system messages, which no summary takes in."""
-    return [entry for entry in entries if not entry.message.is_system]

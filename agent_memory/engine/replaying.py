@@ -63,7 +63,8 @@ class Replay:
             self._absorber.rewind(block, lease, session_id)
             if lease is None:
                 return "another worker holds the session, and is to absorb it anew"
-            fed = self._absorber.absorb(block, head.end, lease)
-            if fed and fed.error:  # a worker goes on with it
-                self._store.put_off(self._store.head(session_id) or head, 0)
-            return fed.error if fed else None
+            for fed in self._absorber.absorb({block: head.end}, lease):
+                if fed.error:  # a worker goes on with it
+                    self._store.put_off(self._store.head(session_id) or head, 0)
+                return fed.error
+            return None

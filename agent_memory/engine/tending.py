@@ -99,11 +99,12 @@ class Tender:
                 return Tended([], _HELD_SECONDS)
             head = self._settle(head)
             idle = self._idle_wait(head) if turn else None
-            done: list[Absorbed] = []
-            for name, upto in self._waiting(head, idle).items():
-                if not self._absorber.rest(session_id, name):
-                    fed = self._absorber.absorb(name, upto, lease, batches=1 if turn else 0)
-                    done += [fed] if fed else []
+            reach = {
+                name: upto
+                for name, upto in self._waiting(head, idle).items()
+                if not self._absorber.rest(session_id, name)
+            }
+            done = self._absorber.absorb(reach, lease, most_batches=1 if turn else 0)
             now = self._store.head(session_id) or head
             if now.end > head.end:  # messages came: it is due
                 return Tended(done, None)
@@ -134,12 +135,12 @@ class Tender:
                 cursors = [(name, head.cursors.get(name, 0)) for name in behind]
                 return [Absorbed(session_id, *at, at[1], _HELD) for at in cursors]
             head = self._settle(head)
-            fed = [self._absorber.absorb(name, head.end, lease) for name in behind]
+            done = self._absorber.absorb(dict.fromkeys(behind, head.end), lease)
             now = self._store.head(session_id) or head
             now = self._overflow.redo_summary(now, insist=True)
             if now.end == head.end:  # else it is due: messages came
                 self._store.put_off(now, self._again(now, self._idle_wait(now)))
-            return [one for one in fed if one is not None]
+            return done
 
     def retry(self, letter: DeadLetter, wait: float) -> Absorbed:
         """Have a block absorb a dead letter after all; see `finish` for `wait`."""

@@ -1,0 +1,77 @@
+"""Blocks that absorb the same session do so at once, from one reading of its log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from agent_memory import AgentMemory, Block
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Scope
+from agent_memory.stores.base import Store
+from agent_memory.stores.memory import MemoryStore
+
+TALK = [{"role": "user", "content": f"note {n}", "tags": [n]} for n in range(250)]
+
+
+class Reader(MemoryStore):
+    """Notes what is read of logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[int, int | None]] = []
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        self.reads.append((after, limit))
+        return super().read(session_id, after=after, limit=limit)
+
+
+class Listener(Block):
+    """Takes a batch only while another block takes one too."""
+
+    kind: str = "listener"
+    heard: list[list[int]]
+    meeting: Any = None
+
+    @property
+    def absorbs(self) -> bool:
+        return True
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        if self.meeting is not None:
+            self.meeting.wait(20)
+        self.heard.append([entry.seq for entry in entries])
+        for entry in entries:  # what a block does to its batch is its own affair
+            (entry.message.model_extra or {})["tags"].append("heard")
+            assert (entry.message.model_extra or {})["tags"] == [entry.seq - 1, "heard"]
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def delete(self, scope: Scope) -> None:
+        pass
+
+
+def _memory(store: Store, *blocks: Block) -> AgentMemory:
+    return AgentMemory(store=store, blocks=blocks)
+
+
+def test_blocks_absorb_at_the_same_time() -> None:
+    """Wrong: a slow block keeps the others waiting, or each reads the log for itself."""
+    meeting, store = threading.Barrier(3), Reader()
+    blocks = [Listener(name=name, heard=[], meeting=meeting) for name in ("a", "b", "c")]
+    with _memory(store, *blocks) as memory:
+        memory.update("s", TALK)
+        store.reads.clear()
+        done = memory.flush("s")
+        assert [(one.block, one.first, one.last, one.error) for one in done] == [
+            (name, 1, 250, None) for name in "abc"
+        ]
+        bound = [memory.blocks[name] for name in "abc"]
+        batches = [list(range(1, 101)), list(range(101, 201)), list(range(201, 251))]
+        assert [block.heard for block in bound if isinstance(block, Listener)] == [batches] * 3
+        assert sorted(store.reads) == [(0, 100), (100, 100), (200, 50)]
+        assert [entry.message.model_extra for entry in memory.history("s")] == [
+            {"tags": [n]} for n in range(250)
+        ]

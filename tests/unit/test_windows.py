@@ -1,0 +1,136 @@
+"""Windows kept in memory show what the log holds, whoever changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.engine import windows
+from agent_memory.engine.windows import Windows
+from agent_memory.records import Entry, Head
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing.contract import draft, stored
+
+
+class Reader(MemoryStore):
+    """Notes which entries are read of logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        found = super().read(session_id, after=after, limit=limit)
+        self.seen += [entry.seq for entry in found]
+        return found
+
+
+@pytest.fixture
+def store() -> Reader:
+    return Reader()
+
+
+def _texts(entries: Sequence[Entry]) -> list[str]:
+    return [entry.message.text() for entry in entries]
+
+
+def _say(store: MemoryStore, *texts: str, session_id: str = "s") -> Head:
+    return store.append(session_id, [draft(text) for text in texts])
+
+
+def test_only_newer_entries_are_read(store: Reader) -> None:
+    """Wrong: each call reads and decodes the window again, or overlooks what was added."""
+    kept = Windows(store)
+    assert _texts(kept.of(_say(store, "a", "b"))) == ["a", "b"]
+    assert _texts(kept.of(_say(store, "c"))) == ["a", "b", "c"]
+    assert _texts(kept.of(stored(store))) == ["a", "b", "c"]
+    assert store.seen == [1, 2, 3]
+
+
+def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
+    """Wrong: after each cut all that stayed is read again."""
+    kept = Windows(store)
+    head = _say(store, "a", "b", "c", "d")
+    kept.of(head)
+    moved = store.move(replace(head, start=3, pinned=(2,)))
+    assert moved is not None
+    kept.moved(head, moved)
+    assert _texts(kept.of(moved)) == ["b", "d"]
+    assert _texts(kept.of(_say(store, "e"))) == ["b", "d", "e"]
+    assert store.seen == [1, 2, 3, 4, 5]
+
+
+def test_what_is_lent_is_the_callers(store: Reader) -> None:
+    """Wrong: a caller who changes a message changes it for everybody."""
+    kept = Windows(store)
+    head = store.append("s", [draft("a", metadata={"n": [1]}), draft([{"type": "text"}])])
+    for entry in kept.of(head):
+        entry.message.metadata["n"] = 2
+        if isinstance(entry.message.content, list):
+            entry.message.content.clear()
+    assert [entry.message for entry in kept.of(head)] == [e.message for e in store.read("s")]
+
+
+def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a service that runs for months keeps every session it ever served."""
+    monkeypatch.setattr(windows, "_MOST_ENTRIES", 10)
+    kept = Windows(store)
+    for n in range(20):
+        kept.of(_say(store, "a", "b", "c", session_id=f"s{n}"))
+    assert sum(len(one.entries) for one in kept._kept.values()) <= 10
+    assert _texts(kept.of(_say(store, *"abcdefghijklm", session_id="long"))) == [*"abcdefghijklm"]
+    kept.forget("long")
+    assert not kept._kept
+    assert kept._count == 0
+
+
+_STEPS = st.lists(
+    st.sampled_from(["say", "look", "cut", "foreign cut", "pop", "absorb", "delete"]), max_size=30
+)
+
+
+@given(_STEPS)
+def test_the_window_is_the_logs(steps: list[str]) -> None:
+    """Wrong: after a pop, a cut or a deletion a context shows what is not there any more."""
+    store = MemoryStore()
+    kept = Windows(store)
+    head = _say(store, "first")
+    for n, step in enumerate(steps):
+        match step:
+            case "say":
+                head = _say(store, f"text {n}")
+            case "look":
+                _check(kept, store, head)
+            case "cut" | "foreign cut":
+                pinned = (head.start + 1,) if n % 2 and head.start + 1 < head.end else ()
+                moved = _moved(store, head, start=max(head.start, head.end - 1), pinned=pinned)
+                if step == "cut":
+                    kept.moved(head, moved)
+                head = moved
+            case "pop":
+                end = max(head.end - 1, head.start)
+                popped = store.truncate(head, end)
+                assert popped is not None
+                head = popped
+            case "absorb":
+                head = _moved(store, head, cursors={"b": head.end})
+            case "delete":
+                store.delete("s")
+                head = _say(store, f"anew {n}")
+    _check(kept, store, head)
+
+
+def _moved(store: MemoryStore, head: Head, **changes: Any) -> Head:
+    moved = store.move(replace(head, **changes))
+    assert moved is not None
+    return moved
+
+
+def _check(kept: Windows, store: MemoryStore, head: Head) -> None:
+    pinned = store.pick("s", head.pinned)
+    assert kept.of(head) == [*pinned, *store.read("s", after=head.start)]
