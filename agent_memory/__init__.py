@@ -6,8 +6,9 @@ Every public name can be imported from here; each loads when it is first used, s
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_memory.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.aio import AsyncAgentMemory, AsyncSession
@@ -73,11 +74,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "aio": ("AsyncAgentMemory", "AsyncSession"),
-    "config": ("AgentMemoryConfig",),
-    "context": ("MemoryContext",),
-    "engine.memory": ("AgentMemory",),
-    "errors": (
+    ".aio": ("AsyncAgentMemory", "AsyncSession"),
+    ".config": ("AgentMemoryConfig",),
+    ".context": ("MemoryContext",),
+    ".engine.memory": ("AgentMemory",),
+    ".errors": (
         "AccessDenied",
         "AgentMemoryError",
         "ConfigError",
@@ -107,13 +108,13 @@ _HOMES = {
         "UnknownStore",
         "UnsupportedOperation",
     ),
-    "ltm_blocks.base": ("Block",),
-    "ltm_blocks.extractive": ("ExtractiveMemory",),
-    "ltm_blocks.static": ("StaticMemory",),
-    "ltm_blocks.vector": ("VectorMemory",),
-    "messages": ("Message",),
-    "null": ("NullMemory",),
-    "records": (
+    ".ltm_blocks.base": ("Block",),
+    ".ltm_blocks.extractive": ("ExtractiveMemory",),
+    ".ltm_blocks.static": ("StaticMemory",),
+    ".ltm_blocks.vector": ("VectorMemory",),
+    ".messages": ("Message",),
+    ".null": ("NullMemory",),
+    ".records": (
         "Absorbed",
         "DeadLetter",
         "Entry",
@@ -123,17 +124,16 @@ _HOMES = {
         "Scope",
         "Summary",
     ),
-    "engine.rebuilding": ("rebuild",),
-    "engine.session": ("Session",),
-    "engine.stats": ("Progress", "Stats"),
-    "strategies.base": ("Strategy",),
-    "strategies.chain": ("Chain",),
-    "strategies.flush": ("FlushToLTM",),
-    "strategies.summarize": ("Summarize",),
-    "strategies.trim": ("Trim",),
-    "tokens": ("TokenCounter",),
+    ".engine.rebuilding": ("rebuild",),
+    ".engine.session": ("Session",),
+    ".engine.stats": ("Progress", "Stats"),
+    ".strategies.base": ("Strategy",),
+    ".strategies.chain": ("Chain",),
+    ".strategies.flush": ("FlushToLTM",),
+    ".strategies.summarize": ("Summarize",),
+    ".strategies.trim": ("Trim",),
+    ".tokens": ("TokenCounter",),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Absorbed",
@@ -196,13 +196,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module 'agent_memory' has no attribute {name!r}")
-        value = getattr(import_module(f"agent_memory.{_HOME_OF[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from agent_memory.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block, Resources, record_id
@@ -20,18 +21,13 @@ __all__ = [
     "record_id",
 ]
 
-_HOME_OF = {
-    "Block": "base",
-    "ExtractiveMemory": "extractive",
-    "Resources": "base",
-    "StaticMemory": "static",
-    "VectorMemory": "vector",
-    "record_id": "base",
-}
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    __getattr__ = lazily(
+        __name__,
+        {
+            ".base": ("Block", "Resources", "record_id"),
+            ".extractive": ("ExtractiveMemory",),
+            ".static": ("StaticMemory",),
+            ".vector": ("VectorMemory",),
+        },
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import UnknownStore
+from agent_memory.lazy import lazily
 from agent_memory.stores.base import Counts, Durability, FactStore, SessionStore, Store, VectorStore
 
 if TYPE_CHECKING:
@@ -83,14 +84,4 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
 
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name == "MemoryStore":
-            from agent_memory.stores.memory import MemoryStore
-
-            return MemoryStore
-        if name == "SQLStore":
-            from agent_memory.stores.sql import SQLStore
-
-            return SQLStore
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazily(__name__, {".memory": ("MemoryStore",), ".sql": ("SQLStore",)})

@@ -5,8 +5,9 @@ Each loads when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from agent_memory.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.strategies.base import Departure, Strategy, Window
@@ -27,20 +28,15 @@ __all__ = [
     "Window",
 ]
 
-_HOME_OF = {
-    "Chain": "agent_memory.strategies.chain",
-    "Cut": "agent_memory.window",
-    "Departure": "agent_memory.strategies.base",
-    "FlushToLTM": "agent_memory.strategies.flush",
-    "Strategy": "agent_memory.strategies.base",
-    "Summarize": "agent_memory.strategies.summarize",
-    "Trim": "agent_memory.strategies.trim",
-    "Window": "agent_memory.strategies.base",
-}
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_HOME_OF[name]), name)
+    __getattr__ = lazily(
+        __name__,
+        {
+            ".base": ("Departure", "Strategy", "Window"),
+            ".chain": ("Chain",),
+            ".flush": ("FlushToLTM",),
+            ".summarize": ("Summarize",),
+            ".trim": ("Trim",),
+            "..window": ("Cut",),
+        },
+    )

@@ -6,8 +6,9 @@ pytest classes, and `agent_memory.testing.histories`, which generates conversati
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_memory.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.testing.facts import FactStoreContract
@@ -26,19 +27,15 @@ __all__ = [
     "watched",
 ]
 
-_HOMES = {
-    "FactStoreContract": "facts",
-    "FakeLLM": "fake_llm",
-    "SessionStoreContract": "sessions",
-    "VectorStoreContract": "vectors",
-    "WorkStoreContract": "work",
-    "watched": "watching",
-}
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Load a public name at first use."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"agent_memory.testing.{_HOMES[name]}"), name)
+    __getattr__ = lazily(
+        __name__,
+        {
+            ".facts": ("FactStoreContract",),
+            ".fake_llm": ("FakeLLM",),
+            ".sessions": ("SessionStoreContract",),
+            ".vectors": ("VectorStoreContract",),
+            ".watching": ("watched",),
+            ".work": ("WorkStoreContract",),
+        },
+    )

@@ -124,6 +124,9 @@ def test_importing_loads_nothing_heavy(statement: str, tmp_path: Path) -> None:
     assert python(code, tmp_path) == "[]"
 
 
+HOME_OF = {name: home for home, names in agent_memory._HOMES.items() for name in names}
+
+
 def test_public_names() -> None:
     """Wrong: a public name appeared or went without anybody deciding it."""
     assert agent_memory.__all__ == PUBLIC
@@ -135,7 +138,7 @@ def test_public_name_is_what_its_home_defines(name: str) -> None:
     """Wrong: a lazy name cannot be imported, or gives something else."""
     value = getattr(agent_memory, name)
     assert value.__name__ == name
-    assert value.__module__ == f"agent_memory.{agent_memory._HOME_OF[name]}"
+    assert value.__module__ == f"agent_memory{HOME_OF[name]}"
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
@@ -147,14 +150,14 @@ def test_type_checkers_see_the_same_names() -> None:
     """Wrong: the lazy table and the imports that type checkers read do not agree."""
     tree = ast.parse(Path(agent_memory.__file__).read_text(encoding="utf-8"))
     imported = {
-        alias.name: node.module.removeprefix("agent_memory.")
+        alias.name: node.module.removeprefix("agent_memory")
         for block in tree.body
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for node in block.body
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    assert imported == agent_memory._HOME_OF
+    assert imported == HOME_OF
 
 
 @pytest.mark.parametrize("name", ["strategies", "ltm_blocks"])
