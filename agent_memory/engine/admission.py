@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from agent_memory.errors import ConfigError, InvalidId, MessageTooLarge
 from agent_memory.records import Draft
 
 MAX_ID = 255
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPARE = 8
 """A system message must leave one part in so many of the budget to the conversation."""
 
@@ -24,7 +26,7 @@ def check_id(name: str, value: object) -> None:
         raise InvalidId(f"{name} is empty. Give a text that names it, such as a UUID.")
     if len(value) > MAX_ID:
         raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
-    if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+    if "\x00" in value or _SURROGATE.search(value):
         raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
 
 

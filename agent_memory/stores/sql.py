@@ -47,9 +47,8 @@ class SQLStore(SQLRecords):
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`."""
-        texts = [draft.message.to_json() for draft in drafts]
         return self._database.alone(
-            lambda connection: self._appender.append(connection, session_id, drafts, texts, user_id)
+            lambda connection: self._appender.append(connection, session_id, drafts, user_id)
         )
 
     def head(self, session_id: str) -> Head | None:

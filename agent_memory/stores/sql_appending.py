@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_memory.records import Draft, Head, empty_head
+from agent_memory.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.log import extend, lent
 from agent_memory.stores.sql_rows import entry_values, head_of, head_values
@@ -41,35 +41,22 @@ class Appender:
         self._known: dict[str, _Known] = {}
 
     def append(
-        self,
-        connection: Connection,
-        session_id: str,
-        drafts: Sequence[Draft],
-        texts: Sequence[str],
-        user_id: str | None,
+        self, connection: Connection, session_id: str, drafts: Sequence[Draft], user_id: str | None
     ) -> Head:
-        """See `SessionStore.append`. `texts`: the messages as JSON."""
+        """See `SessionStore.append`."""
         known = self._known.get(session_id)
         if known is not None and drafts and (user_id is None or user_id == known.head.user_id):
             head, entries = extend(known.head, drafts, user_id)
-            rows = [*map(entry_values, entries, texts)]
-            if head.version == known.head.version and _follow(connection, known, rows):
+            if head.version == known.head.version and _follow(connection, known, entries):
                 return self._remembered(known.key, head)
-        return connection.transaction(
-            lambda within: self._extend(within, session_id, drafts, texts, user_id)
-        )
+        return connection.transaction(lambda it: self._extend(it, session_id, drafts, user_id))
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
 
     def _extend(
-        self,
-        connection: Connection,
-        session_id: str,
-        drafts: Sequence[Draft],
-        texts: Sequence[str],
-        user_id: str | None,
+        self, connection: Connection, session_id: str, drafts: Sequence[Draft], user_id: str | None
     ) -> Head:
         at = {"ns": self._namespace, "sid": session_id}
         row = connection.row("head", at)
@@ -88,8 +75,8 @@ class Appender:
             if row.due_at is None or row.due_at > now:
                 connection.run("fall_due", {**at, "now": now})
         if entries:
-            rows = map(entry_values, entries, texts)
-            connection.run_each("extend", [{**one, "session": row.key} for one in rows])
+            rows = [{**entry_values(entry), "session": row.key} for entry in entries]
+            connection.run_each("extend", rows)
         return self._remembered(row.key, head)
 
     def _remembered(self, key: int, head: Head) -> Head:
@@ -105,12 +92,13 @@ def swap(before: Head, after: Head) -> dict[str, Any]:
     return {"was": before.version, "begun": to_micros(before.created_at), **new}
 
 
-def _follow(connection: Connection, known: _Known, rows: Sequence[dict[str, Any]]) -> bool:
-    """Write rows after the end of a session that is as it is known; whether it was."""
+def _follow(connection: Connection, known: _Known, entries: Sequence[Entry]) -> bool:
+    """Write entries after the end of a session that is as it is known; whether it was."""
     facts = {"of_key": known.key, "was": known.head.version, "now": now_micros()}
+    rows = [{**entry_values(entry), **facts} for entry in entries]
 
     def write(within: Connection) -> bool:
         # where the first fits all do: no other writer can come between them
-        return all(within.run("append", {**row, **facts}) for row in rows)
+        return all(within.run("append", row) for row in rows)
 
     return write(connection) if len(rows) == 1 else connection.transaction(write)

@@ -55,15 +55,15 @@ def head_of(row: Any) -> Head:
     )
 
 
-def entry_values(entry: Entry, text: str) -> dict[str, Any]:
-    """The columns of an entry, but for its session's key. `text`: its message as JSON."""
+def entry_values(entry: Entry) -> dict[str, Any]:
+    """The columns of an entry, but for its session's key."""
     return {
         "seq": entry.seq,
         "tokens": entry.tokens,
         "total": entry.total,
         "encoding": entry.encoding,
         "created_at": to_micros(entry.created_at),
-        "message": text,
+        "message": entry.message.to_json(),
     }
 
 
