@@ -42,6 +42,8 @@ class AgentMemoryConfig(Sourced):
         api_base: Address of the model's API, where it is not the provider's own.
         api_key: Its key, where it is not in the provider's environment variable.
         model_timeout: Seconds that one model call may take.
+        tokenizer: "exact" counts with the model's own encoding, where it is public; "approximate"
+            estimates without loading any. docs/tokens.md says how far off that may be.
         embedding: An embedding model: None for the local default, "fastembed/<model>", or any
             litellm embedding model.
         overflow: What happens when the window passes its share; None for `Summarize` where a model
@@ -71,6 +73,7 @@ class AgentMemoryConfig(Sourced):
     api_base: str | None = None
     api_key: SecretStr | None = None
     model_timeout: float = Field(default=30.0, gt=0)
+    tokenizer: Literal["exact", "approximate"] = "exact"
     embedding: str | None = None
     overflow: StrategyField | None = None
     blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()

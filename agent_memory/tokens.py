@@ -7,22 +7,20 @@ allowed for, so that the sum is not below what the tokenizer says of the rendere
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from agent_memory.media import media_tokens
-from agent_memory.messages import Message
-from agent_memory.processes import fork_safe_lock
-
-DEFAULT_ENCODING = "o200k_base"
-UNKNOWN_MODEL_ENCODING = "cl100k_base"  # litellm's choice where it has no tokenizer
-CLAUDE = "claude"
+from agent_memory.messages import ROLES, Message
+from agent_memory.token_encodings import Encoding, encoding
+from agent_memory.token_estimates import Estimate
+from agent_memory.token_vocabularies import (
+    CLAUDE,
+    DEFAULT_ENCODING,
+    UNKNOWN_MODEL_ENCODING,
+    VOCABULARIES,
+)
 
 # A chat template frames a message with a start mark, its role and line break, an end mark and a
 # line break; a name and each tool call are framed in turn.
@@ -30,20 +28,38 @@ _PER_MESSAGE = 4
 _PER_FIELD = 2
 _REPLY_PRIMING = 3
 
+_PLAIN = {"role", "content", "created_at", "metadata"}
+
+
+Tokenizer = Literal["exact", "approximate"]
+
 
 class TokenCounter:
     """Counts texts and messages for one model.
 
-    Uses tiktoken where the model has an encoding there, litellm's bundled Claude tokenizer for
-    Claude, and litellm's fallback (cl100k_base) for every other model; then `exact` is False.
+    "exact" uses the model's own encoding, where it is known; Anthropic's last published one for
+    Claude, and litellm's fallback (cl100k_base) for every other model: then `exact` is False.
+    "approximate" loads nothing and estimates, whatever the model; docs/tokens.md says how far off
+    it may be.
 
     Args:
         model: A litellm model name; None counts with o200k_base.
+        tokenizer: "exact" or "approximate".
+
+    Attributes:
+        encoding: Name of what counts; stored with every count.
+        exact: Whether texts are counted by the model's own encoding.
     """
 
-    def __init__(self, model: str | None = None) -> None:
-        self.encoding, self.exact = encoding_for(model)
-        self._count: Callable[[str], int] | None = None
+    def __init__(self, model: str | None = None, tokenizer: Tokenizer = "exact") -> None:
+        self._texts: Encoding | Estimate
+        if tokenizer == "approximate":
+            self._texts, self.exact = Estimate(), False
+        else:
+            name, self.exact = encoding_for(model)
+            self._texts = encoding(name)
+        self.encoding = self._texts.name
+        self._roles: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"TokenCounter({self.encoding!r})"
@@ -55,9 +71,7 @@ class TokenCounter:
 
     def text(self, text: str) -> int:
         """Tokens of a bare text."""
-        if self._count is None:
-            self._count = load_encoding(self.encoding)
-        return self._count(text) if text else 0
+        return self._texts.count(text)
 
     def message(self, message: Message) -> int:
         """Tokens of one message in a context, its role, name, calls and pictures included.
@@ -65,6 +79,9 @@ class TokenCounter:
         A raw item costs whichever is more: its JSON, or its chat view. Where its content is a list
         of parts, these cost what they cost in the view: a picture is no text.
         """
+        role, content = message.role, message.content
+        if role is not None and isinstance(content, str) and message.model_fields_set <= _PLAIN:
+            return _PER_MESSAGE + self._role(role) + self._line(content)
         view = message.to_openai()
         if message.role is not None:
             return self.chat(view or {})
@@ -84,8 +101,10 @@ class TokenCounter:
                 continue
             if key == "content":
                 cost += self._content(value)
+            elif key == "role" and isinstance(value, str):
+                cost += self._role(value)
             elif isinstance(value, str):
-                cost += self.text(value) + (0 if key == "role" else _PER_FIELD)
+                cost += self.text(value) + _PER_FIELD
             elif key == "tool_calls":
                 cost += sum(_PER_MESSAGE + self._call(call) for call in value)
             else:
@@ -95,6 +114,14 @@ class TokenCounter:
     def context(self, messages: Sequence[Mapping[str, Any]]) -> int:
         """Tokens of a whole list of OpenAI chat dicts."""
         return self.overhead + sum(self.chat(message) for message in messages)
+
+    def _role(self, role: str) -> int:
+        cost = self._roles.get(role)
+        if cost is None:
+            cost = self.text(role)
+            if role in ROLES:
+                self._roles[role] = cost
+        return cost
 
     def _content(self, content: object) -> int:
         if isinstance(content, str):
@@ -135,10 +162,10 @@ class TokenCounter:
 
         Only white space merges with a break next to it, and the merged whole may cost more.
         """
-        before, after = "\n" * text[:1].isspace(), "\n" * text[-1:].isspace()
-        alone = self.text(text)
-        if not before and not after:
+        alone = self._texts.count(text)
+        if not text or not (text[0].isspace() or text[-1].isspace()):
             return alone
+        before, after = "\n" * text[0].isspace(), "\n" * text[-1].isspace()
         return max(alone, self.text(f"{before}{text}{after}") - len(before) - len(after))
 
     def _json(self, value: object) -> int:
@@ -156,59 +183,11 @@ def encoding_for(model: str | None) -> tuple[str, bool]:
     from tiktoken.model import encoding_name_for_model
 
     try:
-        encoding = encoding_name_for_model(name)
+        own = encoding_name_for_model(name)
     except KeyError:
         return UNKNOWN_MODEL_ENCODING, False
-    if encoding == "o200k_harmony":
+    if own == "o200k_harmony":
         return DEFAULT_ENCODING, True  # the same vocabulary; only the special tokens differ
-    if encoding not in ("o200k_base", "cl100k_base", "p50k_base"):
+    if own not in VOCABULARIES:
         return UNKNOWN_MODEL_ENCODING, False  # not bundled: it would have to be downloaded
-    return encoding, True
-
-
-@lru_cache(maxsize=8)
-def load_encoding(encoding: str) -> Callable[[str], int]:
-    """A function that counts a text's tokens, from files that litellm ships."""
-    if encoding == CLAUDE:
-        from tokenizers import Tokenizer
-
-        claude = Tokenizer.from_file(str(_bundled() / "anthropic_tokenizer.json"))
-        return lambda text: len(claude.encode(_utf(text), add_special_tokens=False).ids)
-    import tiktoken
-
-    with _tiktoken_cache(_bundled()):
-        encode = tiktoken.get_encoding(encoding).encode_ordinary
-    return lambda text: len(encode(text))
-
-
-def _utf(text: str) -> str:
-    """The text with lone surrogates replaced, as tiktoken replaces them."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _bundled() -> Path:
-    """Folder of litellm's tokenizer files, found without importing it (that takes seconds)."""
-    spec = importlib.util.find_spec("litellm")
-    assert spec is not None, "litellm is a dependency"
-    assert spec.origin is not None, "litellm is a package with files"
-    return Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
-
-
-_environment = fork_safe_lock()
-
-
-@contextmanager
-def _tiktoken_cache(folder: Path) -> Iterator[None]:
-    """tiktoken finds its files only through this variable, and downloads them otherwise."""
-    with _environment:
-        before = os.environ.get("TIKTOKEN_CACHE_DIR")
-        os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ["TIKTOKEN_CACHE_DIR"]
-            else:
-                os.environ["TIKTOKEN_CACHE_DIR"] = before
+    return own, True

@@ -83,7 +83,9 @@ def chat(
     with suppress(ImportError):  # where there is one, it lets input() edit the line
         import_module("readline")
     with open_memory(settings, create=True) as memory:
-        Talk(memory, llm, TokenCounter(settings.model), session, user, system).run()
+        Talk(
+            memory, llm, TokenCounter(settings.model, settings.tokenizer), session, user, system
+        ).run()
 
 
 class Talk:

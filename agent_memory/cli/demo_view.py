@@ -179,7 +179,10 @@ def _window_after(console: Console, memory: AgentMemory, question: str) -> Memor
 
     context = memory.get(conversation.SESSION, question, user_id=conversation.USER)
     _heading(console, f"The window after, asked “{question}”")
-    _indented(console, context_table(context, TokenCounter(memory.config.model).chat))
+    _indented(
+        console,
+        context_table(context, TokenCounter(memory.config.model, memory.config.tokenizer).chat),
+    )
     for warning in context.warnings:
         _indented(console, cell(warning, "yellow"))
     return context

@@ -59,7 +59,7 @@ def replay(memory: AgentMemory, lines: list[Line], name: str) -> Tally:
 
     from agent_memory.tokens import TokenCounter
 
-    counter = TokenCounter(memory.config.model)
+    counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     tally, before = Tally(), None
     began = monotonic()
     with Progress(console=err(), transient=True) as progress:

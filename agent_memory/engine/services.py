@@ -63,7 +63,7 @@ class Services:
         self.resources = Resources(
             store=store,
             namespace=config.namespace,
-            counter=TokenCounter(config.model),
+            counter=TokenCounter(config.model, config.tokenizer),
             models=models,
             embedders=embedders,
         )

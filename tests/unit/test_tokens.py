@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +12,12 @@ from hypothesis import strategies as st
 
 from agent_memory.messages import Message
 from agent_memory.testing.histories import PNG, histories, texts
-from agent_memory.tokens import CLAUDE, TokenCounter, encoding_for, load_encoding
+from agent_memory.token_estimates import WORST
+from agent_memory.tokens import CLAUDE, TokenCounter, encoding_for
 
 MODELS = ["gpt-4o", "gpt-4", "claude-sonnet-4-5"]
 COUNTERS = {model: TokenCounter(model) for model in MODELS}
+ESTIMATES = TokenCounter(tokenizer="approximate")
 U = {"role": "user", "content": "hi"}
 
 
@@ -30,7 +30,6 @@ def no_network() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", refuse)
-        load_encoding.cache_clear()
         yield
 
 
@@ -184,20 +183,36 @@ def test_the_encoding_of_a_model(model: str | None, expected: tuple[str, bool]) 
     assert encoding_for(model) == expected
 
 
-@pytest.mark.parametrize("encoding", ["o200k_base", "cl100k_base", "p50k_base", CLAUDE])
-@pytest.mark.parametrize("before", [None, "elsewhere"])
-def test_encodings_load_offline_and_leave_the_environment(
-    encoding: str, before: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Wrong: a tokenizer is downloaded, or the user's own tiktoken cache is forgotten."""
-    from tiktoken import registry
+@given(histories())
+def test_a_message_costs_what_its_view_does(messages: list[dict[str, Any]]) -> None:
+    """Wrong: the short way for plain messages prices them otherwise than contexts do."""
+    for message in map(Message.of, messages):
+        if message.role is not None:
+            assert COUNTERS["gpt-4o"].message(message) == COUNTERS["gpt-4o"].chat(
+                message.to_openai() or {}
+            )
 
-    monkeypatch.setattr(registry, "ENCODINGS", {})
-    if before is None:
-        monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
-    else:
-        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / before))
-    found = os.environ.get("TIKTOKEN_CACHE_DIR")
-    load_encoding.cache_clear()
-    assert load_encoding(encoding)("two words") >= 2
-    assert os.environ.get("TIKTOKEN_CACHE_DIR") == found
+
+@pytest.mark.parametrize("role", ["user", "assistant", "a role that is no role"])
+def test_a_role_costs_the_same_each_time(role: str) -> None:
+    """Wrong: a role that was counted before is taken for another, or for free."""
+    counter = TokenCounter()
+    whole = counter.chat({"role": role, "content": "hi"})
+    assert whole == counter.chat({"role": role, "content": "hi"})
+    assert whole == 4 + counter.text(role) + counter.text("hi")
+
+
+@given(histories())
+def test_an_estimated_context_keeps_the_promise(messages: list[dict[str, Any]]) -> None:
+    """Wrong: a context holds more than 3.75 times what its estimate says, names and calls too."""
+    chat = views(messages)
+    assert COUNTERS["gpt-4o"].context(chat) <= WORST * ESTIMATES.context(chat)
+
+
+def test_an_estimate_says_that_it_is_one() -> None:
+    """Wrong: estimates are taken for exact, or their stored counts for those of an encoding."""
+    for model in (None, "gpt-4o", "claude-sonnet-4-5"):
+        counter = TokenCounter(model, "approximate")
+        assert (counter.encoding, counter.exact) == ("estimate-1", False)
+    assert TokenCounter("gpt-4o").exact
+    assert not TokenCounter("claude-sonnet-4-5").exact

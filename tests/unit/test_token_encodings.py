@@ -1,0 +1,217 @@
+"""Encodings: the built tokenizers are the right ones, and nobody notices when they take over."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import tiktoken
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from agent_memory.errors import ConfigError
+from agent_memory.testing.histories import texts
+from agent_memory.token_encodings import Encoding, encoding
+from agent_memory.token_vocabularies import CLAUDE, VOCABULARIES, OpenAI, joined
+
+TIKTOKENS = [name for name in VOCABULARIES if name != CLAUDE]
+PROSE = "The quick brown fox jumps over the lazy dog, and nobody in the village remembers why."
+
+anything = st.lists(texts() | st.text(max_size=60), max_size=4).map("".join)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_network() -> Iterator[None]:
+    """Any connection raises, so that a download would be seen."""
+
+    def refuse(*args: object) -> None:
+        raise AssertionError(f"a connection was opened: {args[1:]}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """litellm's tokenizer files."""
+    spec = find_spec("litellm")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
+
+
+@pytest.fixture(scope="module")
+def theirs(folder: Path) -> dict[str, Callable[[str], int]]:
+    """What tiktoken and tokenizers make of the same files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(folder))
+        own = {name: tiktoken.get_encoding(name).encode_ordinary for name in TIKTOKENS}
+    claude = Tokenizer.from_file(str(folder / "anthropic_tokenizer.json"))
+    return {
+        **{name: (lambda text, of=of: len(of(text))) for name, of in own.items()},
+        CLAUDE: lambda text: len(claude.encode(joined(text), add_special_tokens=False).ids),
+    }
+
+
+@pytest.mark.parametrize("name", [*VOCABULARIES])
+@settings(max_examples=40)
+@given(text=anything)
+@example(text="ﬁﬃ ﷺ ㈱ Å ① ½ ｱｲｳ e\u0301")
+@example(text="  \n\n\t  x \u00a0\u2003 \r\n y  ")
+@example(text="\ud800 a \ud83d\ude00")
+def test_a_built_tokenizer_counts_as_its_makers_do(
+    theirs: dict[str, Callable[[str], int]], name: str, text: str
+) -> None:
+    """Wrong: our reading of the vocabulary, or its pattern, is not the encoding's."""
+    assert encoding(name).build()(text) == theirs[name](text)
+
+
+def test_every_token_of_claude_counts_as_its_makers_do(
+    theirs: dict[str, Callable[[str], int]],
+) -> None:
+    """Wrong: a token comes about otherwise by ranks than by the merges that the file lists."""
+    ours, tokens = encoding(CLAUDE).build(), VOCABULARIES[CLAUDE].ranks()
+    for token in tokens:
+        text = token.decode("utf-8", "ignore")
+        assert ours(text) == theirs[CLAUDE](text), text
+
+
+def test_each_token_of_claude_is_made_by_one_merge(folder: Path) -> None:
+    """Wrong: two merges make one token, so that merges and tokens cannot share their ranks."""
+    merges = json.loads((folder / "anthropic_tokenizer.json").read_text("utf-8"))["model"]["merges"]
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    made = {left + right: number for number, (left, right) in enumerate(pairs)}
+    assert len(made) == len(pairs)
+    for number, pair in enumerate(pairs):
+        assert all(made.get(part, -1) < number for part in pair)
+
+
+@pytest.mark.parametrize("name", [*VOCABULARIES])
+def test_the_tokenizer_takes_over_unnoticed(name: str) -> None:
+    """Wrong: counts change when the tokenizer is there, or it never comes."""
+    fresh = Encoding(name, VOCABULARIES[name])
+    first = fresh.count(PROSE)
+    passages = [f"{PROSE} {number} {'y' * number}" for number in range(400)]
+    before = [fresh.count(passage) for passage in passages]
+    built = fresh.build()
+    assert fresh.count is built
+    assert [fresh.count(passage) for passage in passages] == before
+    assert fresh.count(PROSE) == first
+
+
+def test_many_texts_have_the_tokenizer_built() -> None:
+    """Wrong: a long-lived process counts in Python for ever."""
+    fresh = Encoding("p50k_base", VOCABULARIES["p50k_base"])
+    done = threading.Event()
+    build = fresh.build
+
+    def observed() -> Callable[[str], int]:
+        built = build()
+        done.set()
+        return built
+
+    fresh.build = observed  # type: ignore[method-assign]
+    while not done.wait(0.001):
+        fresh.count(PROSE * 20)
+    assert fresh.count is build()
+
+
+def test_a_text_that_only_the_tokenizer_can_count_has_it_built() -> None:
+    """Wrong: a rare character, or a line of a thousand letters, is refused or guessed."""
+    for text in ("\U0001e900" * 3, "ab" * 1000):
+        fresh = Encoding("o200k_base", VOCABULARIES["o200k_base"])
+        assert fresh.count(text) == encoding("o200k_base").build()(text)
+        assert fresh.count is fresh.build()
+
+
+@pytest.mark.parametrize("name", [*VOCABULARIES])
+@pytest.mark.parametrize("blanks", [" ", "\n", " \n\t"])
+def test_a_million_blanks_are_counted(name: str, blanks: str) -> None:
+    """Wrong: a text with a huge gap ends in a panic of tiktoken's, not in a count."""
+    gap = blanks * (1_500_000 // len(blanks))
+    assert 0 < encoding(name).build()(f"before{gap}after") <= len(gap) + 12
+
+
+def test_threads_share_an_encoding() -> None:
+    """Wrong: while the tokenizer is being built, other threads get other counts."""
+    fresh = Encoding("o200k_base", VOCABULARIES["o200k_base"])
+    built, wrong = encoding("o200k_base").build(), []
+    start = threading.Barrier(6)
+
+    def work(number: int) -> None:
+        start.wait()
+        for turn in range(150):
+            text = f"{PROSE} {number}-{turn} 天气 " + "zq" * (turn % 12)
+            if fresh.count(text) != built(text):
+                wrong.append(text)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_missing_file_is_named() -> None:
+    """Wrong: another release of litellm ends in a traceback about a path, or in a download."""
+    broken = Encoding("o200k_base", OpenAI("0" * 40, ""))
+    with pytest.raises(ConfigError, match="litellm has no tokenizer file"):
+        broken.count("hi")
+
+
+FIRST = """
+import sys
+from agent_memory.tokens import TokenCounter
+assert TokenCounter().text("Hello there, 3 apples") == 6
+loaded = {"litellm", "tiktoken", "tokenizers", "regex", "requests"} & set(sys.modules)
+assert not loaded, loaded
+"""
+EXIT = """
+from agent_memory.token_encodings import encoding
+first = encoding("o200k_base")
+while first._builder is None:
+    first.count("some words that are known, again and again " * 50)
+"""
+FORK = (
+    EXIT
+    + """
+import os
+child = os.fork()
+if not child:
+    assert first.count("two words") == 2
+    assert first.build()("two words") == 2
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert first.build()("two words") == 2
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(FIRST, id="a first count loads nothing heavy"),
+        pytest.param(EXIT, id="the end of the process amid building"),
+        pytest.param(
+            FORK,
+            id="a fork amid building",
+            marks=pytest.mark.skipif(sys.platform == "win32", reason="no fork"),
+        ),
+    ],
+)
+def test_in_a_process_of_its_own(script: str) -> None:
+    """Wrong: a first count takes as long as a library's import; an exit or a fork hangs or dies."""
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, timeout=60, text=True
+    )
+    assert (run.returncode, run.stderr) == (0, "")
