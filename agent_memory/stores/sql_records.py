@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,13 @@ from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
 from agent_memory.stores.log import LOST
+from agent_memory.stores.matrices import MatrixCache
 from agent_memory.stores.sqlite import Database
 from agent_memory.stores.sqlite_connection import Connection
 from agent_memory.stores.statements import chunks, named
 
 if TYPE_CHECKING:
     import numpy as np
-
-_CACHE_BYTES = 64 * 2**20
 
 
 class SQLRecords:
@@ -28,7 +26,7 @@ class SQLRecords:
         self._database = database
         self._namespace = namespace
         self._opened: dict[str, tuple[int, str]] = {}
-        self._cache = _MatrixCache()
+        self._cache = MatrixCache()
 
     def put_facts(
         self,
@@ -237,36 +235,3 @@ def _given(**conditions: str | None) -> dict[str, str]:
     if not given:
         raise ValueError("Name an owner, a session or a record.")
     return given
-
-
-class _MatrixCache:
-    """The matrices searched last, for as long as their versions stand.
-
-    It takes no lock: each step on the dict is atomic, and a lost entry is only loaded again.
-    """
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], tuple[int, list[str], np.ndarray]] = OrderedDict()
-
-    def get(self, key: tuple[str, str], version: int | None) -> tuple[list[str], np.ndarray] | None:
-        kept = self._kept.pop(key, None)
-        if kept is None or kept[0] != version:
-            return None
-        self._kept[key] = kept
-        return kept[1], kept[2]
-
-    def put(self, key: tuple[str, str], rows: Sequence[Any]) -> tuple[list[str], np.ndarray]:
-        import numpy as np
-
-        if not rows:
-            return [], np.empty((0, 0), dtype=np.float32)
-        ids = [row.id for row in rows]
-        matrix = np.frombuffer(b"".join(row.vector for row in rows), dtype="<f4")
-        matrix = matrix.reshape(len(ids), -1)
-        self._kept[key] = (rows[0].version, ids, matrix)
-        while len(self._kept) > 1 and self._size() > _CACHE_BYTES:
-            self._kept.popitem(last=False)
-        return ids, matrix
-
-    def _size(self) -> int:
-        return sum(matrix.nbytes for _, _, matrix in list(self._kept.values()))

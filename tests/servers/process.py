@@ -1,0 +1,110 @@
+"""A server of the suite's own: on a free port of 127.0.0.1, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+
+
+class CannotStart(Exception):
+    """The server is not installed, or did not come up; the sentence says why."""
+
+
+class PrivateServer:
+    """A server process, started, stopped, restarted and killed by its process id.
+
+    Subclasses say how it is started and when it is ready.
+
+    Args:
+        folder: Where it keeps its data and its log.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """What a memory is given as its `store`."""
+        raise NotImplementedError
+
+    def command(self) -> Sequence[str]:
+        """What starts it, in the foreground."""
+        raise NotImplementedError
+
+    def ready(self) -> bool:
+        """Whether it answers."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            CannotStart: It does not.
+        """
+        log = self.folder / "server.log"
+        try:
+            with log.open("ab") as out:
+                self._process = subprocess.Popen(
+                    self.command(), stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                    cwd=self.folder, start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            raise CannotStart(str(error)) from error
+        deadline = time.monotonic() + START_SECONDS
+        while not self.ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                told = log.read_text(errors="replace")[-2000:]
+                raise CannotStart(f"{self.command()[0]} did not come up:\n{told}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Have it shut down, and wait for that."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop it, and start it again on the same port and data."""
+        self.stop()
+        self.start()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        os.kill(process.pid, how)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def accepts(port: int) -> bool:
+    """Whether somebody listens on a port of 127.0.0.1."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
