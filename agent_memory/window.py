@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent_memory.messages import Message
 from agent_memory.records import Entry
@@ -97,14 +98,14 @@ def choose_cut(
         The cut; None where no legal cut would take anything away. If even the newest group passes
         the bounds, it alone is kept, beside the user message of its turn.
     """
-    candidates = _candidates(entries, _layout(entries), keep_tokens)
+    candidates = _candidates(entries, keep_tokens)
     fitting = [c for c in candidates if c.use(keep_tokens, keep_messages) <= 1]
     boundary = next((c for c in fitting if c.at_turn), None)
     inside = next((c for c in fitting if not c.at_turn), None)
     if boundary and inside and boundary.use(keep_tokens, keep_messages) < 0.5:
         boundary = None
     chosen = boundary or inside or (candidates[-1] if candidates else None)
-    return chosen.cut if chosen else None
+    return Cut(chosen.start, chosen.pinned) if chosen else None
 
 
 def fit(entries: Sequence[Entry], room: int) -> list[Entry]:
@@ -158,9 +159,9 @@ def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
     return [*done, tuple(current)] if current else done
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    cut: Cut
+class _Candidate(NamedTuple):  # a tuple, since there is one for nearly every entry
+    start: int
+    pinned: tuple[int, ...]
     tokens: int
     messages: int
     at_turn: bool
@@ -171,29 +172,38 @@ class _Candidate:
         return max(by_tokens, self.messages / keep_messages if keep_messages else 0.0)
 
 
-def _candidates(entries: Sequence[Entry], layout: _Layout, keep_tokens: int) -> list[_Candidate]:
-    """Every legal cut with what it would keep, from the one that keeps most to the least."""
+def _candidates(entries: Sequence[Entry], keep_tokens: int) -> list[_Candidate]:
+    """Legal cuts with what they would keep, from the one that keeps most to the least.
+
+    Left out are those that keep more than `keep_tokens`, but for the one that keeps least.
+    """
     found: list[_Candidate] = []
     tokens = messages = 0
     next_shown: Entry | None = None
     user_after = False
-    anchors, cuttable = _anchors(entries), layout.cuttable()
-    for i in range(len(entries) - 1, -1, -1):
-        if next_shown is not None and cuttable[i]:
-            at_turn, anchor = _is_user(next_shown), anchors[i]
-            start = entries[i].seq
-            if not at_turn and anchor is not None and anchor.tokens <= keep_tokens:
-                cost = tokens + anchor.tokens
-                found.append(_Candidate(Cut(start, (anchor.seq,)), cost, messages + 1, False))
-            elif at_turn or not user_after:
-                found.append(_Candidate(Cut(start), tokens, messages, at_turn))
-        if layout.shown[i]:
-            next_shown, messages = entries[i], messages + 1
-            user_after = user_after or _is_user(entries[i])
-        tokens += 0 if entries[i].message.is_system else entries[i].tokens
-    found.reverse()
+    layout = _layout(entries)
+    shown, cuttable, anchors = layout.shown, layout.cuttable(), _anchors(entries)
     first = entries[0].seq if entries else 0
-    return [c for c in found if c.cut.pinned != (first,) or c.cut.start > first]
+    for i in range(len(entries) - 1, -1, -1):
+        entry = entries[i]
+        if next_shown is not None and cuttable[i]:
+            start, anchor = entry.seq, anchors[i]
+            at_turn = _is_user(next_shown)
+            if not at_turn and anchor is not None and anchor.tokens <= keep_tokens:
+                if anchor.seq != first or start > first:
+                    cost = tokens + anchor.tokens
+                    pinned = (anchor.seq,)
+                    found.append(_Candidate(start, pinned, cost, messages + 1, False))
+            elif at_turn or not user_after:
+                found.append(_Candidate(start, (), tokens, messages, at_turn))
+        if shown[i]:
+            next_shown, messages = entry, messages + 1
+            user_after = user_after or _is_user(entry)
+        tokens += 0 if entry.message.is_system else entry.tokens
+        if found and tokens > keep_tokens:
+            break
+    found.reverse()
+    return found
 
 
 def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
@@ -207,7 +217,8 @@ def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
 
 
 def _is_user(entry: Entry) -> bool:
-    return role_of(entry.message) == "user"
+    message = entry.message
+    return message.role == "user" or (message.role is None and role_of(message) == "user")
 
 
 def _shown(entries: Sequence[Entry]) -> list[Entry]:

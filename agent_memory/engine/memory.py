@@ -121,6 +121,7 @@ class AgentMemory:
         except SessionDeleting:
             self._parts.deletion.finish(session_id)
             head = self._store.append(session_id, drafts, user_id)
+        self._parts.windows.appended(head, drafts)
         head = self._settle(head)
         if self._will_ask_models:  # begun after the first update, the import delays it least
             self._will_ask_models = False

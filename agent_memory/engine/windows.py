@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent_memory.processes import fork_safe_lock
-from agent_memory.records import Entry, Head
+from agent_memory.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
 
 _MOST_ENTRIES = 20_000
@@ -51,14 +52,48 @@ class Windows:
             pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
             entries = [*pinned, *self._store.read(head.session_id, after=head.start)]
             kept = self._keep(head, entries)
-        elif kept.head.end < head.end:
-            newer = self._store.read(head.session_id, after=kept.head.end)
-            kept = self._keep(head, [*kept.entries, *newer])
-        entries = kept.entries.copy()
+        entries = kept.entries.copy()  # others may append meanwhile
+        end = max(kept.head.end, entries[-1].seq if entries else 0)
+        if end < head.end:
+            kept = self._keep(head, [*entries, *self._store.read(head.session_id, after=end)])
+            entries = kept.entries.copy()
         for place in kept.loose:
-            entry = entries[place]
-            entries[place] = replace(entry, message=entry.message.own())
+            if place < len(entries):
+                entry = entries[place]
+                entries[place] = replace(entry, message=entry.message.own())
         return entries
+
+    def appended(self, head: Head, drafts: Sequence[Draft]) -> None:
+        """Messages were appended by this process: they need not be read.
+
+        Args:
+            head: The head after them.
+            drafts: What was appended.
+        """
+        begin = head.end - len(drafts)
+        with self._lock:
+            kept = self._kept.get(head.session_id)
+            if kept is None or not kept.serves(head) or kept.head.end != begin:
+                return
+            total = head.total - sum(d.tokens for d in drafts if not d.message.is_system)
+            for seq, draft in enumerate(drafts, begin + 1):
+                message = draft.message.own()
+                total += 0 if message.is_system else draft.tokens
+                if not message.is_flat:
+                    kept.loose.append(len(kept.entries))
+                kept.entries.append(
+                    Entry(
+                        head.session_id,
+                        seq,
+                        message,
+                        draft.tokens,
+                        total,
+                        draft.encoding,
+                        message.created_at,
+                    )
+                )
+            self._kept[head.session_id] = _Kept(head, kept.entries, kept.loose)
+            self._count += len(drafts)
 
     def moved(self, before: Head, after: Head) -> None:
         """A head was moved, by this process, and its log stayed: what was read of it still holds.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from agent_memory.engine import windows
 from agent_memory.engine.windows import Windows
 from agent_memory.records import Entry, Head
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.testing.contract import draft, stored
+from agent_memory.testing.contract import draft, stored, together
 
 
 class Reader(MemoryStore):
@@ -50,6 +51,38 @@ def test_only_newer_entries_are_read(store: Reader) -> None:
     assert _texts(kept.of(_say(store, "c"))) == ["a", "b", "c"]
     assert _texts(kept.of(stored(store))) == ["a", "b", "c"]
     assert store.seen == [1, 2, 3]
+
+
+def test_what_one_appended_is_not_read(store: Reader) -> None:
+    """Wrong: what this process has at hand is fetched back from the database."""
+    kept = Windows(store)
+    kept.of(_say(store, "a"))
+    for drafts in ([draft("b"), draft("b2")], [draft("c", metadata={"n": [1]})]):
+        kept.appended(store.append("s", drafts), drafts)
+    drafts[0].message.metadata["n"].append(2)
+    head = stored(store)
+    kept.of(head)[-1].message.metadata.clear()
+    seen = kept.of(head)
+    assert store.seen == [1]
+    assert seen == store.read("s")
+    assert seen[-1].message.metadata == {"n": [1]}
+
+
+def test_threads_that_append_and_look() -> None:
+    """Wrong: of messages that come while a window is read, one is shown twice or not at all."""
+    store = MemoryStore()
+    kept = Windows(store)
+    kept.of(_say(store, "first"))
+
+    def talk(name: str) -> None:
+        for n in range(150):
+            drafts = [draft(f"{name}{n}", metadata={"n": n})]
+            kept.appended(store.append("s", drafts), drafts)
+            seqs = [entry.seq for entry in kept.of(stored(store))]
+            assert seqs == list(range(1, len(seqs) + 1))
+
+    together([partial(talk, name) for name in "abcd"])
+    assert kept.of(stored(store)) == store.read("s")
 
 
 def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
@@ -90,7 +123,10 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 _STEPS = st.lists(
-    st.sampled_from(["say", "look", "cut", "foreign cut", "pop", "absorb", "delete"]), max_size=30
+    st.sampled_from(
+        ["say", "foreign say", "look", "cut", "foreign cut", "pop", "absorb", "delete"]
+    ),
+    max_size=30,
 )
 
 
@@ -102,8 +138,11 @@ def test_the_window_is_the_logs(steps: list[str]) -> None:
     head = _say(store, "first")
     for n, step in enumerate(steps):
         match step:
-            case "say":
-                head = _say(store, f"text {n}")
+            case "say" | "foreign say":
+                drafts = [draft(f"text {n}", n, "system" if n % 7 == 3 else "user")]
+                head = store.append("s", drafts)
+                if step == "say":
+                    kept.appended(head, drafts)
             case "look":
                 _check(kept, store, head)
             case "cut" | "foreign cut":
