@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, from_json
 
 from agent_memory.errors import InvalidMessage
 from agent_memory.formats import chat_view
@@ -198,7 +198,10 @@ class Message(BaseModel):
     @classmethod
     def from_json(cls, text: str | bytes, created_at: datetime) -> Message:
         """The inverse of `to_json`; `created_at` applies where the message had none of its own."""
-        given = json.loads(text)
+        try:
+            given = from_json(text)
+        except ValueError:  # escaped lone surrogates
+            given = json.loads(text)
         values = {**_UNSET, "metadata": {}, **given}
         own = given.get("created_at")
         values["created_at"] = created_at if own is None else datetime.fromisoformat(own)
@@ -206,6 +209,7 @@ class Message(BaseModel):
         return _validated(values, given, extra)
 
 
+_set = object.__setattr__
 _FIELDS = frozenset(Message.model_fields)
 _UNSET = dict.fromkeys(Message.model_fields)
 
@@ -213,14 +217,10 @@ _UNSET = dict.fromkeys(Message.model_fields)
 def _validated(values: dict[str, Any], given: Iterable[str], extra: dict[str, Any]) -> Message:
     """A message of values that were validated before, made as unpickling makes it."""
     message = Message.__new__(Message)
-    message.__setstate__(
-        {
-            "__dict__": values,
-            "__pydantic_fields_set__": set(given),
-            "__pydantic_extra__": extra,
-            "__pydantic_private__": None,
-        }
-    )
+    _set(message, "__dict__", values)
+    _set(message, "__pydantic_fields_set__", set(given))
+    _set(message, "__pydantic_extra__", extra)
+    _set(message, "__pydantic_private__", None)
     return message
 
 

@@ -1,0 +1,198 @@
+"""The floors: what the work costs at the least, with no memory library at all.
+
+`python -m benchmarks.floors NAME FOLDER` serves one of them, see `benchmarks.serving`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from benchmarks.backend import SyncBackend
+from benchmarks.messages import Chat
+from benchmarks.serving import About, Server, serve
+
+_WINDOW = 60  # messages of 60 tokens that a context of 4,096 holds, about
+_TABLE = """
+CREATE TABLE IF NOT EXISTS messages (
+  session TEXT NOT NULL, seq INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (session, seq)
+) WITHOUT ROWID
+"""
+
+
+class ListFloor(SyncBackend):
+    """A list for each session."""
+
+    def __init__(self, folder: Path, budget: int | None) -> None:
+        super().__init__(folder, budget)
+        self._sessions: defaultdict[str, list[Chat]] = defaultdict(list)
+
+    def fill(self, session: str, messages: Sequence[Chat]) -> None:
+        self._sessions[session].extend(messages)
+
+    def append(self, session: str, message: Chat) -> None:
+        self._sessions[session].append(message)
+
+    def get(self, session: str) -> int:
+        held = self._sessions[session]
+        return len(held[:] if self.budget is None else held[-_WINDOW:])
+
+    def read(self, session: str) -> list[str]:
+        return [message["content"] for message in self._sessions[session]]
+
+
+class SQLiteFloor(SyncBackend):
+    """One insert a transaction; a get reads rows and decodes them. Threads share a connection."""
+
+    def __init__(self, folder: Path, budget: int | None) -> None:
+        super().__init__(folder, budget)
+        self._sizes: defaultdict[str, int] = defaultdict(int)
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(
+            folder / "floor.db", isolation_level=None, check_same_thread=False
+        )
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+        self._connection.execute(_TABLE)
+
+    def prepare(self, message: Chat) -> str:
+        return json.dumps(message)
+
+    def fill(self, session: str, messages: Sequence[str]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        for message in messages:
+            self.append(session, message)
+        self._connection.execute("COMMIT")
+
+    def append(self, session: str, message: str) -> None:
+        self._sizes[session] = seq = self._sizes[session] + 1
+        with self._lock:
+            self._connection.execute(
+                "INSERT INTO messages VALUES (?, ?, ?)", (session, seq, message)
+            )
+
+    def get(self, session: str) -> int:
+        return len(
+            self._rows(session, 0 if self.budget is None else self._sizes[session] - _WINDOW)
+        )
+
+    def read(self, session: str) -> list[str]:
+        return [message["content"] for message in self._rows(session, 0)]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _rows(self, session: str, after: int) -> list[Chat]:
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT data FROM messages WHERE session = ? AND seq > ? ORDER BY seq",
+                (session, after),
+            ).fetchall()
+        return [json.loads(data) for (data,) in rows]
+
+
+class RedisFloor(SyncBackend):
+    """RPUSH and LRANGE, on the Redis of this machine or on one that is started for the purpose."""
+
+    def __init__(self, folder: Path, budget: int | None) -> None:
+        import redis
+
+        super().__init__(folder, budget)
+        self._server: subprocess.Popen[bytes] | None = None
+        self._client = redis.Redis(port=6379)
+        self._prefix = f"agent-memory-bench:{uuid4().hex}:"
+        try:
+            self._client.ping()
+        except redis.ConnectionError:
+            self._server, port = _start_redis(folder)
+            self._client = redis.Redis(port=port)
+            while not _answers(self._client, redis.ConnectionError):
+                time.sleep(0.02)
+
+    def prepare(self, message: Chat) -> str:
+        return json.dumps(message)
+
+    def fill(self, session: str, messages: Sequence[str]) -> None:
+        self._client.rpush(self._prefix + session, *messages)
+
+    def append(self, session: str, message: str) -> None:
+        self._client.rpush(self._prefix + session, message)
+
+    def get(self, session: str) -> int:
+        return len(self._range(session, 0 if self.budget is None else -_WINDOW))
+
+    def read(self, session: str) -> list[str]:
+        return [message["content"] for message in self._range(session, 0)]
+
+    def close(self) -> None:
+        for key in self._client.scan_iter(f"{self._prefix}*", count=1000):
+            self._client.delete(key)
+        self._client.close()
+        if self._server is not None:
+            self._server.terminate()
+            self._server.wait()
+
+    def _range(self, session: str, start: int) -> list[Chat]:
+        found: Any = self._client.lrange(self._prefix + session, start, -1)
+        return [json.loads(data) for data in found]
+
+
+def _start_redis(folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    command = shutil.which("redis-server")
+    if command is None:
+        raise FileNotFoundError("no Redis at 127.0.0.1:6379, and no redis-server to start")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
+    log = subprocess.DEVNULL
+    server = subprocess.Popen([command, *options, "--dir", str(folder)], stdout=log, stderr=log)
+    return server, port
+
+
+def _answers(client: Any, refused: type[Exception]) -> bool:
+    try:
+        return bool(client.ping())
+    except refused:
+        return False
+
+
+def _make(name: str, folder: Path) -> Server:
+    match name:
+        case "list":
+            about = About(f"Python {sys.version.split()[0]}", "none", budgets=True)
+            return Server(about, ListFloor, folder)
+        case "sqlite":
+            about = About(
+                f"SQLite {sqlite3.sqlite_version}",
+                "process (WAL, synchronous=NORMAL)",
+                "one insert a transaction; the JSON is ready, the number known",
+                budgets=True,
+            )
+            return Server(about, SQLiteFloor, folder)
+        case _:
+            import redis
+
+            about = About(
+                f"redis {redis.__version__}",
+                "as the server is set",
+                "RPUSH and LRANGE, one connection a thread",
+                budgets=True,
+            )
+            return Server(about, RedisFloor, folder)
+
+
+if __name__ == "__main__":
+    which = sys.argv.pop(1)
+    serve(lambda folder: _make(which, folder))

@@ -1,0 +1,192 @@
+"""agent-memory as a contender, through its public names alone.
+
+`python -m benchmarks.ours STORE FOLDER` serves it on "sqlite" or "memory"; see `serving`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+from agent_memory import AgentMemory, AsyncAgentMemory, Summarize, TokenCounter, Trim, __version__
+from benchmarks.backend import Job, Outcome, SyncBackend, Tally
+from benchmarks.messages import Chat, chats
+from benchmarks.serving import About, Place, Server, serve
+
+Mode = Literal["inline", "background"]
+_ENDLESS = 1_000_000_000
+_OVERFLOW = 4096
+
+
+class Ours(SyncBackend):
+    """An `AgentMemory`; a session's messages are its log, its context what `get` gives."""
+
+    def __init__(self, folder: Path, budget: int | None, *, on_file: bool) -> None:
+        super().__init__(folder, budget)
+        self.chunk = 500 if budget is None else 20
+        store = f"sqlite:///{folder}/memory.db" if on_file else "memory://"
+        self.memory = AgentMemory(store=store, max_tokens=budget or _ENDLESS, overflow=Trim())
+
+    def fill(self, session: str, messages: Sequence[Chat]) -> None:
+        self.memory.update(session, list(messages))
+
+    def append(self, session: str, message: Chat) -> None:
+        self.memory.update(session, message)
+
+    def get(self, session: str) -> int:
+        return len(self.memory.get(session).messages)
+
+    def read(self, session: str) -> list[str]:
+        return [str(entry.message.content) for entry in self.memory.history(session)]
+
+    def work_in_tasks(self, shares: Sequence[Sequence[Job]], deadline: float) -> list[Outcome]:
+        memory = AsyncAgentMemory(self.memory)
+
+        async def work(jobs: Sequence[Job]) -> Tally:
+            tally = Tally()
+            for session, number, message in jobs:
+                await memory.update(session, message)
+                tally.done[session].append(number)
+                if perf_counter() > deadline:
+                    break
+            tally.ended = perf_counter()
+            return tally
+
+        async def whole() -> list[Tally]:
+            return list(await asyncio.gather(*[work(jobs) for jobs in shares]))
+
+        tallies = asyncio.run(whole())
+        return [(tally, self.read_back(tally)) for tally in tallies]
+
+    def close(self) -> None:
+        self.memory.close()
+
+
+class OurServer(Server):
+    """The works that only agent-memory is asked to do, beside those of all."""
+
+    def do_render(self, size: int, count: int, seconds: float) -> dict[str, Any]:
+        """A get, and the list of chat dicts that a model is sent."""
+        place = Place("get", None, size)
+        session, backend = self.session(place), self.backend(place)
+        assert isinstance(backend, Ours)
+        taken: list[int] = []
+        deadline = perf_counter() + seconds
+        while len(taken) < count and perf_counter() < deadline:
+            began = time.perf_counter_ns()
+            backend.memory.get(session.name).to_messages()
+            taken.append(time.perf_counter_ns() - began)
+        return {"ns": taken}
+
+    def do_counts(self, count: int, budget: int) -> dict[str, Any]:
+        """How often the token counter is asked for each message appended; not timed."""
+        with _counted() as calls:
+            backend = self._open(self._new_folder(), budget)
+            before = calls[0]
+            for message in chats(0, count):
+                backend.time_appends("counted", [message], 0.0)
+            counted = calls[0] - before
+            backend.close()
+        return {"counts": counted / count}
+
+    def do_background(self, mode: Mode, count: int, delay: float) -> dict[str, Any]:
+        """Append while each model call takes `delay` seconds; or with Trim inline."""
+        with _model(delay) as (fake, hurry):
+            memory = AgentMemory(
+                store=f"sqlite:///{self._new_folder()}/memory.db",
+                max_tokens=_OVERFLOW,
+                overflow=Trim() if mode == "inline" else Summarize(max_summary_tokens=200),
+                overflow_mode=mode,
+                model=None if mode == "inline" else "openai/fake",
+                api_base=fake.api_base,
+                api_key="fake",
+            )
+            try:
+                if mode == "background":  # until litellm is loaded and a call under way
+                    _overflow(memory, lambda: bool(fake.requests))
+                taken = []
+                for message in chats(0, count):
+                    began = time.perf_counter_ns()
+                    memory.update("timed", message)
+                    taken.append(time.perf_counter_ns() - began)
+                kept = len(memory.history("timed"))
+            finally:
+                hurry.set()
+                memory.close()
+            return {"ns": taken, "calls": len(fake.requests), "lost": count - kept}
+
+
+def _overflow(memory: AgentMemory, begun: Callable[[], bool]) -> None:
+    for message in chats(0, 200):
+        memory.update("warm", message)
+    deadline = perf_counter() + 60
+    while not begun():
+        if perf_counter() > deadline:
+            raise TimeoutError("the model was not called within 60 s")
+        time.sleep(0.05)
+
+
+@contextmanager
+def _model(delay: float) -> Iterator[tuple[Any, threading.Event]]:
+    """A model that takes `delay` seconds a call, until it is told to hurry."""
+    from agent_memory.testing import FakeLLM
+
+    hurry = threading.Event()
+
+    def slow(body: dict[str, Any]) -> str:
+        hurry.wait(delay)
+        return "A summary of what was said."
+
+    with FakeLLM(slow) as fake:
+        yield fake, hurry
+
+
+@contextmanager
+def _counted() -> Iterator[list[int]]:
+    """Calls of the token counter's public methods, those within another call left out."""
+    calls, inside = [0], threading.local()
+    originals = {
+        name: getattr(TokenCounter, name) for name in ("text", "message", "chat", "context")
+    }
+
+    def watched(original: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(original)
+        def call(*args: Any, **fields: Any) -> int:
+            if getattr(inside, "held", False):
+                return original(*args, **fields)
+            calls[0] += 1
+            inside.held = True
+            try:
+                return original(*args, **fields)
+            finally:
+                inside.held = False
+
+        return call
+
+    for name, original in originals.items():
+        setattr(TokenCounter, name, watched(original))
+    try:
+        yield calls
+    finally:
+        for name, original in originals.items():
+            setattr(TokenCounter, name, original)
+
+
+def _make(store: str, folder: Path) -> Server:
+    on_file = store == "sqlite"
+    durability = "process (WAL, synchronous=NORMAL)" if on_file else "none"
+    about = About(__version__, durability, "tokens are counted", budgets=True, tasks=True)
+    return OurServer(about, functools.partial(Ours, on_file=on_file), folder)
+
+
+if __name__ == "__main__":
+    which = sys.argv.pop(1)
+    serve(lambda folder: _make(which, folder))
