@@ -34,6 +34,8 @@ class _Layout:
 
     def cuttable(self) -> list[bool]:
         """For each entry, whether the window may be cut right after it."""
+        if self.first_open is None and self.group == list(range(len(self.shown))):
+            return [True] * len(self.shown)
         last_of_group = {call: i for i, call in enumerate(self.group) if self.shown[i]}
         reach, found = -1, []
         for i, shown in enumerate(self.shown):
@@ -47,7 +49,7 @@ _CallId = tuple[str, str]
 """Kind and id of a call: an old function call goes by its name, a tool call by its id."""
 
 _PLAIN = ("user", "assistant")
-"""Roles of messages that neither call nor answer, unless they carry more than text."""
+"""Roles of messages that neither call nor answer, unless they carry more than content."""
 
 _NO_CALL = ("call without an id", "")  # nothing can answer it
 
@@ -226,17 +228,24 @@ def _shown(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry, ok in zip(entries, layout.shown, strict=True) if ok]
 
 
+def _is_plain(message: Message) -> bool:
+    """Whether it can neither call nor answer, and is shown."""
+    return message.role in _PLAIN and not message.tool_calls and not message.model_extra
+
+
 def _layout(entries: Sequence[Entry]) -> _Layout:
     """Pair calls with results, newest unanswered call first where an id is used again."""
-    waiting: dict[_CallId, int] = {}
-    missing: dict[int, set[_CallId]] = {}
     group = list(range(len(entries)))
     shown = [True] * len(entries)
+    if all(_is_plain(entry.message) for entry in entries):
+        return _Layout(shown, group, None)
+    waiting: dict[_CallId, int] = {}
+    missing: dict[int, set[_CallId]] = {}
     last_user = -1
     for i, entry in enumerate(entries):
         message = entry.message
         role = message.role
-        if message.tool_calls or message.model_extra or role not in _PLAIN:
+        if not _is_plain(message):
             view = message.to_openai()
             shown[i] = view is not None and not message.is_system
             role = str((view or {}).get("role"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
 from agent_memory.records import Entry
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.log import lent_entry
 
 BATCH_ENTRIES = 100
 BATCH_TOKENS = 6_000
@@ -37,7 +37,7 @@ class Batches:
             if len(self._read) > _KEPT:
                 del self._read[next(iter(self._read))]
         entries, last = found
-        return [replace(entry, message=entry.message.own()) for entry in entries], last
+        return [lent_entry(entry) for entry in entries], last
 
     def _next(self, cursor: int, target: int) -> tuple[list[Entry], int]:
         limit = min(BATCH_ENTRIES, target - cursor)

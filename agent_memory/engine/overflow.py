@@ -144,7 +144,7 @@ class Overflow:
             start_total=total,
             pinned=tuple(entry.seq for entry in pinned),
             pinned_tokens=sum(entry.tokens for entry in pinned),
-            summary=self._summarize(head, leaving, start),
+            summary=head.summary if self.only_cuts else self._summarize(head, leaving, start),
         )
 
     def _summarize(

@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from agent_memory.processes import fork_safe_lock
 from agent_memory.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.log import lent_entry
 
 _MOST_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A window as it was read last, with the places of the messages that are not flat."""
+    """A window as it was read last, with the seqs of the messages that are not flat."""
 
     head: Head
     entries: list[Entry]
-    loose: list[int]
+    loose: set[int]
 
     def serves(self, head: Head) -> bool:
         """Whether the window of this head begins with these entries.
@@ -57,11 +58,7 @@ class Windows:
         if end < head.end:
             kept = self._keep(head, [*entries, *self._store.read(head.session_id, after=end)])
             entries = kept.entries.copy()
-        for place in kept.loose:
-            if place < len(entries):
-                entry = entries[place]
-                entries[place] = replace(entry, message=entry.message.own())
-        return entries
+        return [lent_entry(entry) for entry in entries] if kept.loose else entries
 
     def appended(self, head: Head, drafts: Sequence[Draft]) -> None:
         """Messages were appended by this process: they need not be read.
@@ -80,7 +77,7 @@ class Windows:
                 message = draft.message.own()
                 total += 0 if message.is_system else draft.tokens
                 if not message.is_flat:
-                    kept.loose.append(len(kept.entries))
+                    kept.loose.add(seq)
                 kept.entries.append(
                     Entry(
                         head.session_id,
@@ -106,7 +103,11 @@ class Windows:
         if kept is not None and kept.serves(before) and after.version == before.version + 1:
             pinned = set(after.pinned)
             left = [e for e in kept.entries if e.seq > after.start or e.seq in pinned]
-            self._keep(replace(after, end=kept.head.end), left)
+            self._put(
+                replace(after, end=kept.head.end),
+                left,
+                kept.loose and kept.loose & {e.seq for e in left},
+            )
 
     def forget(self, session_id: str) -> None:
         """Drop what was read of a session."""
@@ -114,9 +115,11 @@ class Windows:
             self._drop(session_id)
 
     def _keep(self, head: Head, entries: list[Entry]) -> _Kept:
+        return self._put(head, entries, {e.seq for e in entries if not e.message.is_flat})
+
+    def _put(self, head: Head, entries: list[Entry], loose: set[int]) -> _Kept:
         if entries and entries[-1].seq > head.end:  # appended since the head was read
             head = replace(head, end=entries[-1].seq)
-        loose = [i for i, e in enumerate(entries) if not e.message.is_flat]
         kept = _Kept(head, entries, loose)
         with self._lock:
             self._drop(head.session_id)

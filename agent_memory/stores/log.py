@@ -91,6 +91,12 @@ def _stands(head: Head, system: Draft) -> bool:
     return head.system.to_json() == system.message.to_json()
 
 
+def lent_entry(entry: Entry) -> Entry:
+    """An entry for callers, who may change what its message holds."""
+    message = entry.message.own()
+    return entry if message is entry.message else replace(entry, message=message)
+
+
 def fairly(waiting: Iterable[tuple[float, Head]]) -> list[Head]:
     """Heads in the order of `SessionStore.due`, from all that are due and since when."""
     turns: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from math import inf
 from agent_memory.errors import LeaseLost
 from agent_memory.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.stores.base import Counts
-from agent_memory.stores.log import LOST, extend, fairly, lent
+from agent_memory.stores.log import LOST, extend, fairly, lent, lent_entry
 from agent_memory.stores.memory_records import MemoryRecords
 
 
@@ -72,7 +72,7 @@ class MemoryStore(MemoryRecords):
             first = max(after, 0)
             last = None if limit is None else first + limit
             found = [] if session is None else session.log[first:last]
-        return [_lend(entry) for entry in found]
+        return [lent_entry(entry) for entry in found]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
         """See `SessionStore.pick`."""
@@ -80,7 +80,7 @@ class MemoryStore(MemoryRecords):
             session = self._sessions.get(session_id)
             log = [] if session is None else session.log
             found = [log[seq - 1] for seq in sorted(set(seqs)) if 0 < seq <= len(log)]
-        return [_lend(entry) for entry in found]
+        return [lent_entry(entry) for entry in found]
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.move`."""
@@ -202,8 +202,3 @@ class MemoryStore(MemoryRecords):
 
     def close(self) -> None:
         """See `SessionStore.close`."""
-
-
-def _lend(entry: Entry) -> Entry:
-    message = entry.message.own()
-    return entry if message is entry.message else replace(entry, message=message)
