@@ -90,7 +90,7 @@ class Windows:
                     )
                 )
             self._kept[head.session_id] = _Kept(head, kept.entries, kept.loose)
-            self._count += len(drafts)
+            self._grew(len(drafts))
 
     def moved(self, before: Head, after: Head) -> None:
         """A head was moved, by this process, and its log stayed: what was read of it still holds.
@@ -124,10 +124,14 @@ class Windows:
         with self._lock:
             self._drop(head.session_id)
             self._kept[head.session_id] = kept
-            self._count += len(entries)
-            while self._count > _MOST_ENTRIES and len(self._kept) > 1:
-                self._drop(next(iter(self._kept)))
+            self._grew(len(entries))
         return kept
+
+    def _grew(self, by: int) -> None:
+        """Make room for more entries: what was read first goes first, the newest stays."""
+        self._count += by
+        while self._count > _MOST_ENTRIES and len(self._kept) > 1:
+            self._drop(next(iter(self._kept)))
 
     def _drop(self, session_id: str) -> None:
         kept = self._kept.pop(session_id, None)

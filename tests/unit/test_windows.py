@@ -117,7 +117,12 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
         kept.of(_say(store, "a", "b", "c", session_id=f"s{n}"))
     assert sum(len(one.entries) for one in kept._kept.values()) <= 10
     assert _texts(kept.of(_say(store, *"abcdefghijklm", session_id="long"))) == [*"abcdefghijklm"]
-    kept.forget("long")
+    kept.of(_say(store, "a", session_id="s"))
+    for _ in range(20):
+        drafts = [draft("more")]
+        kept.appended(store.append("s", drafts), drafts)
+    assert list(kept._kept) == ["s"]
+    kept.forget("s")
     assert not kept._kept
     assert kept._count == 0
 
