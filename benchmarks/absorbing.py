@@ -1,6 +1,7 @@
 """What absorbing costs: `python -m benchmarks.absorbing`.
 
-Beside the embedder alone, and of several blocks beside one. Needs the extra `local`. Medians of the rounds, which take the works in turn.
+Beside the embedder alone, and of several blocks beside one. Needs the extra `local`. Medians of the
+rounds, which take the works in turn.
 """
 
 from __future__ import annotations
