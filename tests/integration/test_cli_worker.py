@@ -69,6 +69,24 @@ def absorbed(users: int) -> list[tuple[str, int]]:
     return sorted((record.session_id, record.sources[0]) for record in found)
 
 
+def served_by(fake: FakeLLM) -> dict[str, str]:
+    """The environment of a command whose model the server is."""
+    return {
+        "AGENT_MEMORY_MODEL": "openai/any",
+        "AGENT_MEMORY_API_BASE": fake.api_base,
+        "AGENT_MEMORY_API_KEY": "none",
+    }
+
+
+def asking_worker(fake: FakeLLM) -> subprocess.Popen[str]:
+    """A worker that has just asked the model."""
+    worker = command("worker", **served_by(fake))
+    deadline = time.monotonic() + 60
+    while not fake.requests and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return worker
+
+
 def command(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [Path(sys.executable).with_name("agent-memory"), *arguments, "--config", "m.toml"],
@@ -115,15 +133,7 @@ def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
     fake.hang(1.0)
     fact = {"text": "It said 0.", "category": "other", "message": 1, "quote": "0 says 0"}
     fake.reply_json({"facts": [fact]})
-    model = {
-        "AGENT_MEMORY_MODEL": "openai/any",
-        "AGENT_MEMORY_API_BASE": fake.api_base,
-        "AGENT_MEMORY_API_KEY": "none",
-    }
-    worker = command("worker", **model)
-    deadline = time.monotonic() + 60
-    while not fake.requests and time.monotonic() < deadline:
-        time.sleep(0.05)
+    worker = asking_worker(fake)
     worker.send_signal(signal.SIGTERM)
     told, errors = worker.communicate(timeout=60)
     assert (worker.returncode, errors) == (0, "")
@@ -139,18 +149,10 @@ def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
     written(sessions=1, users=1, messages=2)
     fake.hang(60.0)
     fake.default = json.dumps({"facts": []})
-    model = {
-        "AGENT_MEMORY_MODEL": "openai/any",
-        "AGENT_MEMORY_API_BASE": fake.api_base,
-        "AGENT_MEMORY_API_KEY": "none",
-    }
-    worker = command("worker", **model)
-    deadline = time.monotonic() + 60
-    while not fake.requests and time.monotonic() < deadline:
-        time.sleep(0.05)
+    worker = asking_worker(fake)
     worker.kill()
     worker.communicate(timeout=60)
-    second = command("worker", **model)
+    second = command("worker", **served_by(fake))
     with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
         while memory.sessions()[0].cursors != {"extractive": 2}:  # once the lease has run out
             assert second.poll() is None
@@ -163,13 +165,9 @@ def test_a_killed_workers_session_is_taken_over(fake: FakeLLM) -> None:
 def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
     """Wrong: messages that a block gave up are forgotten, or can't be brought back."""
     configure("extractive")
-    model = {
-        "AGENT_MEMORY_MODEL": "openai/any",
-        "AGENT_MEMORY_API_BASE": fake.api_base,
-        "AGENT_MEMORY_API_KEY": "none",
-    }
     written(sessions=1, users=1, messages=2)
     fake.default = "rubbish"
+    model = served_by(fake)
     run("worker", "--once", code=1, **model)
     told = run("doctor", code=1, **model)
     assert "gave up #1 to #2 of s0" in " ".join(told.split())
