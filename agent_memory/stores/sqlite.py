@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.sql_database import SQLConnection
 from agent_memory.stores.sqlite_connection import Connection
 
 T = TypeVar("T")
@@ -142,21 +141,13 @@ class Database:
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
-    def write(self, work: Callable[[SQLConnection], T]) -> T:
+    def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction.
 
         Raises:
             StoreUnavailable: The database cannot be used now.
         """
         return self.alone(lambda connection: connection.transaction(work))
-
-    def build(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run `work`, which makes or changes tables, in one transaction.
-
-        Raises:
-            StoreUnavailable: The database cannot be used now.
-        """
-        self.write(work)
 
     def scrub(self) -> None:
         """Write the file anew and empty its write-ahead log: neither tells what was deleted.
