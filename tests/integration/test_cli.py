@@ -640,6 +640,7 @@ def test_chat_stopped_in_the_middle_stores_nothing(fake: FakeLLM) -> None:
     def interrupt() -> None:
         while not fake.requests:
             time.sleep(0.01)
+        time.sleep(0.5)  # by then the client waits for the answer
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
