@@ -52,6 +52,11 @@ def check_store(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
     from agent_memory.engine.services import Services
 
     try:
+        if not str(config.store).startswith((_SQLITE, "memory:")):
+            with closing(Services(config)) as services:
+                yield _opened(config, services, "")
+                yield attempt("absorbing", lambda: _absorbing(config, services))
+            return
         with _copied(config) as copy:
             schema = _schema(str(copy.store))  # opening the copy changes it
             with closing(Services(copy)) as services:
@@ -117,8 +122,10 @@ def _opened(config: AgentMemoryConfig, services: Services, schema: str) -> Check
         return Check(NOTHING, "store", f"{url} does not exist yet; the first message makes it.")
     counts = services.resources.store.counts()
     held = f"{counts.sessions} sessions, {counts.entries} messages"
+    note = getattr(services.resources.store, "durability_note", None)
+    told = f" {note()}" if note else ""
     gone = " and is gone with the process" if url.startswith("memory:") else ""
-    return Check("✓", "store", f"{url} opens{gone}{schema}: {held}.")
+    return Check("✓", "store", f"{url} opens{gone}{schema}: {held}.{told}")
 
 
 def _vectors(config: AgentMemoryConfig, services: Services, call: bool) -> Check:

@@ -10,6 +10,7 @@ from agent_memory.stores.base import Counts, Durability, FactStore, SessionStore
 
 if TYPE_CHECKING:
     from agent_memory.stores.memory import MemoryStore
+    from agent_memory.stores.redis import RedisStore
     from agent_memory.stores.sql import SQLStore
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Durability",
     "FactStore",
     "MemoryStore",
+    "RedisStore",
     "SQLStore",
     "SessionStore",
     "Store",
@@ -25,7 +27,8 @@ __all__ = [
     "open_store",
 ]
 
-_SERVED = "Use memory:// (gone with the process) or sqlite:///path.db."
+_SERVED = "Use memory:// (gone with the process), sqlite:///path.db or redis://host:6379/0."
+_REDIS = ("redis", "rediss", "unix")
 
 
 def check_url(url: str) -> None:
@@ -37,6 +40,10 @@ def check_url(url: str) -> None:
     scheme, mark, rest = url.partition("://")
     if mark and scheme == "sqlite":
         _check_sqlite(rest)
+    elif mark and scheme in _REDIS:
+        from agent_memory.stores.redis_url import check_redis_url
+
+        check_redis_url(url)
     elif not mark or scheme != "memory":
         # the rest of the URL may hold a password, so only the scheme is repeated
         named = f"No store serves {scheme}://." if mark else "A store is named by a URL."
@@ -64,7 +71,8 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
     """Open the store that a URL names.
 
     Args:
-        url: `memory://` or `sqlite:///path.db`.
+        url: `memory://`, `sqlite:///path.db`, or the address of a Redis or Valkey server
+            (`redis://`, `rediss://`, `unix://`).
         namespace: Stores of different namespaces share a database and see nothing of each other.
         durability: What an acknowledged write survives, see `Durability`.
 
@@ -78,10 +86,17 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
         from agent_memory.stores.memory import MemoryStore
 
         return MemoryStore(namespace)
+    if url.partition("://")[0] in _REDIS:
+        from agent_memory.stores.redis import RedisStore
+
+        return RedisStore(url, namespace, durability)
     from agent_memory.stores.sql import SQLStore
 
     return SQLStore(url, namespace, durability)
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, {".memory": ("MemoryStore",), ".sql": ("SQLStore",)})
+    __getattr__ = lazily(
+        __name__,
+        {".memory": ("MemoryStore",), ".redis": ("RedisStore",), ".sql": ("SQLStore",)},
+    )

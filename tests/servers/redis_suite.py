@@ -1,0 +1,100 @@
+"""What the tests of the Redis store share: servers that are started, and the contract."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import pytest
+
+from agent_memory.stores.base import Store
+from agent_memory.stores.redis import RedisStore
+from agent_memory.testing import (
+    FactStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
+from tests.servers.process import CannotStart
+from tests.servers.redis import RedisNodes, RedisServer, redis_binaries
+
+S = TypeVar("S", RedisServer, RedisNodes)
+
+GIVEN = os.environ.get("AGENT_MEMORY_TEST_REDIS")
+"""The user's server, to test on instead of a private one."""
+
+
+def available() -> dict[str, Path]:
+    """Servers by name. None at hand: a failure in CI, a skip elsewhere."""
+    if GIVEN:
+        pytest.skip("NOT TESTED: AGENT_MEMORY_TEST_REDIS names a server that is not ours to stop")
+    try:
+        return redis_binaries()
+    except CannotStart as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"No Redis server: {error}")
+        pytest.skip(f"NOT TESTED, no Redis server: {error}")
+
+
+def begun(make: Callable[[Path], S]) -> S:
+    """A private server, started."""
+    server = make(next(iter(available().values())))
+    server.start()
+    return server
+
+
+@pytest.fixture
+def namespace() -> str:
+    """Of this test alone."""
+    return f"test {uuid4().hex}"
+
+
+Start = Callable[..., RedisServer]
+"""Starts a server of the test's own, with settings, and `user="user:password@"` of its URL."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts servers that are stopped after the test."""
+    servers: list[RedisServer] = []
+
+    def started(*options: str, user: str = "") -> RedisServer:
+        servers.append(begun(lambda binary: RedisServer(tmp_path, binary, options, user)))
+        return servers[-1]
+
+    yield started
+    for one in servers:
+        one.stop()
+
+
+@pytest.fixture
+def server(start: Start) -> RedisServer:
+    """A server to stop, to kill and to set."""
+    return start()
+
+
+class RedisContract(
+    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+):
+    """What a `RedisStore` must do on the server at `url`."""
+
+    @pytest.fixture
+    def store(self, url: str, namespace: str) -> Iterator[Store]:
+        store = RedisStore(url, namespace)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def other(self, store: Store, url: str, namespace: str) -> Iterator[Store]:
+        other = RedisStore(url, namespace)
+        yield other
+        other.close()
+
+    @pytest.fixture
+    def elsewhere(self, store: Store, url: str, namespace: str) -> Iterator[Store]:
+        elsewhere = RedisStore(url, f"{namespace}:elsewhere")
+        yield elsewhere
+        elsewhere.close()
