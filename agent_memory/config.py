@@ -28,8 +28,9 @@ class AgentMemoryConfig(Sourced):
     environment over a file.
 
     Attributes:
-        store: Where all is kept: "sqlite:///file.db", "memory://" or "redis://host:6379/0"; or a
-            store that is open, which several memories may share and which whoever opened it closes.
+        store: Where all is kept: "sqlite:///file.db", "memory://", or a server's address, such as
+            "postgresql://...", "mysql://..." or "redis://..."; or a store that is open, which
+            several memories may share and which whoever opened it closes.
         durability: What an acknowledged update survives. "process": the end of the process, however
             sudden; a power loss may take the newest. "power": that too, with a disk sync for each
             update.

@@ -5,7 +5,6 @@ py-spy record --rate 500 --output update.svg -- python -m benchmarks.hot
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -23,10 +22,10 @@ def run(seconds: float = 10.0, budget: int = 10**9) -> None:
         url = f"sqlite:///{Path(folder, 'm.db').as_posix()}"
         with AgentMemory(store=url, max_tokens=budget) as memory:
             until = monotonic() + seconds
-            for number in count():
-                if monotonic() > until:
-                    break
+            number = 0
+            while monotonic() < until:
                 memory.update("s", texts[number % len(texts)])
+                number += 1
     print(f"{number:,} updates in {seconds:g} s")
 
 

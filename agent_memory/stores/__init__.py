@@ -27,7 +27,13 @@ __all__ = [
     "open_store",
 ]
 
-_SERVED = "Use memory:// (gone with the process), sqlite:///path.db or redis://host:6379/0."
+_SERVED = (
+    "Use memory:// (gone with the process), sqlite:///path.db, postgresql://, mysql:// or redis://."
+)
+_SQL_SERVERS = (
+    *("postgresql", "postgres", "postgresql+psycopg"),
+    *("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"),
+)
 _REDIS = ("redis", "rediss", "unix")
 
 
@@ -44,6 +50,8 @@ def check_url(url: str) -> None:
         from agent_memory.stores.redis_url import check_redis_url
 
         check_redis_url(url)
+    elif mark and scheme in _SQL_SERVERS:
+        return
     elif not mark or scheme != "memory":
         # the rest of the URL may hold a password, so only the scheme is repeated
         named = f"No store serves {scheme}://." if mark else "A store is named by a URL."
@@ -71,8 +79,8 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
     """Open the store that a URL names.
 
     Args:
-        url: `memory://`, `sqlite:///path.db`, or the address of a Redis or Valkey server
-            (`redis://`, `rediss://`, `unix://`).
+        url: `memory://`, `sqlite:///path.db`, or the address of a server: `postgresql://`,
+            `mysql://`, `mariadb://`, `redis://`, `rediss://`, `unix://`.
         namespace: Stores of different namespaces share a database and see nothing of each other.
         durability: What an acknowledged write survives, see `Durability`.
 

@@ -10,11 +10,11 @@ from agent_memory.records import Draft, Entry, Head, Lease
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.sql_appending import Appender, swap
+from agent_memory.stores.sql_database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql_migrations import is_current, migrate
 from agent_memory.stores.sql_records import SQLRecords
 from agent_memory.stores.sql_rows import entry_of, head_of
 from agent_memory.stores.sqlite import Database
-from agent_memory.stores.sqlite_connection import Connection
 from agent_memory.stores.statements import chunks
 
 _ALL = 2**62
@@ -24,23 +24,26 @@ class SQLStore(SQLRecords):
     """A store in an SQL database.
 
     Args:
-        url: `sqlite:///path.db`.
+        url: `sqlite:///path.db`, `postgresql://user:password@host/database` or
+            `mysql://user:password@host/database` (MariaDB too).
         namespace: Stores of different namespaces see nothing of each other.
-        durability: See `Durability`.
+        durability: See `Durability`. On a server it is the server's own; "power" asks for it.
 
     Raises:
         StoreUnavailable: The database cannot be opened.
+        ConfigError: The URL cannot be read, or the server is not set up for what is asked.
+        MissingExtra: The driver is not installed.
         SchemaTooNew: A newer release wrote it.
     """
 
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability = "process"
     ) -> None:
-        super().__init__(Database(url.removeprefix("sqlite:///"), durability), namespace)
+        super().__init__(_database(url, durability), namespace)
         self._appender = Appender(namespace)
         try:
             if not self._database.read(is_current):
-                self._database.write(migrate)
+                self._database.patiently(migrate)
         except BaseException:
             self._database.close()
             raise
@@ -86,25 +89,33 @@ class SQLStore(SQLRecords):
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.move`."""
-        return self._database.write(lambda connection: self._move(connection, head, lease))
+
+        def work(connection: SQLConnection) -> Head | None:
+            if lease is not None:
+                connection.lock(self._at(head.session_id))
+                self._guard(connection, lease)
+            return self._swap(connection, head)
+
+        return self._database.write(work)
 
     def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.truncate`."""
+        at = self._at(head.session_id)
 
-        def work(connection: Connection) -> Head | None:
+        def work(connection: SQLConnection) -> Head | None:
+            connection.lock(at)
             self._guard(connection, lease)
             before = self._find(connection, head.session_id)
             if before is None or before.end != head.end:  # a cut must not take unseen messages
                 return None
-            if self._move(connection, head, lease) is None:
+            if self._swap(connection, head) is None:
                 return None
-            connection.run("cut", {**self._at(head.session_id), "end": end})
+            connection.run("cut", {**at, "end": end})
             return self._find(connection, head.session_id)
 
         return self._database.write(work)
 
-    def _move(self, connection: Connection, head: Head, lease: Lease | None) -> Head | None:
-        self._guard(connection, lease)
+    def _swap(self, connection: SQLConnection, head: Head) -> Head | None:
         at, after = self._at(head.session_id), replace(head, version=head.version + 1)
         if not connection.run("move", {**at, **swap(head, after)}):
             return None
@@ -137,27 +148,38 @@ class SQLStore(SQLRecords):
         begun = to_micros(head.created_at)
         values = {"was": head.version, "begun": begun, "end": head.end, "at": at}
         values |= self._at(head.session_id)
-        return self._database.alone(lambda connection: connection.run("put_off", values) == 1)
+
+        def work(connection: SQLConnection) -> bool:
+            connection.lock(values)  # what is being appended is to be seen
+            return connection.run("put_off", values) == 1
+
+        return self._database.write(work)
 
     def wake(self) -> None:
         """See `SessionStore.wake`."""
         values = {"ns": self._namespace, "now": now_micros()}
-        self._database.alone(lambda connection: connection.run("wake", values))
+        self._database.alone(lambda connection: connection.wake(values))
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """See `SessionStore.delete`."""
         values = self._at(session_id)
 
-        def work(connection: Connection) -> None:
+        def work(connection: SQLConnection) -> None:
+            there = connection.lock(values)
             self._guard(connection, lease)
-            connection.run("cut", {**values, "end": 0})
-            connection.run("drop", values)
+            if there:
+                connection.run("cut", {**values, "end": 0})
+                connection.run("drop", values)
             self._appender.forget(session_id)
 
         self._database.write(work)
 
     def scrub(self) -> None:
-        """See `SessionStore.scrub`."""
+        """See `SessionStore.scrub`.
+
+        Nothing on servers: what they keep of deleted rows for a while (until rows are vacuumed or
+        purged, in logs, replicas and backups) is theirs to erase.
+        """
         self._database.scrub()
 
     def sessions(
@@ -182,6 +204,14 @@ class SQLStore(SQLRecords):
     def _at(self, session_id: str) -> dict[str, Any]:
         return {"ns": self._namespace, "sid": session_id}
 
-    def _find(self, connection: Connection, session_id: str) -> Head | None:
+    def _find(self, connection: SQLConnection, session_id: str) -> Head | None:
         row = connection.row("head", self._at(session_id))
         return None if row is None else head_of(row)
+
+
+def _database(url: str, durability: Durability) -> SQLDatabase:
+    if url.startswith("sqlite:"):
+        return Database(url.removeprefix("sqlite:///"), durability)
+    from agent_memory.stores.sql_server import open_server
+
+    return open_server(url, durability)

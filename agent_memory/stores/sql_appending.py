@@ -10,8 +10,8 @@ from typing import Any
 from agent_memory.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.log import extend, lent
+from agent_memory.stores.sql_database import SQLConnection
 from agent_memory.stores.sql_rows import entry_values, head_of, head_values
-from agent_memory.stores.sqlite_connection import Connection
 
 _MOST_KNOWN = 4096
 
@@ -30,7 +30,7 @@ class Appender:
     What it remembers may be of before: other processes write too. So a remembered head serves only
     where the statement that relies on it finds its version, and the place after its end still free.
 
-    Its callers let one thread at a time in.
+    Many threads may append at the same time: what it remembers is read and replaced whole.
 
     Args:
         namespace: Of the sessions.
@@ -41,7 +41,11 @@ class Appender:
         self._known: dict[str, _Known] = {}
 
     def append(
-        self, connection: Connection, session_id: str, drafts: Sequence[Draft], user_id: str | None
+        self,
+        connection: SQLConnection,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None,
     ) -> Head:
         """See `SessionStore.append`."""
         known = self._known.get(session_id)
@@ -49,17 +53,22 @@ class Appender:
             head, entries = extend(known.head, drafts, user_id)
             if head.version == known.head.version and _follow(connection, known, entries):
                 return self._remembered(known.key, head)
-        return connection.transaction(lambda it: self._extend(it, session_id, drafts, user_id))
+        known = connection.transaction(lambda it: self._extend(it, session_id, drafts, user_id))
+        return self._remembered(known.key, known.head)
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
 
     def _extend(
-        self, connection: Connection, session_id: str, drafts: Sequence[Draft], user_id: str | None
-    ) -> Head:
+        self,
+        connection: SQLConnection,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None,
+    ) -> _Known:
         at = {"ns": self._namespace, "sid": session_id}
-        row = connection.row("head", at)
+        row = connection.row("head", at) if connection.lock(at) else None
         before = empty_head(session_id, None, datetime.now(UTC)) if row is None else head_of(row)
         head, entries = extend(before, drafts, user_id)
         now = now_micros()
@@ -77,7 +86,7 @@ class Appender:
         if entries:
             rows = [{**entry_values(entry), "session": row.key} for entry in entries]
             connection.run_each("extend", rows)
-        return self._remembered(row.key, head)
+        return _Known(row.key, head)  # to be remembered once it is in the database
 
     def _remembered(self, key: int, head: Head) -> Head:
         if len(self._known) >= _MOST_KNOWN:
@@ -92,13 +101,19 @@ def swap(before: Head, after: Head) -> dict[str, Any]:
     return {"was": before.version, "begun": to_micros(before.created_at), **new}
 
 
-def _follow(connection: Connection, known: _Known, entries: Sequence[Entry]) -> bool:
+def _follow(connection: SQLConnection, known: _Known, entries: Sequence[Entry]) -> bool:
     """Write entries after the end of a session that is as it is known; whether it was."""
     facts = {"of_key": known.key, "was": known.head.version, "now": now_micros()}
-    rows = [{**entry_values(entry), **facts} for entry in entries]
+    first = {**entry_values(entries[0]), **facts}
+    if len(entries) == 1:
+        return connection.run("append", first) == 1
 
-    def write(within: Connection) -> bool:
+    def write(within: SQLConnection) -> bool:
         # where the first fits all do: no other writer can come between them
-        return all(within.run("append", row) for row in rows)
+        if not within.run("append", first):
+            return False
+        rest = [{**entry_values(entry), "session": known.key} for entry in entries[1:]]
+        within.run_each("extend", rest)
+        return True
 
-    return write(connection) if len(rows) == 1 else connection.transaction(write)
+    return connection.transaction(write)

@@ -8,6 +8,8 @@ SQLAlchemy, which takes most of a second. After a change of tables or statements
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.expression import ClauseElement
 
-from agent_memory.stores.sql_statements import STATEMENTS
+from agent_memory.stores.sql_statements import SERVER_STATEMENTS, STATEMENTS
 from agent_memory.stores.sql_tables import metadata
 from agent_memory.stores.statements import Statement
 
@@ -32,11 +34,12 @@ from agent_memory.stores.statements import Statement
 '''
 _LIST = re.compile(r"__\[POSTCOMPILE_(\w+)\]")
 _NUMBERED_BY_THE_DATABASE = "key"
+_MARKS = {"qmark": "?", "format": "%s"}
 
 
 def compiled(statement: ClauseElement, dialect: Dialect) -> Statement:
-    """One statement in a dialect's words."""
-    columns = None
+    """One statement in a dialect's words, with the marks of its driver."""
+    columns, mark = None, _MARKS[dialect.paramstyle]
     if isinstance(statement, Insert) and statement.select is None:
         names = [column.name for column in statement.table.columns]
         columns = [name for name in names if name != _NUMBERED_BY_THE_DATABASE]
@@ -44,7 +47,7 @@ def compiled(statement: ClauseElement, dialect: Dialect) -> Statement:
     text = " ".join(str(done).split())
     lists = _LIST.findall(text)
     names = []
-    pieces = _LIST.sub(r"[\1]", text).split("?")
+    pieces = _LIST.sub(r"[\1]", text).split(mark)
     marks = []
     for name in done.positiontup:
         value = done.binds[name].value
@@ -52,12 +55,11 @@ def compiled(statement: ClauseElement, dialect: Dialect) -> Statement:
         if not written:
             names.append(name)
         if name not in lists:
-            marks.append(str(value) if written else "?")
+            marks.append(str(value) if written else mark)
     text = "".join(chain.from_iterable(zip_longest(pieces, marks, fillvalue="")))
     returned = statement.selected_columns if isinstance(statement, Select) else ()
-    return Statement(
-        text, tuple(names), tuple(column.name for column in returned), lists[0] if lists else None
-    )
+    fields = tuple(column.name for column in returned)
+    return Statement(text, tuple(names), fields, lists[0] if lists else None, mark)
 
 
 def schema(dialect: Dialect) -> list[str]:
@@ -68,6 +70,21 @@ def schema(dialect: Dialect) -> list[str]:
         ddl: list[ClauseElement] = [CreateTable(table), *map(CreateIndex, indexes)]
         made += [" ".join(str(one.compile(dialect=dialect)).split()) for one in ddl]
     return made
+
+
+@dataclass(frozen=True)
+class Words:
+    """All that a dialect needs: see `schema` and `compiled`."""
+
+    schema: list[str]
+    statements: dict[str, Statement]
+
+
+@cache
+def words(dialect: Dialect) -> Words:
+    """Tables and statements in a server's words."""
+    statements = {name: compiled(one, dialect) for name, one in SERVER_STATEMENTS.items()}
+    return Words(schema(dialect), statements)
 
 
 def sqlite_source() -> str:

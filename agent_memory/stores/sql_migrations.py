@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_memory.errors import SchemaTooNew
-from agent_memory.stores.sqlite_connection import Connection
+from agent_memory.stores.sql_database import SQLConnection
 
 Step = Sequence[str]
 
@@ -19,7 +19,7 @@ STEPS: tuple[Step, ...] = (_SESSIONS_FALL_DUE,)
 """The statements at index i bring version i + 1 to version i + 2."""
 
 
-def stored_version(connection: Connection) -> int | None:
+def stored_version(connection: SQLConnection) -> int | None:
     """The schema version of the database, or None for one without our tables."""
     if not connection.has_table("agent_memory_meta"):
         return None
@@ -27,7 +27,7 @@ def stored_version(connection: Connection) -> int | None:
     return None if row is None else int(row.value)
 
 
-def is_current(connection: Connection, steps: Sequence[Step] = STEPS) -> bool:
+def is_current(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> bool:
     """Whether there is nothing to do.
 
     Raises:
@@ -42,7 +42,7 @@ def is_current(connection: Connection, steps: Sequence[Step] = STEPS) -> bool:
     return version == newest
 
 
-def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
+def migrate(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> None:
     """Create the tables or bring them up to date, within the caller's write transaction.
 
     Raises:
@@ -53,10 +53,10 @@ def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
     version, newest = stored_version(connection), {"newest": 1 + len(steps)}
     if version is None:
         for text in connection.schema:
-            connection.value(text)
+            connection.define(text)
         connection.run("first_version", newest)
         return
     for step in steps[version - 1 :]:
         for text in step:
-            connection.value(text)
+            connection.define(text)
     connection.run("next_version", newest)

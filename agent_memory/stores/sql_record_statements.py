@@ -12,6 +12,7 @@ from agent_memory.stores.sql_tables import COLLECTIONS, FACTS, SCOPES, VECTORS
 from agent_memory.stores.statements import named
 
 _v, _scope = VECTORS.c, SCOPES.c
+_OVERWRITE = "ON DUPLICATE KEY UPDATE version = VALUES(version)"
 
 
 def _of_block(table: Table) -> ColumnElement[bool]:
@@ -71,9 +72,10 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
     },
     "owners_of_ids": select(_v.owner).where(_by_ids(VECTORS)).distinct(),
     "vectors": select(*_columns(VECTORS)).where(_by_ids(VECTORS)),
-    "collection": select(COLLECTIONS.c.dimension, COLLECTIONS.c.model).where(
-        _of_block(COLLECTIONS)
-    ),
+    # held until its vectors are written, so that nobody clears the block meanwhile
+    "collection": select(COLLECTIONS.c.dimension, COLLECTIONS.c.model)
+    .where(_of_block(COLLECTIONS))
+    .with_for_update(read=True),
     "announce": insert(COLLECTIONS),
     "scope": select(_scope.version).where(_of_owner(SCOPES)),
     # one statement, so that the version is the one of these very vectors
@@ -93,7 +95,14 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
         ["namespace", "block", "owner", "version"],
         select(_v.namespace, _v.block, _v.owner, bindparam("version", type_=_scope.version.type))
         .where(_of_owner(VECTORS))
-        .limit(literal_column("1")),
+        .limit(literal_column("1"))
+        # another writer of the owner's vectors may have been quicker
+        .suffix_with(
+            "ON CONFLICT (namespace, block, owner) DO UPDATE SET version = excluded.version",
+            dialect="postgresql",
+        )
+        .suffix_with(_OVERWRITE, dialect="mysql")
+        .suffix_with(_OVERWRITE, dialect="mariadb"),
     ),
     **{
         f"clear_{table.name.removeprefix('agent_memory_')}": delete(table).where(_of_block(table))

@@ -11,8 +11,7 @@ from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
 from agent_memory.stores.log import LOST
 from agent_memory.stores.matrices import MatrixCache
-from agent_memory.stores.sqlite import Database
-from agent_memory.stores.sqlite_connection import Connection
+from agent_memory.stores.sql_database import SQLConnection, SQLDatabase
 from agent_memory.stores.statements import chunks, named
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 class SQLRecords:
     """Facts and vectors in an SQL database."""
 
-    def __init__(self, database: Database, namespace: str) -> None:
+    def __init__(self, database: SQLDatabase, namespace: str) -> None:
         self._database = database
         self._namespace = namespace
         self._opened: dict[str, tuple[int, str]] = {}
@@ -39,7 +38,7 @@ class SQLRecords:
         """See `FactStore.put_facts`."""
         rows = self._rows(block, records)
 
-        def work(connection: Connection) -> None:
+        def work(connection: SQLConnection) -> None:
             self._guard(connection, lease)
             if replacing is not None:
                 sid, since, until = replacing
@@ -69,7 +68,7 @@ class SQLRecords:
         given = _given(id=record_id, owner=owner, session_id=session_id)
         values = self._matching(block, given, after)
 
-        def work(connection: Connection) -> None:
+        def work(connection: SQLConnection) -> None:
             self._guard(connection, lease)
             connection.run(named("forget_facts", tuple(given)), values)
 
@@ -105,7 +104,7 @@ class SQLRecords:
         blobs = [row.tobytes() for row in matrix]
         rows = self._rows(block, records, blobs)
 
-        def work(connection: Connection) -> None:
+        def work(connection: SQLConnection) -> None:
             self._guard(connection, lease)
             self._announce(connection, block, opened)
             owners = {row["owner"] for row in rows}
@@ -125,7 +124,7 @@ class SQLRecords:
 
         values = self._of(block, owner)
 
-        def work(connection: Connection) -> list[tuple[Record, float]]:
+        def work(connection: SQLConnection) -> list[tuple[Record, float]]:
             scope = connection.row("scope", values)
             found = self._cache.get((block, owner), scope.version if scope else None)
             if found is None:
@@ -157,7 +156,7 @@ class SQLRecords:
         given = _given(owner=owner, session_id=session_id)
         values = self._matching(block, given, after)
 
-        def work(connection: Connection) -> None:
+        def work(connection: SQLConnection) -> None:
             self._guard(connection, lease)
             changed = {row.owner for row in connection.rows(named("owners", tuple(given)), values)}
             connection.run(named("forget_vectors", tuple(given)), values)
@@ -168,13 +167,14 @@ class SQLRecords:
     def clear_vectors(self, block: str) -> None:
         """See `VectorStore.clear_vectors`."""
 
-        def work(connection: Connection) -> None:
-            for what in ("vectors", "vector_scopes", "collections"):
+        def work(connection: SQLConnection) -> None:
+            # the collection first: whoever still writes its vectors holds it, see `collection`
+            for what in ("collections", "vectors", "vector_scopes"):
                 connection.run(f"clear_{what}", self._of(block))
 
         self._database.write(work)
 
-    def _guard(self, connection: Connection, lease: Lease | None) -> None:
+    def _guard(self, connection: SQLConnection, lease: Lease | None) -> None:
         if lease is not None:
             values = {"ns": self._namespace, "sid": lease.session_id, "owner": lease.owner}
             if connection.row("held", values) is None:
@@ -208,13 +208,13 @@ class SQLRecords:
         return list(rows.values())
 
     def _overwrite(
-        self, connection: Connection, what: str, block: str, rows: list[dict[str, Any]]
+        self, connection: SQLConnection, what: str, block: str, rows: list[dict[str, Any]]
     ) -> None:
         for ids in chunks([row["id"] for row in rows]):
             connection.run(f"drop_{what}", {**self._of(block), "ids": ids})
         connection.run_each(f"put_{what}", rows)
 
-    def _announce(self, connection: Connection, block: str, given: tuple[int, str]) -> None:
+    def _announce(self, connection: SQLConnection, block: str, given: tuple[int, str]) -> None:
         stored = connection.row("collection", self._of(block))
         if stored is None:
             values = {"dimension": given[0], "model": given[1]}
@@ -223,7 +223,7 @@ class SQLRecords:
         elif tuple(stored) != given:
             raise DimensionMismatch(mismatch(block, (stored.dimension, stored.model), given))
 
-    def _renew(self, connection: Connection, block: str, owners: set[str]) -> None:
+    def _renew(self, connection: SQLConnection, block: str, owners: set[str]) -> None:
         for owner in sorted(owners):
             of = self._of(block, owner)
             connection.run("forget_scope", of)

@@ -99,14 +99,18 @@ STATEMENTS: dict[str, ClauseElement] = {
     "begin": insert(SESSIONS),
     "extend": insert(ENTRIES),
     # One statement, no transaction around it: the head's version says that the session is as it is
-    # known, and the log's primary key that nobody appended to it meanwhile.
+    # known, and the log's primary key that nobody appended to it meanwhile. Servers hold the head
+    # until the entry is in the log.
     "append": insert(ENTRIES)
     .prefix_with("OR IGNORE", dialect="sqlite")
+    .prefix_with("IGNORE", dialect="mysql")
+    .prefix_with("IGNORE", dialect="mariadb")
     .from_select(
         ["session", *_ENTRY],
-        select(_s.key, *[bindparam(name, type_=_e[name].type) for name in _ENTRY]).where(
-            _s.key == bindparam("of_key"), _s.version == bindparam("was"), _s.due_at <= _now
-        ),
+        select(_s.key, *[bindparam(name, type_=_e[name].type) for name in _ENTRY])
+        .where(_s.key == bindparam("of_key"), _s.version == bindparam("was"), _s.due_at <= _now)
+        .with_for_update(read=True)
+        .suffix_with("ON CONFLICT DO NOTHING", dialect="postgresql"),
     ),
     "head": _HEADS.where(_OF_SESSION),
     "sessions": _PAGE,
@@ -142,7 +146,9 @@ STATEMENTS: dict[str, ClauseElement] = {
     "release": update(SESSIONS)
     .where(_OF_SESSION, _s.lease_owner == _TAKER)
     .values(lease_owner=null(), lease_until=_zero),
-    "held": select(_s.key).where(_OF_SESSION, _s.lease_owner == bindparam("owner")),
+    "held": select(_s.key)
+    .where(_OF_SESSION, _s.lease_owner == bindparam("owner"))
+    .with_for_update(read=True),
     "counts": select(
         select(func.count())
         .where(_s.namespace == bindparam("ns"))
@@ -157,3 +163,16 @@ STATEMENTS: dict[str, ClauseElement] = {
     ),
     **RECORD_STATEMENTS,
 }
+
+SERVER_STATEMENTS: dict[str, ClauseElement] = {
+    **STATEMENTS,
+    "lock": select(_s.key).where(_OF_SESSION).with_for_update(),
+    "asleep": select(_s.key)
+    .where(_s.namespace == bindparam("ns"), _ON_TIME, _s.key > bindparam("after"))
+    .order_by(_s.key)
+    .limit(_most),
+    "wake_some": update(SESSIONS)
+    .where(_s.key.in_(bindparam("keys", expanding=True)), _ON_TIME)
+    .values(due_at=_now),
+}
+"""Those that run on a server, which lets many write at the same time."""

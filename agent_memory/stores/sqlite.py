@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql_database import SQLConnection
 from agent_memory.stores.sqlite_connection import Connection
 
 T = TypeVar("T")
@@ -141,13 +142,21 @@ class Database:
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` in one transaction.
 
         Raises:
             StoreUnavailable: The database cannot be used now.
         """
         return self.alone(lambda connection: connection.transaction(work))
+
+    def patiently(self, work: Callable[[SQLConnection], None]) -> None:
+        """Run `work` in one transaction; all wait for their turn to write here, and then take it.
+
+        Raises:
+            StoreUnavailable: The database cannot be used now.
+        """
+        self.write(work)
 
     def scrub(self) -> None:
         """Write the file anew and empty its write-ahead log: neither tells what was deleted.

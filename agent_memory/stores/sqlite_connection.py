@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from agent_memory.stores.sql_database import SQLConnection
 from agent_memory.stores.sqlite_statements import SCHEMA, STATEMENTS
 
 T = TypeVar("T")
@@ -62,7 +63,19 @@ class Connection:
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         return self._raw.execute(query, [name]).fetchone() is not None
 
-    def transaction(self, work: Callable[[Connection], T]) -> T:
+    def define(self, text: str) -> None:
+        """Run a statement, given as text, that makes or changes tables."""
+        self._raw.execute(text)
+
+    def lock(self, values: Mapping[str, Any]) -> bool:
+        """Nothing to do: a transaction keeps all other writers out of the file."""
+        return True
+
+    def wake(self, values: Mapping[str, Any]) -> None:
+        """Make all sessions of a namespace due."""
+        self.run("wake", values)
+
+    def transaction(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` in a transaction: all of it is done, or nothing."""
         self._raw.execute("BEGIN IMMEDIATE")
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -16,23 +16,25 @@ class Statement:
     """One statement of a dialect.
 
     Attributes:
-        text: With a question mark for each parameter, and `[name]` in place of the question marks
-            of one that is a list.
+        text: With a mark for each parameter, and `[name]` in place of the marks of one that is a
+            list.
         names: Its parameters, in order.
         columns: Of its rows; none where it returns none.
         list_name: The parameter that is a list, if there is one.
+        mark: What stands for a parameter.
     """
 
     text: str
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     list_name: str | None = None
+    mark: str = field(default="?", repr=False)
 
     def filled(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
         """Text and parameters for these values."""
         if self.list_name is None:
             return self.text, [values[name] for name in self.names]
-        marks = ", ".join("?" * len(values[self.list_name]))
+        marks = ", ".join([self.mark] * len(values[self.list_name]))
         parameters: list[Any] = []
         for name in self.names:
             if name == self.list_name:

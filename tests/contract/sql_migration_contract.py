@@ -1,0 +1,76 @@
+"""What becomes of a server's tables from release to release, as tests."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from agent_memory.errors import SchemaTooNew, StoreError
+from agent_memory.stores.base import Counts
+from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql_migrations import STEPS, migrate, stored_version
+from agent_memory.testing.contract import draft, stored, together
+from tests.servers.sql import opened, told_nothing
+
+
+class MigrationContract:
+    """Tables are made and changed as on SQLite; `database` is the URL of an empty one."""
+
+    def test_many_make_the_tables_at_once(self, database: str) -> None:
+        """Else: of workers that start together for the first time, all but one fail."""
+        stores = together([partial(SQLStore, database) for _ in range(6)])
+        together([partial(s.append, "s", [draft("a")]) for s in stores])
+        assert stores[0].counts() == Counts(sessions=1, entries=6)
+        for store in stores:
+            store.close()
+
+    def test_a_later_step(self, database: str) -> None:
+        """Else: the next release's change of a table does not run here, or loses what there is."""
+        store = SQLStore(database)
+        before = store.append("s", [draft("a")], "u")
+        steps = (
+            *STEPS,
+            (
+                "ALTER TABLE agent_memory_sessions ADD COLUMN expires_at BIGINT",
+                "CREATE INDEX agent_memory_sessions_expiry "
+                "ON agent_memory_sessions (namespace, expires_at)",
+                "UPDATE agent_memory_sessions SET expires_at = 7",
+            ),
+            ("ALTER TABLE agent_memory_facts ADD COLUMN weight BIGINT",),
+        )
+        with opened(database) as server:
+            for known in (steps[:2], steps, steps):
+                server.patiently(lambda c, known=known: migrate(c, known))
+            assert server.read(stored_version) == 4
+            assert (
+                server.read(lambda c: c.value("SELECT expires_at FROM agent_memory_sessions")) == 7
+            )
+        assert stored(store) == before
+        assert store.append("s", [draft("b")]).end == 2
+        store.close()
+        with pytest.raises(SchemaTooNew, match="version 4"):
+            SQLStore(database)
+
+    def test_a_failed_step(self, database: str) -> None:
+        """Else: a change that failed counts as done."""
+        SQLStore(database).close()
+        broken = (*STEPS, ("ALTER TABLE agent_memory_nothing ADD COLUMN x BIGINT",))
+        with opened(database) as server:
+            with pytest.raises(StoreError, match="agent_memory_nothing"):
+                server.patiently(lambda c: migrate(c, broken))
+            assert server.read(stored_version) == 2
+
+    def test_errors_do_not_tell_messages(self, database: str) -> None:
+        """Else: what users said turns up in logs of database errors."""
+        store = SQLStore(database)
+        store.append("s", [draft("a")])
+        short = "ALTER TABLE agent_memory_entries ADD CONSTRAINT short CHECK (seq < 2)"
+        with opened(database) as server:
+            server.patiently(lambda c: c.define(short))
+        for session in ("s", "t"):
+            with pytest.raises(StoreError) as caught:
+                store.append(session, [draft("my secret"), draft("my secret")])
+            assert told_nothing(caught.value, "my secret")
+        assert store.counts() == Counts(sessions=1, entries=1)
+        store.close()

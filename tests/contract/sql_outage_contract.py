@@ -1,0 +1,124 @@
+"""What `SQLStore` does when its server does not, as tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from agent_memory.errors import ConfigError, StoreUnavailable
+from agent_memory.stores.base import Store
+from agent_memory.stores.sql import SQLStore
+from agent_memory.testing.contract import draft, stored, together
+from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_nothing
+
+
+class OutageContract(ServerFixtures):
+    """Outages are told within seconds, pass by themselves, and neither lose nor double."""
+
+    def test_a_restarted_server(self, server: Served, store: Store, other: Store) -> None:
+        """Else: after a restart of its server a handle fails until its process starts anew."""
+        own = server.private()
+        store.open_vectors("v", 2, "m")
+        store.append("s", [draft("a")], "u")
+        together([partial(other.head, "s")] * 6)
+        own.restart()
+        assert store.append("s", [draft("b")], "u").end == 2
+        assert stored(other).end == 2
+        together([partial(other.head, "s")] * 6)
+        own.kill()
+        own.start()
+        assert stored(store).end == 2
+        head = other.append("s", [draft("c"), draft("d")])
+        assert store.move(replace(head, start=1)) is not None
+        assert [e.message.content for e in other.read("s")] == ["a", "b", "c", "d"]
+
+    def test_a_server_that_is_down(self, server: Served, store: Store, namespace: str) -> None:
+        """Else: an outage is a driver's error, a hang, or the end of the handle."""
+        own = server.private()
+        store.append("s", [draft("a")], "u")
+        own.stop()
+        try:
+            for call in (
+                lambda: SQLStore(server.url, namespace),
+                lambda: store.append("s", [draft("b")]),
+                lambda: store.head("s"),
+                lambda: store.delete("s"),
+                lambda: store.due(),
+                lambda: store.wake(),
+                lambda: store.facts("f", "user:a"),
+            ):
+                with pytest.raises(StoreUnavailable, match="server could not be used") as caught:
+                    call()
+                assert told_nothing(caught.value)
+        finally:
+            own.start()
+        assert store.append("s", [draft("c")]).end == 2
+
+    def test_an_answer_that_is_lost(self, server: Served, store: Store, namespace: str) -> None:
+        """Else: a write is repeated that was done, or a read fails that can be repeated."""
+        with line_to(server.private()) as line:
+            far = SQLStore(line.url, namespace)
+            line.lose_answer = True
+            assert far.append("s", [draft("a")], "u").end == 1
+            line.lose_answer = True
+            assert stored(far) == stored(store)
+            line.lose_answer = True
+            assert far.move(replace(stored(store), start=1)) is not None
+            assert far.append("s", [draft("b")]).end == 2
+            line.lose_answer = True
+            with pytest.raises(StoreUnavailable, match="is not known") as caught:
+                far.append("s", [draft("secret")])
+            assert told_nothing(caught.value, "secret")
+            assert [e.message.content for e in store.read("s")] == ["a", "b", "secret"]
+            assert far.append("s", [draft("c")]).end == 4
+            far.close()
+
+    def test_a_line_that_is_dead(
+        self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else: a server that does not answer any more holds its callers for ever."""
+        own = server.private()
+        for module in ("sql_mysql", "sql_postgres"):
+            for name in ("CALL_SECONDS", "CONNECT_SECONDS"):
+                monkeypatch.setattr(f"agent_memory.stores.{module}.{name}", 1)
+        with line_to(own) as line:
+            far = SQLStore(line.url, namespace)
+            far.append("s", [draft("a")], "u")
+            line.dead = True
+            with pytest.raises(StoreUnavailable, match="is not known"):
+                far.append("s", [draft("b")])
+            with pytest.raises(StoreUnavailable, match="could not be used"):
+                far.head("s")
+            line.dead = False
+            assert far.append("s", [draft("c")]).end >= 2
+            far.close()
+
+    def test_who_is_not_let_in(self, server: Served) -> None:
+        """Else: a typing error in a URL is a riddle, or prints the password."""
+        own = server.private()
+        for url, says in (
+            (own.url_of("nowhere"), "nowhere"),
+            (own.url_of("nowhere", user="stranger"), "stranger"),
+            (own.url.replace("tiger", "lion"), "owner"),
+            (own.url.replace("127.0.0.1", "nowhere.invalid"), "nowhere.invalid"),
+        ):
+            with pytest.raises(StoreUnavailable, match="setting `store`") as caught:
+                SQLStore(url)
+            assert says in str(caught.value)
+            assert told_nothing(caught.value, "lion")
+
+    def test_a_port_in_the_password(self, server: Served) -> None:
+        """Else: a password with special characters is printed by whoever cannot read it."""
+        scheme = scheme_of(server.url)
+        with pytest.raises(ConfigError, match="%-escapes") as caught:
+            SQLStore(f"{scheme}://user:s3cr3t/tiger@host:x/db?s3cr3t=1")
+        assert told_nothing(caught.value)
+
+    def test_a_closed_store(self, server: Served, store: Store) -> None:
+        """Else: a background thread connects again behind a closed store."""
+        store.close()
+        for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):
+            with pytest.raises(StoreUnavailable, match="closed"):
+                call()

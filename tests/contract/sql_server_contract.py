@@ -1,0 +1,246 @@
+"""What `SQLStore` does on every server while all is well, as tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_memory.stores.base import Counts, Store
+from agent_memory.stores.sql import SQLStore
+from agent_memory.testing import (
+    FactStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
+from agent_memory.testing.contract import draft, record, stored, together
+from tests.servers.sql import (
+    Served,
+    ServerFixtures,
+    finished,
+    line_to,
+    opened,
+    scheme_of,
+    started,
+)
+
+CONNECTIONS = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'agent-memory'",
+    "mysql": "SELECT count(*) FROM information_schema.processlist WHERE user = 'owner'",
+}
+
+WRITER = """
+import sys, threading
+from agent_memory.messages import Message
+from agent_memory.records import Draft
+from agent_memory.stores.sql import SQLStore
+
+url, namespace, name = sys.argv[1:]
+store = SQLStore(url, namespace)
+
+def run(thread):
+    for n in range(40):
+        message = Message(role="user", content=f"{name}{thread}-{n}")
+        store.append("s", [Draft(message, 2, "test")])
+
+threads = [threading.Thread(target=run, args=(thread,)) for thread in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+store.close()
+"""
+
+FORKER = """
+import os, sys, threading
+from agent_memory.messages import Message
+from agent_memory.records import Draft
+from agent_memory.stores.sql import SQLStore
+
+def append(content):
+    store.append("s", [Draft(Message(role="user", content=content), 2, "test")])
+
+store = SQLStore(*sys.argv[1:])
+append("first")
+child = os.fork()
+for n in range(20):
+    append(f"{'parent' if child else 'child'}-{n}")
+if child:
+    _, status = os.waitpid(child, 0)
+    assert store.head("s").end == 41
+    assert status == 0, status
+    store.close()
+"""
+
+
+class ServerContract(
+    ServerFixtures, SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+):
+    """`SQLStore` on a server keeps the contract, whoever else writes."""
+
+    def test_a_known_append_is_one_round_trip(
+        self, server: Served, store: Store, namespace: str
+    ) -> None:
+        """Else: each update waits for the network several times, and a context more than twice."""
+        with line_to(server.private()) as line:
+            far = SQLStore(line.url, namespace)
+            for _ in range(8):  # statements in use are prepared, once for each connection
+                far.append("s", [draft("a")], "u")
+                far.head("s"), far.read("s", after=3)
+
+            def trips(call: Callable[[], Any]) -> int:
+                before = line.requests
+                call()
+                return line.requests - before
+
+            for _ in range(12):
+                assert trips(lambda: far.append("s", [draft("b")], "u")) == 1
+            assert trips(lambda: far.append("s", [draft("c"), draft("d")])) <= 8
+            assert trips(lambda: (far.head("s"), far.read("s", after=3))) == 2
+            assert store.append("s", [draft("e")]).end == 23
+            assert trips(lambda: far.append("s", [draft("f")])) > 1
+            assert trips(lambda: far.append("s", [draft("g")])) == 1
+            far.close()
+
+    def test_appends_race_deletions(self, server: Served, store: Store, other: Store) -> None:
+        """Else: an entry is written to a session that is gone, or lands in the one after it."""
+
+        def append(handle: Store, name: str) -> None:
+            for n in range(40):
+                head = handle.append("s", [draft(f"{name}{n}"), draft("x")])
+                assert head.end % 2 == 0
+
+        def delete(handle: Store) -> None:
+            for _ in range(40):
+                handle.delete("s")
+
+        appends = [partial(append, handle, name) for handle, name in ((store, "a"), (other, "b"))]
+        together([*appends, *appends, partial(delete, store), partial(delete, other)])
+        store.append("s", [draft("last")])
+        entries = store.read("s")
+        assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
+        assert [e.total for e in entries] == list(range(3, 3 * len(entries) + 1, 3))
+        orphans = (
+            "SELECT count(*) FROM agent_memory_entries e WHERE NOT EXISTS "
+            "(SELECT 1 FROM agent_memory_sessions s WHERE s.{} = e.session)"
+        )
+        with opened(server.url) as database:
+            key = "`key`" if "mysql" in server.url else "key"
+            assert database.read(lambda c: c.value(orphans.format(key))) == 0
+
+    def test_appends_race_truncations(self, store: Store, other: Store) -> None:
+        """Else: an acknowledged message is cut off unseen, or seqs have gaps."""
+        store.append("s", [draft("x", 2)])
+        cuts = []
+
+        def append(handle: Store) -> None:
+            for _ in range(30):
+                handle.append("s", [draft("x", 2)])
+
+        def cut(handle: Store) -> None:
+            for _ in range(30):
+                head = stored(handle)
+                if head.end > 1 and handle.truncate(head, head.end - 1):
+                    cuts.append(head.end)
+
+        together([partial(work, handle) for handle in (store, other) for work in (append, cut)] * 2)
+        entries = store.read("s")
+        assert [e.seq for e in entries] == list(range(1, 122 - len(cuts)))
+        assert [e.total for e in entries] == list(range(2, 2 * (122 - len(cuts)), 2))
+
+    def test_many_are_woken(
+        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else: of more sessions than are woken at once, the rest sleep on."""
+        monkeypatch.setattr("agent_memory.stores.sql_server_connection._WOKEN_AT_ONCE", 2)
+        for n in range(5):
+            assert store.put_off(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
+        together([store.wake, other.wake])
+        assert len(store.due()) == 5
+
+    def test_vectors_of_many_writers(self, store: Store, other: Store) -> None:
+        """Else: two writers of one owner or record are in each other's way, or a cache is stale."""
+        vector = np.array([[0.6, 0.8]], dtype=np.float32)
+        for handle in (store, other):
+            handle.open_vectors("v", 2, "m")
+
+        def put(handle: Store, name: str) -> None:
+            for n in range(10):
+                handle.put_vectors("v", [record(f"{name}{n}")], vector)
+                handle.put_vectors("v", [record("shared", text=name)], vector)
+                handle.put_facts("f", [record("shared", text=name)])
+                found = handle.search_vectors("v", "user:a", vector[0], 999)
+                assert f"{name}{n}" in {r.id for r, _ in found}
+
+        together(
+            [partial(put, h, name) for h, name in zip([store, other] * 2, "abcd", strict=True)]
+        )
+        for handle in (store, other):
+            assert len(handle.search_vectors("v", "user:a", vector[0], 999)) == 41
+            assert len(handle.facts("f", "user:a")) == 1
+
+    def test_a_hundred_thousand_entries(self, store: Store, other: Store) -> None:
+        """Else: the end of a long log is found by walking it, or a page of it is."""
+        one = draft("x", 2)
+        assert store.append("s", [one] * 100_000).end == 100_000
+        assert (stored(other).end, stored(other).total) == (100_000, 200_000)
+        assert [e.seq for e in other.read("s", after=99_998)] == [99_999, 100_000]
+        assert [e.seq for e in other.read("s", after=50_000, limit=2)] == [50_001, 50_002]
+        assert [e.seq for e in other.pick("s", [1, 77_777])] == [1, 77_777]
+        assert other.append("s", [one]).total == 200_002
+        assert other.counts() == Counts(sessions=1, entries=100_001)
+
+    def test_more_threads_than_connections(self, server: Served, store: Store) -> None:
+        """Else: a burst of threads takes all connections that the server has."""
+        own = server.private()
+        together([partial(store.append, f"s{n}", [draft("a")]) for n in range(100)])
+        assert store.counts().sessions == 100
+        with opened(own.url) as database:
+            assert database.read(lambda c: int(c.value(CONNECTIONS[scheme_of(own.url)]))) < 16
+
+    def test_processes_append_at_once(self, server: Served, store: Store, namespace: str) -> None:
+        """Else: a table made twice, a lost message, or a seq used twice."""
+        writers = [started(WRITER, server.url, namespace, name) for name in "ab"]
+        for writer in writers:
+            finished(writer)
+        entries = store.read("s")
+        assert [e.seq for e in entries] == list(range(1, 161))
+        assert [e.total for e in entries] == list(range(2, 321, 2))
+        for name in "ab":
+            for thread in "01":
+                said = [e.message.text() for e in entries]
+                mine = [text for text in said if text.startswith(f"{name}{thread}-")]
+                assert mine == [f"{name}{thread}-{n}" for n in range(40)]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+    def test_a_forked_child(self, server: Served, store: Store, namespace: str) -> None:
+        """Else: parent and child talk over one connection, or the child's end cuts the parent's."""
+        finished(started(FORKER, server.url, namespace))
+        said = [e.message.text() for e in store.read("s")]
+        for name in ("parent", "child"):
+            assert [t for t in said if t.startswith(f"{name}-")] == [
+                f"{name}-{n}" for n in range(20)
+            ]
+        assert len(said) == 41
+
+    def test_a_missing_driver(self, server: Served) -> None:
+        """Else: whoever forgot an extra reads of a module that he never heard of."""
+        code = (
+            "import sys\n"
+            "sys.modules['psycopg'] = sys.modules['pymysql'] = None\n"
+            "from agent_memory.errors import MissingExtra\n"
+            "from agent_memory.stores.sql import SQLStore\n"
+            "try:\n"
+            "    SQLStore(sys.argv[1])\n"
+            "except MissingExtra as error:\n"
+            "    assert 'agent-memory[' in str(error), error\n"
+            "    assert 'tiger' not in str(error), error\n"
+            "else:\n"
+            "    sys.exit(1)\n"
+        )
+        finished(started(code, server.url))

@@ -1,0 +1,150 @@
+"""The contract suite on MariaDB, and what only it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
+from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql_compiling import words
+from agent_memory.stores.sql_driver import dialect_of
+from agent_memory.stores.sql_migrations import STEPS, migrate, stored_version
+from agent_memory.testing.contract import draft
+from tests.contract.sql_migration_contract import MigrationContract
+from tests.contract.sql_outage_contract import OutageContract
+from tests.contract.sql_server_contract import ServerContract
+from tests.servers.mariadb import LONGEST, PASSWORD, MariaDBServer
+from tests.servers.sql import Served, opened, serve, told_nothing
+
+pytest.importorskip("pymysql")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    yield from serve(MariaDBServer, "AGENT_MEMORY_TEST_MYSQL")
+
+
+@pytest.fixture
+def database(server: Served) -> str:
+    """The URL of an empty database."""
+    own, name = server.private(), f"empty_{uuid4().hex}"
+    with opened(own.url) as mariadb:
+        mariadb.read(lambda connection: connection.value(f"CREATE DATABASE {name}"))
+    url: str = own.url_of(name)
+    return url
+
+
+class TestMySQL(ServerContract):
+    """On MariaDB."""
+
+
+class TestMySQLOutages(OutageContract):
+    """On MariaDB."""
+
+
+class TestMySQLMigrations(MigrationContract):
+    """On MariaDB."""
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"])
+def test_schemes(server: Served, scheme: str) -> None:
+    """Else: a URL as SQLAlchemy or a hosting service writes it has to be rewritten."""
+    url = f"{scheme}://{server.url.partition('://')[2]}"
+    SQLStore(url, uuid4().hex).close()
+
+
+@pytest.mark.parametrize(
+    ("rest", "says"),
+    [("u:tiger@host", "mysql://user:password@"), ("u:tiger@host/db?sslmode=tiger", "'sslmode'")],
+)
+def test_urls_that_lack_something(rest: str, says: str) -> None:
+    """Else: messages go to no database, or a misspelt option is passed over in silence."""
+    with pytest.raises(ConfigError, match=says) as caught:
+        SQLStore(f"mysql://{rest}")
+    assert told_nothing(caught.value)
+
+
+def test_who_may_not_make_tables(server: Served, database: str) -> None:
+    """Else: a missing permission is a driver's error that names no setting."""
+    own = server.private()
+    guest, name = f"guest_{uuid4().hex[:8]}", database.rpartition("/")[2]
+    with opened(database) as mariadb:
+        for statement in (
+            f"CREATE USER {guest}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
+            f"GRANT SELECT ON {name}.* TO {guest}@'127.0.0.1'",
+        ):
+            mariadb.read(lambda c, statement=statement: c.value(statement))
+    url = own.url_of(name, user=guest)
+    with pytest.raises(StoreUnavailable, match=r"CREATE command denied .*setting `store`"):
+        SQLStore(url)
+    SQLStore(database).close()
+    reader = SQLStore(url)
+    with pytest.raises(StoreUnavailable, match=r"denied .*Grant it"):
+        reader.append("s", [draft("a")])
+    reader.close()
+
+
+def test_messages_that_the_server_does_not_take(server: Served) -> None:
+    """Else: it is said that the server is gone, and nobody knows why."""
+    server.private()
+    store = SQLStore(server.url, uuid4().hex)
+    store.append("s", [draft("a")])
+    for role in ("user", "system"):
+        with pytest.raises(StoreError, match="max_allowed_packet") as caught:
+            store.append("s", [draft("b"), draft("é" * (LONGEST // 2), role=role)])
+        assert not isinstance(caught.value, StoreUnavailable)
+    assert store.append("s", [draft("c" * (LONGEST - 2**19))]).end == 2
+    assert [e.message.text()[0] for e in store.read("s")] == ["a", "c"]
+    store.close()
+
+
+def test_tables_that_were_half_made(server: Served, database: str) -> None:
+    """Else: a process that died while it made the tables keeps all others from it."""
+    server.private()
+    half = words(dialect_of("mariadb+pymysql://")).schema[:8]
+    with opened(database) as mariadb:
+        for text in half:
+            mariadb.read(lambda c, text=text: c.define(text))
+    store = SQLStore(database)
+    assert store.append("s", [draft("a")]).end == 1
+    with opened(database) as mariadb:
+        assert mariadb.read(stored_version) == 2
+        steps = (*STEPS, ("ALTER TABLE agent_memory_facts ADD COLUMN weight BIGINT",))
+        mariadb.read(lambda c: c.define(steps[1][0]))
+        mariadb.patiently(lambda c: migrate(c, steps))
+        assert mariadb.read(stored_version) == 3
+    store.close()
+
+
+def test_durability_is_the_one_asked_for(server: Served) -> None:
+    """Else: an update that was to survive a power loss is only in the server's memory."""
+    server.private()
+    with pytest.raises(ConfigError, match="innodb_flush_log_at_trx_commit"):
+        SQLStore(server.url, durability="power")
+
+
+def test_settings_of_the_server_do_not_matter(server: Served) -> None:
+    """Else: values are cut to fit, or fences fall, where a server is set up otherwise."""
+    server.private()
+    before = "SELECT CONCAT(@@global.sql_mode, ';', @@global.tx_isolation)"
+    with opened(server.url) as mariadb:
+        mode, isolation = mariadb.read(lambda c: c.value(before)).split(";")
+        settings = "SET GLOBAL sql_mode = '{}', tx_isolation = '{}'"
+
+        def configure(*values: str) -> None:
+            mariadb.read(lambda c: c.value(settings.format(*values)))
+
+        configure("NO_BACKSLASH_ESCAPES,ANSI_QUOTES", "SERIALIZABLE")
+        try:
+            store = SQLStore(server.url, uuid4().hex)
+            store.append("s", [draft("\\ ' \" 😀")])
+            assert [e.message.content for e in store.read("s")] == ["\\ ' \" 😀"]
+            with opened(server.url) as other:
+                now = other.read(lambda c: c.value("SELECT CONCAT(@@sql_mode, @@tx_isolation)"))
+            store.close()
+        finally:
+            configure(mode, isolation)
+    assert now == "STRICT_ALL_TABLESREAD-COMMITTED"

@@ -1,0 +1,61 @@
+"""A line to a server that can be cut, or go dead, at a moment of a test's choice."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class Line:
+    """Passes bytes between clients and a server of 127.0.0.1.
+
+    Args:
+        port: The server's.
+
+    Attributes:
+        url: Of what is at its end, for whoever has set it.
+        dead: Bytes vanish, as in a network that lost its way.
+        requests: How often a client has spoken.
+        lose_answer: The next answer is not passed on, and its connection is cut.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._server = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._ends: list[socket.socket] = [self._listener]
+        self.port: int = self._listener.getsockname()[1]
+        self.url = ""
+        self.requests = 0
+        self.dead = False
+        self.lose_answer = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Cut it, for good."""
+        for end in self._ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server))
+                self._ends += [client, server]
+                for pair in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(2**16):
+                self.requests += not answers
+                if answers and self.lose_answer:
+                    self.lose_answer = False
+                    break
+                if not self.dead:
+                    target.sendall(data)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,137 @@
+"""What the tests of SQL servers share: which server, lines to it, processes at it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import uuid4
+
+import pytest
+
+from agent_memory.stores.base import Durability, Store
+from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql_server import ServerDatabase, open_server
+from tests.servers.line import Line
+from tests.servers.process import CannotStart
+
+
+class OwnServer(Protocol):
+    """A private server of the suite."""
+
+    @property
+    def url(self) -> str: ...
+    def url_of(self, database: str, user: str = ..., password: str = ...) -> str: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def restart(self) -> None: ...
+    def remove(self) -> None: ...
+
+
+@dataclass
+class Served:
+    """Where the tests find their server; `own` is None where it is a user's."""
+
+    url: str
+    own: Any = None
+
+    def private(self) -> Any:
+        """The suite's own server, for tests that stop it or make users."""
+        if self.own is None:
+            pytest.skip(
+                "NOT TESTED: this stops the server or makes users, and it is not the suite's"
+            )
+        return self.own
+
+
+def serve(kind: Callable[[], OwnServer], variable: str) -> Iterator[Served]:
+    """The server that an environment variable names, or one of our own."""
+    given = os.environ.get(variable)
+    if given:
+        yield Served(given)
+        return
+    try:
+        own = kind()
+        own.start()
+    except CannotStart as reason:
+        if os.environ.get("CI"):
+            pytest.fail(f"{kind.__name__} cannot be started: {reason}")
+        pytest.skip(f"NOT TESTED: {kind.__name__} cannot be started: {reason}")
+    yield Served(own.url, own)
+    own.remove()
+
+
+class ServerFixtures:
+    """Handles on a namespace of the test's own."""
+
+    @pytest.fixture
+    def namespace(self) -> str:
+        return uuid4().hex
+
+    @pytest.fixture
+    def store(self, server: Served, namespace: str) -> Iterator[Store]:
+        store = SQLStore(server.url, namespace)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def other(self, server: Served, store: Store, namespace: str) -> Iterator[Store]:
+        other = SQLStore(server.url, namespace)
+        yield other
+        other.close()
+
+    @pytest.fixture
+    def elsewhere(self, server: Served, store: Store, namespace: str) -> Iterator[Store]:
+        elsewhere = SQLStore(server.url, namespace + "2")
+        yield elsewhere
+        elsewhere.close()
+
+
+def started(code: str, *args: str) -> subprocess.Popen[str]:
+    """A Python process that runs `code`."""
+    command = [sys.executable, "-W", "error", "-c", code, *args]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process: subprocess.Popen[str]) -> None:
+    """Wait for it; it must have nothing to complain about."""
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (0, "")
+
+
+@contextmanager
+def opened(url: str, durability: Durability = "process") -> Iterator[ServerDatabase]:
+    """The database of a URL, for statements of a test's own."""
+    database = open_server(url, durability)
+    yield database
+    database.close()
+
+
+@contextmanager
+def line_to(own: Any) -> Iterator[Any]:
+    """A line to a private server, which has the `url` of the server at its end."""
+    line = Line(own.port)
+    line.url = own.url.replace(f":{own.port}/", f":{line.port}/")
+    yield line
+    line.close()
+
+
+def scheme_of(url: str) -> str:
+    return url.partition("://")[0]
+
+
+def told_nothing(error: BaseException | None, *secrets: str) -> bool:
+    """Whether neither an error nor any that led to it tells a secret."""
+    told = ""
+    while error is not None:
+        told += f"{error!r} {error}"
+        error = error.__cause__ or error.__context__
+    return not any(secret in told for secret in ("s3cr3t", "tiger", *secrets))
