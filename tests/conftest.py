@@ -1,6 +1,12 @@
-"""Settings of all tests: Hypothesis finds the same examples on every run and has no stopwatch."""
+"""Settings of all tests.
+
+Hypothesis finds the same examples on every run and has no stopwatch. Ctrl-C interrupts, even where a
+shell started the tests in the background and had them ignore it.
+"""
 
 from __future__ import annotations
+
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -13,3 +19,4 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("quick")
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -155,6 +155,10 @@ class Place:
 def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
+    # one block after the other: steps are counted, and leases of no time protect nobody
+    monkeypatch.setattr(
+        "agent_memory.engine.absorbing.together", lambda calls: [call() for call in calls]
+    )
 
 
 # --- what the first does ------------------------------------------------------------------------

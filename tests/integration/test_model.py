@@ -314,6 +314,10 @@ class Story(RuleBasedStateMachine):
         self.patch.setattr("agent_memory.engine.leases.sleep", self.world.sleep)
         self.patch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
         self.patch.setattr("agent_memory.engine.leases.Lease", self.lease)
+        # one block after the other: a story that failed must fail again
+        self.patch.setattr(
+            "agent_memory.engine.absorbing.together", lambda calls: [call() for call in calls]
+        )
         for name in ("memory", "coding"):
             shim = SimpleNamespace(time=self.world.time)
             self.patch.setattr(f"agent_memory.stores.{name}.time", shim)
