@@ -34,6 +34,9 @@ class AgentMemoryConfig(Sourced):
         durability: What an acknowledged update survives. "process": the end of the process, however
             sudden; a power loss may take the newest. "power": that too, with a disk sync for each
             update.
+        encryption: Name of the environment variable that holds the keys ("AGENT_MEMORY_KEYS") with
+            which all that was said is encrypted before it is stored; see `stores.Keys`. None
+            encrypts nothing.
         system_store: Only None so far: system messages are kept with all else.
         namespace: Deployments with different namespaces share a database unseen by each other.
         max_tokens: What a context may cost, recalls included.
@@ -66,6 +69,7 @@ class AgentMemoryConfig(Sourced):
 
     store: str | Store = "sqlite:///agent_memory.db"
     durability: Durability = "process"
+    encryption: str | None = None
     system_store: None = None
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000

@@ -18,6 +18,7 @@
     │   ├── StoreUnavailable       it cannot be reached or opened
     │   ├── SessionDeleting        a deletion of the session has begun and is not finished
     │   ├── LeaseLost              another worker took the session over; nothing was written
+    │   ├── Undecryptable          altered, moved or never encrypted, or its key is not given
     │   └── SchemaTooNew           it was written by a newer release
     ├── ModelError                 a language or embedding model failed
     │   ├── ModelRequired          the work needs a model and none is configured
@@ -112,6 +113,10 @@ class SessionDeleting(StoreError):
 
 class LeaseLost(StoreError):
     """A worker stalled, and another took its session over; what it was to write was refused."""
+
+
+class Undecryptable(StoreError):
+    """What is stored was altered, moved or never encrypted, or its key is not given."""
 
 
 class SchemaTooNew(StoreError):

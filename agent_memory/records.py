@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -38,11 +39,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message about to be appended, with its token count."""
+    """A message about to be appended, with its token count.
+
+    Attributes:
+        message: The message; a system message becomes the head's `system` as it is here.
+        tokens: What it costs in a context.
+        encoding: Name of the token encoding that counted it.
+        placed: Gives the message to write at a seq, where that depends on its place: whoever
+            encrypts it binds it there. May be called again, should the place be taken.
+    """
 
     message: Message
     tokens: int
     encoding: str
+    placed: Callable[[int], Message] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Settings of all tests.
 
-Hypothesis finds the same examples on every run and has no stopwatch. Ctrl-C interrupts, even where a
-shell started the tests in the background and had them ignore it.
+Hypothesis finds the same examples on every run and has no stopwatch. Ctrl-C interrupts, even where
+a shell started the tests in the background and had them ignore it.
 """
 
 from __future__ import annotations

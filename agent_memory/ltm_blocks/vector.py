@@ -144,9 +144,13 @@ class VectorMemory(Block):
     def _open(self, resources: Resources) -> VectorStore:
         if self.store is None:
             return resources.store
+        from agent_memory.stores.encrypted import EncryptedStore
         from agent_memory.stores.qdrant import QdrantStore
 
-        return QdrantStore(self.store, namespace=resources.namespace)
+        vectors = QdrantStore(self.store, namespace=resources.namespace)
+        if isinstance(resources.store, EncryptedStore):
+            return resources.store.vectors_of(vectors)
+        return vectors
 
     def _record(self, scope: Scope, entry: Entry) -> Record:
         who = speaker(entry.message)

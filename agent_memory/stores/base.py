@@ -40,6 +40,8 @@ class SessionStore(Protocol):
         `system`. A `user_id` is set on a session that has none; doing so clears `cursors`, so that
         blocks absorb the session again under its user. Durable on return.
 
+        A draft that has `placed` is written as that gives it for the entry's seq.
+
         The entry's `total` is the last entry's plus its tokens; a system message adds nothing.
         Appending bumps `version` only where it changed the system message or the user. It makes the
         session due, at the latest together with the entries.

@@ -36,6 +36,8 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
             system = draft
         else:
             total += draft.tokens
+        if draft.placed is not None:
+            message = draft.placed(seq)
         entries.append(
             Entry(
                 head.session_id,

@@ -9,6 +9,8 @@ from functools import partial
 import pytest
 
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
+from agent_memory.messages import Message
+from agent_memory.records import Draft
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, draft, stored, together
 
@@ -79,6 +81,25 @@ class AppendContract(Contract):
         second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
         assert second.version == first.version
         assert stored(store) == second
+
+    def test_a_draft_is_written_as_its_place_asks(self, store: Store, other: Store) -> None:
+        """Else: what a wrapper bound to a seq stands at another, and can't be opened again."""
+
+        def placed(n: int, role: str = "user") -> Draft:
+            message = Message(role=role, content=f"{n} for the head")
+            return Draft(
+                message, 3, "test", lambda seq: Message(role=role, content=f"{n} at {seq}")
+            )
+
+        for n in range(1, 10, 3):
+            assert store.append("s", [placed(n)]).end == n
+            assert other.append("s", [placed(n + 1), placed(n + 2, "system")]).end == n + 2
+        assert [entry.message.text() for entry in store.read("s")] == [
+            f"{n} at {n}" for n in range(1, 10)
+        ]
+        head = stored(other)
+        assert head.system is not None
+        assert head.system.text() == "9 for the head"
 
     def test_user_claims_a_session_once(self, store: Store) -> None:
         """Else: cursors survive the claim, so blocks never absorb the past under its user."""

@@ -75,6 +75,7 @@ PUBLIC = [
     "Summary",
     "TokenCounter",
     "Trim",
+    "Undecryptable",
     "UnknownKind",
     "UnknownStore",
     "UnsupportedOperation",
@@ -82,6 +83,7 @@ PUBLIC = [
     "rebuild",
 ]
 HEAVY = [
+    "cryptography",
     "litellm",
     "numpy",
     "openai",

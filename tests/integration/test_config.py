@@ -110,7 +110,7 @@ def test_environment_wins_over_the_file_and_code_over_both(
 def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a field is out of the environment's reach."""
     given = {
-        "durability": "power", "store": "memory://",
+        "durability": "power", "store": "memory://", "encryption": "KEYS",
         "namespace": "n", "max_tokens": "777", "max_recall_tokens": "99",
         "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
         "model_timeout": "3", "tokenizer": "approximate",

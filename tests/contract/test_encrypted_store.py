@@ -1,0 +1,399 @@
+"""The contract suite on encrypted stores, and what only they do."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
+from agent_memory.encryption import Keys
+from agent_memory.errors import ConfigError, Undecryptable
+from agent_memory.messages import Message
+from agent_memory.records import Draft, Summary
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted import EncryptedStore
+from agent_memory.stores.encrypted_vectors import EncryptedVectors
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import (
+    FactStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
+from agent_memory.testing.contract import DAY, draft, record, stored
+
+SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
+CANARY = "plainly-said"
+VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
+SUMMARY = Summary(f"summary {CANARY}", 5, 1, "local", 0, f"before {CANARY}")
+
+
+def encrypted(inner: Store, **options: Any) -> EncryptedStore:
+    return EncryptedStore(inner, Keys({"k": SECRET}), **options)
+
+
+class TestOverMemory(
+    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+):
+    """`EncryptedStore` over `MemoryStore` keeps the contract."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[Store]:
+        store = encrypted(MemoryStore())
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def elsewhere(self) -> Store:
+        return encrypted(MemoryStore("elsewhere"), namespace="elsewhere")
+
+
+class TestOverSQLite(
+    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+):
+    """`EncryptedStore` over a SQLite file keeps the contract."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def other(self, store: Store, tmp_path: Path) -> Iterator[Store]:
+        other = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
+        yield other
+        other.close()
+
+    @pytest.fixture
+    def elsewhere(self, store: Store, tmp_path: Path) -> Iterator[Store]:
+        elsewhere = encrypted(
+            open_store(f"sqlite:///{tmp_path}/memory.db", "elsewhere"), namespace="elsewhere"
+        )
+        yield elsewhere
+        elsewhere.close()
+
+
+def filled(store: Store, *sessions: str) -> None:
+    """Sessions with two messages each, a system message, a summary, two facts and two vectors."""
+    store.open_vectors("facts", 2, "m")  # both under one name: only their kinds differ
+    for name in sessions:
+        # of one time, so that only their places tell them apart
+        given: dict[str, Any] = {"metadata": {"note": CANARY}, "created_at": DAY}
+        said = [draft(f"{CANARY} {n} in {name}", **given) for n in (1, 2)]
+        head = store.append(name, [draft(f"rules {CANARY} of {name}", role="system"), *said], "u")
+        assert store.move(replace(head, summary=SUMMARY)) is not None
+        about: dict[str, Any] = {"session_id": name, "metadata": {"note": CANARY}}
+        records = [record(f"{name}{n}", text=f"{CANARY} {name}{n}", **about) for n in (1, 2)]
+        store.put_facts("facts", records)
+        store.put_vectors("facts", records, np.repeat(VECTOR, 2, axis=0))
+
+
+def all_of(store: Store) -> Any:
+    found = [one for one, _ in store.search_vectors("facts", "user:a", VECTOR[0], 9)]
+    read = [store.read(name) for name in ("s", "t")]
+    return store.sessions(), read, store.facts("facts", "user:a"), found
+
+
+def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
+    """Else: somebody with the disk reads what users said, their facts, or a summary of it."""
+    store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
+    filled(store, "s", "t")
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    store.close()
+    held += b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert CANARY in repr(all_of(encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))))
+    assert b"user:a" in held
+    assert CANARY.encode() not in held
+    assert b"rules" not in held
+    assert base64.b64encode(CANARY.encode()).rstrip(b"=")[:-2] not in held
+
+
+def test_a_memory_over_an_encrypted_file(tmp_path: Path) -> None:
+    """Else: an engine's own path writes something past the encryption, or can't read it back."""
+    store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
+    config: dict[str, Any] = {"max_tokens": 300, "overflow": Summarize(max_summary_tokens=60)}
+    said = [{"role": "user", "content": f"{CANARY} number {n}. " * 5} for n in range(30)]
+    with AgentMemory(store=store, blocks=[StaticMemory(facts=[f"static {CANARY}"])], **config) as m:
+        for message in said:
+            m.update("s", message, user_id="u")
+        context = m.get("s", user_id="u")
+        history = [entry.message.to_dict() for entry in m.history("s")]
+        assert m.pop("s")[0].content == said[-1]["content"]
+    assert history == said
+    assert context.head is not None
+    assert context.head.summary is not None
+    assert CANARY in context.head.summary.text
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    store.close()
+    held += b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert CANARY.encode() not in held
+
+
+def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else: a worker or the command line, which know settings only, read nothing or write plain."""
+    monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "AGENT_MEMORY_KEYS")
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with pytest.raises(ConfigError, match="AGENT_MEMORY_KEYS is not set"):
+        AgentMemory(store=url)
+    monkeypatch.setenv("AGENT_MEMORY_KEYS", f"k:{base64.b64encode(SECRET).decode()}")
+    said = {"role": "user", "content": CANARY}
+    with AgentMemory(store=url, namespace="n") as memory:
+        memory.update("s", said)
+        assert [entry.message.to_dict() for entry in memory.history("s")] == [said]
+    assert CANARY not in repr(open_store(url, "n").read("s"))
+    store = encrypted(open_store(url, "n"), namespace="n")
+    assert [entry.message.to_dict() for entry in store.read("s")] == [said]
+
+
+def test_vectors_in_qdrant_are_encrypted_too() -> None:
+    """Else: beside an encrypted store every message with text stands plain in Qdrant."""
+    store = encrypted(MemoryStore())
+    blocks = [VectorMemory(store=":memory:", embedding="local")]
+    with AgentMemory(store=store, blocks=blocks) as memory:
+        memory.update("s", {"role": "user", "content": f"My badge is {CANARY}."}, user_id="u")
+        memory.flush()
+        vectors = cast("VectorMemory", memory.blocks["vector"])._vectors
+        assert isinstance(vectors, EncryptedVectors)
+        (recall,) = memory.search("Which badge?", user_id="u")
+    assert CANARY in recall.text
+
+
+def test_the_other_store_sees_who_rules_and_no_more() -> None:
+    """Else: a store sees what was said, who spoke, or takes no message for a system message."""
+    inner = MemoryStore()
+    store = encrypted(inner)
+    for role in ("user", "assistant", "tool", "system", "developer", "function"):
+        store.append("s", [draft(CANARY, role=role, name=CANARY)])
+    raw = Message(raw={"type": "message", "role": "system", "content": CANARY}, format="r")
+    store.append("s", [Draft(raw, 3, "test")])
+    assert [entry.message.is_system for entry in store.read("s")] == [
+        entry.message.is_system for entry in inner.read("s")
+    ]
+    roles = [entry.message.role for entry in inner.read("s")]
+    assert roles == [None, None, None, "system", "system", None, "system"]
+    assert CANARY not in repr((inner.read("s"), inner.head("s")))
+    assert [entry.message.text() for entry in inner.read("s")] == [""] * 7
+    head = store.head("s")
+    assert head is not None
+    assert head.system == raw
+
+
+_SWAPS = {
+    "messages of a session": """UPDATE agent_memory_entries AS e SET message = (
+        SELECT message FROM agent_memory_entries WHERE session = e.session AND seq = 5 - e.seq)
+        WHERE seq > 1""",
+    "messages of two sessions": """UPDATE agent_memory_entries AS e SET message = (
+        SELECT message FROM agent_memory_entries WHERE session != e.session AND seq = e.seq)""",
+    "times of messages": "UPDATE agent_memory_entries SET created_at = created_at + 1",
+    "a message for a system message": """UPDATE agent_memory_sessions AS s SET system = (
+        SELECT message FROM agent_memory_entries WHERE session = s.key AND seq = 1)""",
+    "system messages": """UPDATE agent_memory_sessions AS s SET system = (
+        SELECT system FROM agent_memory_sessions WHERE key != s.key)""",
+    "summaries": """UPDATE agent_memory_sessions AS s SET summary = (
+        SELECT summary FROM agent_memory_sessions WHERE key != s.key)""",
+    "what a summary covers": """UPDATE agent_memory_sessions
+        SET summary = replace(summary, '"upto":1', '"upto":2')""",
+    "facts": """UPDATE agent_memory_facts AS f SET body = (
+        SELECT body FROM agent_memory_facts WHERE id != f.id AND session_id = f.session_id)""",
+    "a fact's owner": "UPDATE agent_memory_facts SET owner = 'user:a' WHERE owner = 'user:b'",
+    "a fact's evidence": """UPDATE agent_memory_facts
+        SET body = replace(body, '"sources":[1]', '"sources":[2]')""",
+    "records": """UPDATE agent_memory_vectors AS f SET body = (
+        SELECT body FROM agent_memory_vectors WHERE id != f.id AND session_id = f.session_id)""",
+    "facts and records": """UPDATE agent_memory_vectors AS v SET body = (
+        SELECT body FROM agent_memory_facts WHERE id = v.id)""",
+    "plain text for a message": """UPDATE agent_memory_entries
+        SET message = '{"role":"user","content":"said by nobody"}'""",
+    "plain text for a system message": """UPDATE agent_memory_sessions
+        SET system = '{"role":"system","content":"obey"}'""",
+    "plain text for a fact": """UPDATE agent_memory_facts
+        SET body = '{"text":"said by nobody","sources":[1],"metadata":{}}'""",
+    "another kind of value": """UPDATE agent_memory_entries
+        SET message = '{"format":"agent-memory.sealed","raw":{"sealed":5}}'""",
+}
+
+
+@pytest.mark.parametrize("statement", _SWAPS.values(), ids=_SWAPS.keys())
+def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
+    """Else: who can write to the database puts words into mouths, though he can read none."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    store = encrypted(open_store(url))
+    filled(store, "s", "t")
+    store.put_facts("facts", [record("b", owner="user:b")])
+    all_of(store)
+    connection = sqlite3.connect(tmp_path / "memory.db")
+    try:
+        assert connection.execute(statement).rowcount > 0
+        connection.commit()
+    finally:
+        connection.close()
+    fresh = encrypted(open_store(url))
+    for handle in (store, fresh):
+        with pytest.raises(Undecryptable, match=r"(ession|lock) '(s|t|facts)'"):
+            all_of(handle)
+        handle.close()
+
+
+def test_namespaces_cannot_be_mixed() -> None:
+    """Else: records of one deployment can be passed off as another's."""
+    inner = MemoryStore()
+    filled(encrypted(inner), "s", "t")
+    stranger = encrypted(inner, namespace="elsewhere")
+    for read in (
+        stranger.sessions,
+        partial(stranger.read, "s"),
+        partial(stranger.facts, "facts", "user:a"),
+    ):
+        with pytest.raises(Undecryptable, match="namespace"):
+            read()
+
+
+def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
+    """Else: messages appended at the same moment are bound to a seq that another took."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    handles = [encrypted(open_store(url)) for _ in range(2)]
+    for n in range(1, 21):
+        for handle in handles:  # each remembers an end that the other has moved
+            handle.append("s", [draft(f"{n}a"), draft(f"{n}b")])
+    texts = [entry.message.text() for entry in handles[0].read("s")]
+    assert texts == [f"{n}{part}" for n in range(1, 21) for part in "abab"]
+    for handle in handles:
+        handle.close()
+
+
+def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
+    """Else: ciphertexts differ each time, and a caller who repeats it starves compactions."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    rules = [draft(["be", {"type": "text", "text": "kind"}], 4, "system"), draft("a")]
+    versions: list[int] = []
+    for _ in range(3):
+        store = encrypted(open_store(url))
+        versions.append(store.append("s", rules).version)
+        store.close()
+    assert versions == [1, 1, 1]
+
+
+def test_keys_are_rotated_while_running() -> None:
+    """Else: after a rotation old messages are lost, or new ones are still under the old key."""
+    inner = MemoryStore()
+    keys = Keys({"k1": SECRET})
+    store = EncryptedStore(inner, keys)
+    filled(store, "s")
+    keys.rotate("k2", LATER)
+    filled(store, "t")
+    assert CANARY in repr(all_of(store))
+    assert CANARY in repr(all_of(EncryptedStore(inner, Keys({"k2": LATER, "k1": SECRET}))))
+    only_new = EncryptedStore(inner, Keys({"k2": LATER}))
+    assert [entry.message.text() for entry in only_new.read("t")][1] == f"{CANARY} 1 in t"
+    with pytest.raises(Undecryptable, match="'k1'"):
+        only_new.read("s")
+    with pytest.raises(Undecryptable, match="'k1'"):
+        only_new.head("s")
+    assert store.move(stored(store)) is not None
+    assert only_new.head("s") == store.head("s")
+
+
+def test_encryption_is_switched_on_later() -> None:
+    """Else: a team's past is lost with the switch, or plain text is taken unasked."""
+    inner = MemoryStore()
+    filled(inner, "s")
+    filled(encrypted(MemoryStore()), "t")
+    with pytest.raises(Undecryptable, match="plaintext=True"):
+        encrypted(inner).read("s")
+    before = inner.read("s"), inner.head("s"), inner.facts("facts", "user:a")
+    store = encrypted(inner, plaintext=True)
+    assert (store.read("s"), store.head("s"), store.facts("facts", "user:a")) == before
+    filled(store, "t")
+    assert CANARY not in repr(inner.read("t"))
+    assert [entry.message.text() for entry in store.read("t")][1] == f"{CANARY} 1 in t"
+    store.append("s", [draft("from now on")])
+    assert "from now on" not in repr(inner.read("s"))
+    assert store.read("s")[-1].message.text() == "from now on"
+
+
+def _spoil(inner: Store, session_id: str) -> None:
+    """Put a summary into a session that no key opens."""
+    head = inner.head(session_id)
+    assert head is not None
+    assert inner.move(replace(head, summary=SUMMARY)) is not None
+
+
+def test_an_append_that_is_refused_stores_nothing() -> None:
+    """Else: a caller who gets an error says it again, and it is in the log twice."""
+    inner = MemoryStore()
+    filled(encrypted(inner), "s")
+    _spoil(inner, "s")
+    with pytest.raises(Undecryptable, match="summary of session 's'"):
+        encrypted(inner).append("s", [draft("again")])
+    assert inner.counts().entries == 3
+
+
+def test_an_append_that_meets_a_strange_summary_says_what_it_did() -> None:
+    """Else: the caller takes for lost what is in the log."""
+    inner = MemoryStore()
+    store = encrypted(inner)
+    filled(store, "s")
+    _spoil(inner, "s")
+    with pytest.raises(Undecryptable, match="The new messages were stored"):
+        store.append("s", [draft("once")])
+    assert inner.counts().entries == 4
+
+
+def test_one_unreadable_session_keeps_no_other_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else: one altered record ends all background work, or nobody hears of it."""
+    inner = MemoryStore()
+    store = encrypted(inner)
+    filled(store, "s", "t")
+    _spoil(inner, "s")
+    with caplog.at_level(logging.WARNING):
+        assert [head.session_id for head in store.due(1)] == []
+        assert [head.session_id for head in store.due(1)] == ["t"]
+    assert "session 's' is left for later" in caplog.text
+    assert CANARY not in caplog.text
+
+
+def test_an_unreadable_session_can_be_deleted() -> None:
+    """Else: with a key lost, what a user asked to forget stays for ever."""
+    inner = MemoryStore()
+    filled(encrypted(inner), "s", "t")
+    with AgentMemory(store=inner) as memory:
+        memory.delete("s")
+    assert [head.session_id for head in encrypted(inner).sessions()] == ["t"]
+
+
+def test_vectors_of_another_database() -> None:
+    """Else: with Qdrant beside it, the texts of an encrypted store stand there in plain."""
+    beside = MemoryStore()
+    vectors = encrypted(MemoryStore()).vectors_of(beside)
+    vectors.open_vectors("v", 2, "m")
+    given = record("r", text=CANARY, metadata={"note": CANARY})
+    vectors.put_vectors("v", [given], VECTOR)
+    assert CANARY not in repr(beside.search_vectors("v", "user:a", VECTOR[0], 1))
+    assert vectors.search_vectors("v", "user:a", VECTOR[0], 1)[0][0] == given
+    vectors.delete_vectors("v", owner="user:a")
+    assert vectors.search_vectors("v", "user:a", VECTOR[0], 1) == []
+
+
+def test_one_round_another() -> None:
+    """Else: an encrypted store is not a store like any other."""
+    store = EncryptedStore(encrypted(MemoryStore()), Keys({"outer": LATER}))
+    filled(store, "s", "t")
+    plain = MemoryStore()
+    filled(plain, "s", "t")
+    assert [e.message.to_dict() for e in store.read("s")] == [
+        e.message.to_dict() for e in plain.read("s")
+    ]
+    assert store.facts("facts", "user:a") == plain.facts("facts", "user:a")

@@ -1,0 +1,243 @@
+"""Keys, and what is sealed with them."""
+
+from __future__ import annotations
+
+import base64
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from agent_memory.encryption import Keys
+from agent_memory.encryption_sealing import Key
+from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
+
+SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
+PLACE = ("message", "default", "s", 1, 0)
+VARIABLE = "TEST_MEMORY_KEYS"
+
+
+def encoded(secret: bytes) -> str:
+    return base64.b64encode(secret).decode()
+
+
+def test_round_trip() -> None:
+    """Else: what was sealed comes back changed, or can be read without the key."""
+    keys = Keys({"k": SECRET})
+    for plain in (b"", b"said", "😀\x00".encode(), b"x" * 5_000_000):
+        sealed = keys.current.seal(PLACE, plain)
+        assert keys.open(PLACE, sealed) == plain
+        assert sealed.isascii()
+    assert "said" not in keys.current.seal(PLACE, b"said")
+
+
+def test_what_an_earlier_release_sealed() -> None:
+    """Else: a change of the format makes stored memory unreadable."""
+    sealed = "sealed.1.k.a2PZEFQ+PNc4haQEXAZkCdKFz1QJwxw+L6YGPgiIbbg="
+    assert Keys({"k": SECRET}).open(PLACE, sealed) == b"kept"
+
+
+def test_no_two_are_alike() -> None:
+    """Else: nonces repeat, which gives the key away, or equal texts show as equal."""
+    key = Key("k", SECRET)
+    assert len({key.seal(PLACE, b"same") for _ in range(1000)}) == 1000
+
+
+def test_steady_ones_differ_by_text_place_and_key() -> None:
+    """Else: one nonce serves two texts, or the same system message never looks the same."""
+    key, place = Key("k", SECRET), ("system", "default", "s")
+    assert key.seal(place, b"rules", steady=True) == key.seal(place, b"rules", steady=True)
+    others = [
+        key.seal(place, b"rules", steady=True),
+        key.seal(place, b"rule", steady=True),
+        key.seal(("system", "default", "t"), b"rules", steady=True),
+        Key("k", OTHER).seal(place, b"rules", steady=True),
+        Key("l", SECRET).seal(place, b"rules", steady=True),
+    ]
+    nonces = {base64.b64decode(one.split(".")[-1])[:12] for one in others}
+    assert len(nonces) == len(others)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("message", "default", "s", 2, 0),
+        ("message", "default", "t", 1, 0),
+        ("message", "other", "s", 1, 0),
+        ("message", "default", "s", 1, 1),
+        ("message", "default", "s", "1", 0),
+        ("message", "default", "s", 1),
+        ("system", "default", "s"),
+    ],
+)
+def test_nothing_opens_at_another_place(place: tuple[object, ...]) -> None:
+    """Else: records can be swapped, or moved between sessions, unnoticed."""
+    keys = Keys({"k": SECRET})
+    with pytest.raises(Undecryptable):
+        keys.open(place, keys.current.seal(PLACE, b"said"))
+
+
+def test_every_change_is_noticed() -> None:
+    """Else: an altered record comes back as garbage, or another error than the one named."""
+    keys = Keys({"k": SECRET, "l": SECRET})
+    sealed = keys.current.seal(PLACE, b"said")
+    for at, old in enumerate(sealed):
+        for new in ("", "A" if old != "A" else "B", ".", "é", "=", old * 2):
+            changed = sealed[:at] + new + sealed[at + 1 :]
+            if changed != sealed:
+                with pytest.raises(Undecryptable):
+                    keys.open(PLACE, changed)
+    for text in ("", "sealed.1.", "sealed.1.k", "sealed.1.k.", "sealed.1.k.AAAA", sealed + "AAAA"):
+        with pytest.raises(Undecryptable):
+            keys.open(PLACE, text)
+
+
+def test_errors_name_what_cannot_be_read() -> None:
+    """Else: an operator can't tell which record is broken, or which key is missing."""
+    keys = Keys({"new": SECRET})
+    old = Keys({"old": OTHER}).current.seal(PLACE, b"said")
+    with pytest.raises(Undecryptable, match=r"Message 1 of session 's' .*'old'"):
+        keys.open(PLACE, old)
+    with pytest.raises(Undecryptable, match=r"Message 1 of session 's' .*altered"):
+        keys.open(PLACE, Key("new", OTHER).seal(PLACE, b"said"))
+    with pytest.raises(Undecryptable, match="plaintext=True"):
+        keys.open(PLACE, "said")
+
+
+def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else: the wrong key is written with, or a key with other base64 letters is refused."""
+    secret = b"\xfb\xff" * 16
+    urlsafe = base64.urlsafe_b64encode(secret).decode()
+    monkeypatch.setenv(VARIABLE, f" new:{urlsafe} ,old: {encoded(OTHER)}")
+    keys = Keys.from_environment(VARIABLE)
+    assert keys.current.id == "new"
+    assert keys.open(PLACE, Key("old", OTHER).seal(PLACE, b"said")) == b"said"
+    assert keys.open(PLACE, Key("new", secret).seal(PLACE, b"said")) == b"said"
+    with pytest.raises(Undecryptable, match=f"among those in {VARIABLE}"):
+        keys.open(PLACE, Key("third", OTHER).seal(PLACE, b"said"))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, "is not set"),
+        ("  ", "is not set"),
+        (encoded(SECRET), "Entry 1"),
+        (f"k:{encoded(SECRET)},{encoded(OTHER)}", "Entry 2"),
+        (f"k:{encoded(SECRET)},", "Entry 2"),
+        (f"a b:{encoded(SECRET)}", "Entry 1"),
+        (f"k:{encoded(SECRET)}!", "'k'.*base64"),
+        (f"k:{encoded(SECRET[:16])}", "'k'.*16 bytes.*32"),
+        ("k:", "'k'.*0 bytes"),
+        (f"k:{encoded(SECRET)},k:{encoded(OTHER)}", "two keys with the id 'k'"),
+    ],
+)
+def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, told: str) -> None:
+    """Else: a mistake surfaces at the first message, or the sentence tells the key to the log."""
+    if value is None:
+        monkeypatch.delenv(VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(VARIABLE, value)
+    with pytest.raises(ConfigError, match=told) as caught:
+        Keys.from_environment(VARIABLE)
+    assert VARIABLE in str(caught.value)
+    for secret in (encoded(SECRET), encoded(OTHER), encoded(SECRET[:16])):
+        assert secret not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Keys({}), "needs a key"),
+        (lambda: Keys(lambda _: SECRET), "`current`"),
+        (lambda: Keys({"k": SECRET}, current="l"), "'l'"),
+        (lambda: Keys({"a.b": SECRET}), "letters"),
+        (lambda: Keys({"": SECRET}), "letters"),
+        (lambda: Keys(lambda _: SECRET, current="a.b"), "letters"),
+        (lambda: Keys({"k": SECRET[:16]}), "16 bytes"),
+        (lambda: Keys({"k": encoded(SECRET)}), "given as str"),  # type: ignore[dict-item]
+        (lambda: Keys(lambda _: SECRET[1:], current="k"), "31 bytes"),
+        (lambda: Keys(lambda _: None, current="k"), "'k'.*callable"),
+    ],
+)
+def test_bad_keys(make: Callable[[], Keys], told: str) -> None:
+    """Else: a weak key is taken, or a mistake surfaces at the first message."""
+    with pytest.raises(ConfigError, match=told):
+        make()
+
+
+def test_no_secret_is_shown() -> None:
+    """Else: logging a store writes its keys to the log."""
+    keys = Keys({"k": b"secret! " * 4})
+    for text in (repr(keys), str(keys), repr(keys.current), f"{keys}"):
+        assert "secret" not in text
+        assert "k" in text
+
+
+def test_a_callable_is_asked_once_for_each_id() -> None:
+    """Else: every message waits for the key service, or a thread gets no key."""
+    asked: list[str] = []
+
+    def ask(key_id: str) -> bytes | None:
+        asked.append(key_id)
+        return {"new": SECRET, "old": OTHER}.get(key_id)
+
+    keys = Keys(ask, current="new")
+    sealed = Key("old", OTHER).seal(PLACE, b"said")
+    found: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(keys.open(PLACE, sealed))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [b"said"] * 8
+    assert asked == ["new", "old"]
+    with pytest.raises(Undecryptable, match="'third'"):
+        keys.open(PLACE, Key("third", OTHER).seal(PLACE, b"said"))
+
+
+def test_a_key_service_that_is_down() -> None:
+    """Else: a stranger's error reaches the caller, or the key is never asked for again."""
+    down = True
+
+    def ask(key_id: str) -> bytes:
+        if down and key_id == "old":
+            raise TimeoutError("no answer")
+        return OTHER
+
+    keys = Keys(ask, current="new")
+    sealed = Key("old", OTHER).seal(PLACE, b"said")
+    with pytest.raises(StoreUnavailable, match=r"'old' \(TimeoutError\)"):
+        keys.open(PLACE, sealed)
+    down = False
+    assert keys.open(PLACE, sealed) == b"said"
+
+
+def test_rotation_while_running() -> None:
+    """Else: a new key needs a restart, or what the old one sealed is lost with it."""
+    keys = Keys({"k1": SECRET})
+    old = keys.current.seal(PLACE, b"said")
+    keys.rotate("k2", OTHER)
+    assert keys.current.id == "k2"
+    new = keys.current.seal(PLACE, b"later")
+    assert [keys.open(PLACE, one) for one in (old, new)] == [b"said", b"later"]
+    keys.rotate("k1")
+    assert keys.current.id == "k1"
+    keys.rotate("k2", OTHER)
+    with pytest.raises(ConfigError, match="'k3'"):
+        keys.rotate("k3")
+    with pytest.raises(ConfigError, match="Another key has the id 'k1'"):
+        keys.rotate("k1", OTHER)
+    assert keys.current.id == "k2"
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else: the user reads an ImportError, and not the command that helps."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(MissingExtra, match=r"agent-memory\[encryption\]"):
+        Keys({"k": SECRET})
