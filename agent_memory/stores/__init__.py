@@ -9,15 +9,21 @@ from agent_memory.lazy import lazily
 from agent_memory.stores.base import Counts, Durability, FactStore, SessionStore, Store, VectorStore
 
 if TYPE_CHECKING:
+    from agent_memory.encryption import Keys
+    from agent_memory.stores.encrypted import EncryptedStore
     from agent_memory.stores.memory import MemoryStore
+    from agent_memory.stores.mongodb import MongoDBStore
     from agent_memory.stores.redis import RedisStore
     from agent_memory.stores.sql import SQLStore
 
 __all__ = [
     "Counts",
     "Durability",
+    "EncryptedStore",
     "FactStore",
+    "Keys",
     "MemoryStore",
+    "MongoDBStore",
     "RedisStore",
     "SQLStore",
     "SessionStore",
@@ -28,8 +34,10 @@ __all__ = [
 ]
 
 _SERVED = (
-    "Use memory:// (gone with the process), sqlite:///path.db, postgresql://, mysql:// or redis://."
+    "Use memory:// (gone with the process), sqlite:///path.db, postgresql://, mysql://, mongodb:// "
+    "or redis://."
 )
+_MONGODB = ("mongodb", "mongodb+srv")
 _SQL_SERVERS = (
     *("postgresql", "postgres", "postgresql+psycopg"),
     *("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"),
@@ -50,8 +58,9 @@ def check_url(url: str) -> None:
         from agent_memory.stores.redis_url import check_redis_url
 
         check_redis_url(url)
-    elif mark and scheme in _SQL_SERVERS:
-        return
+    elif mark and scheme in (*_SQL_SERVERS, *_MONGODB):
+        if not rest:
+            raise UnknownStore(f"{scheme}:// needs a host: {scheme}://user:password@host/database.")
     elif not mark or scheme != "memory":
         # the rest of the URL may hold a password, so only the scheme is repeated
         named = f"No store serves {scheme}://." if mark else "A store is named by a URL."
@@ -80,7 +89,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
 
     Args:
         url: `memory://`, `sqlite:///path.db`, or the address of a server: `postgresql://`,
-            `mysql://`, `mariadb://`, `redis://`, `rediss://`, `unix://`.
+            `mysql://`, `mariadb://`, `mongodb://`, `redis://`, `rediss://`, `unix://`.
         namespace: Stores of different namespaces share a database and see nothing of each other.
         durability: What an acknowledged write survives, see `Durability`.
 
@@ -98,6 +107,10 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
         from agent_memory.stores.redis import RedisStore
 
         return RedisStore(url, namespace, durability)
+    if url.partition("://")[0] in _MONGODB:
+        from agent_memory.stores.mongodb import MongoDBStore
+
+        return MongoDBStore(url, namespace, durability)
     from agent_memory.stores.sql import SQLStore
 
     return SQLStore(url, namespace, durability)
@@ -106,5 +119,12 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
 if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
-        {".memory": ("MemoryStore",), ".redis": ("RedisStore",), ".sql": ("SQLStore",)},
+        {
+            "..encryption": ("Keys",),
+            ".encrypted": ("EncryptedStore",),
+            ".memory": ("MemoryStore",),
+            ".mongodb": ("MongoDBStore",),
+            ".redis": ("RedisStore",),
+            ".sql": ("SQLStore",),
+        },
     )

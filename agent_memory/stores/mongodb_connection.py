@@ -1,0 +1,295 @@
+"""A MongoDB deployment as the stores use it: few kinds of command, their failures in plain words.
+
+Whatever is sent may be sent once more when the connection breaks, so each write of the stores is
+such that a second time changes nothing, or is told from the first by a token.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from agent_memory.errors import MissingExtra, StoreError, StoreUnavailable
+from agent_memory.processes import begin_anew_in_child
+from agent_memory.stores.base import Durability
+
+try:
+    from bson.codec_options import CodecOptions
+    from bson.errors import BSONError
+    from pymongo import MongoClient, ReadPreference, ReturnDocument, WriteConcern
+    from pymongo.collection import Collection
+    from pymongo.database import Database
+    from pymongo.errors import (
+        AutoReconnect,
+        BulkWriteError,
+        ConfigurationError,
+        ConnectionFailure,
+        DuplicateKeyError,
+        ExecutionTimeout,
+        InvalidName,
+        InvalidOperation,
+        NetworkTimeout,
+        OperationFailure,
+        PyMongoError,
+        ServerSelectionTimeoutError,
+        WriteConcernError,
+    )
+    from pymongo.operations import IndexModel, UpdateOne
+    from pymongo.read_concern import ReadConcern
+except ImportError as error:
+    raise MissingExtra("A MongoDB store", "mongodb") from error
+
+T = TypeVar("T")
+Doc = dict[str, Any]
+
+_DATABASE = "agent_memory"
+_SETTINGS: dict[str, Any] = {
+    "serverSelectionTimeoutMS": 5_000,
+    "connectTimeoutMS": 5_000,
+    "socketTimeoutMS": 30_000,
+    "waitQueueTimeoutMS": 30_000,
+    "maxPoolSize": 32,
+    "appname": "agent-memory",
+}
+_DUPLICATE = 11000
+_AUTHENTICATION = 18
+_UNAUTHORIZED = 13
+_UNAVAILABLE = (
+    ConnectionFailure, InvalidOperation, ConfigurationError, ExecutionTimeout, WriteConcernError,
+)  # fmt: skip
+_left_to_parents: list[object] = []
+
+
+class Deployment:
+    """A database of a MongoDB deployment, connected when it is first needed.
+
+    Args:
+        url: `mongodb://` or `mongodb+srv://`; the path names the database.
+        durability: See `Durability`; "power" waits for the journal of each write.
+    """
+
+    def __init__(self, url: str, durability: Durability = "process") -> None:
+        self._url = url
+        self._journal = True if durability == "power" else None
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise _unusable("no URL") from None
+        self._name = unquote(parts.path.strip("/")) or _DATABASE
+        self._hosts = parts.netloc.rpartition("@")[2]
+        self._options = {key.lower() for key, _ in parse_qsl(parts.query)}
+        self._client: MongoClient[Doc] | None = None
+        self._database: Database[Doc] | None = None
+        self._closed = False
+        self._connecting = threading.Lock()
+        self._connected()
+        begin_anew_in_child(self, Deployment._begin_anew)
+
+    def __repr__(self) -> str:
+        return f"Deployment({self._hosts!r}, {self._name!r})"
+
+    def table(self, name: str) -> Table:
+        """A collection."""
+        return Table(self, name)
+
+    def run(self, name: str, work: Callable[[Collection[Doc]], T], again: bool = True) -> T:
+        """Do one thing to a collection; once `again` where the connection broke meanwhile.
+
+        Reads need not be told to: the driver itself repeats them.
+
+        Raises:
+            StoreUnavailable: The deployment cannot be used now, or refuses who asks.
+            StoreError: It refuses what is asked.
+        """
+        try:
+            try:
+                return work(self._connected()[name])
+            except (ServerSelectionTimeoutError, NetworkTimeout):
+                raise
+            except AutoReconnect:
+                if not again:
+                    raise
+                return work(self._connected()[name])
+        except (PyMongoError, BSONError) as failed:
+            raise self._failure(failed) from None  # its text may quote what was to be written
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        with self._connecting:
+            self._closed = True
+            client, self._client, self._database = self._client, None, None
+        if client is not None:
+            client.close()
+
+    def _connected(self) -> Database[Doc]:
+        database = self._database
+        if database is None:
+            with self._connecting:
+                if self._closed:
+                    raise StoreUnavailable("The store was closed. Open a new one.")
+                database = self._database = self._database or self._connect()
+        return database
+
+    def _connect(self) -> Database[Doc]:
+        settings = {key: at for key, at in _SETTINGS.items() if key.lower() not in self._options}
+        try:
+            client = MongoClient[Doc](self._url, **settings)
+        except (PyMongoError, ValueError) as failed:
+            raise _unusable(type(failed).__name__) from None
+        try:
+            database = client.get_database(
+                self._name,
+                codec_options=CodecOptions(),
+                read_preference=ReadPreference.PRIMARY,
+                write_concern=WriteConcern("majority", j=self._journal),
+            )
+            hello = client.admin.command("hello")
+        except BaseException as failed:
+            client.close()
+            if isinstance(failed, InvalidName):
+                raise _unusable(type(failed).__name__) from None
+            if isinstance(failed, PyMongoError):
+                raise self._failure(failed) from None
+            raise
+        self._client = client
+        if "setName" in hello or hello.get("msg") == "isdbgrid":
+            return database.with_options(read_concern=ReadConcern("majority"))
+        return database
+
+    def _begin_anew(self) -> None:
+        """In a forked child: the connections are the parent's, who goes on with them."""
+        _left_to_parents.append(self._client)  # closing it would end their sessions
+        self._client = self._database = None
+        self._connecting = threading.Lock()
+
+    def _failure(self, failed: Exception) -> StoreError:
+        if self._closed:
+            return StoreUnavailable("The store was closed. Open a new one.")
+        where = f"The MongoDB deployment at {self._hosts} (database {self._name!r})"
+        code = failed.code if isinstance(failed, OperationFailure) else None
+        named = f"{type(failed).__name__}{'' if code is None else f', code {code}'}"
+        if code == _AUTHENTICATION:
+            return StoreUnavailable(
+                f"{where} refused the user or the password ({named}). Check both in `store`, and "
+                "the database that knows the user (?authSource=...)."
+            )
+        if code == _UNAUTHORIZED:
+            return StoreUnavailable(
+                f"{where} does not permit this to the user in `store` ({named}). Grant readWrite "
+                "on that database."
+            )
+        if isinstance(failed, _UNAVAILABLE):
+            return StoreUnavailable(
+                f"{where} could not be used ({named}). Check that it runs and that `store` names "
+                "its address."
+            )
+        return StoreError(f"{where} refused a command ({named}).")
+
+
+def _unusable(why: str) -> StoreUnavailable:
+    # what the driver says may repeat a part of the URL
+    return StoreUnavailable(
+        f"MongoDB's driver cannot use the URL in `store` ({why}). Write "
+        "mongodb://user:password@host:27017/database, or mongodb+srv:// with a host that can be "
+        "looked up; percent-encode the user's name and the password."
+    )
+
+
+class Table:
+    """A collection, reduced to the commands that the stores use.
+
+    Args:
+        deployment: Where it is.
+        name: The collection's.
+    """
+
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self._deployment = deployment
+        self._name = name
+
+    def _run(self, work: Callable[[Collection[Doc]], T], again: bool = True) -> T:
+        return self._deployment.run(self._name, work, again)
+
+    def index(self, keys: Sequence[Sequence[tuple[str, int]]], sparse: bool = False) -> None:
+        """Make indexes that are not there yet."""
+        models = [IndexModel(list(key), sparse=sparse) for key in keys]
+        self._run(lambda it: it.create_indexes(models))
+
+    def one(self, which: Doc, *, fields: Doc | None = None) -> Doc | None:
+        """A document, or None."""
+        return self._run(lambda it: it.find_one(which, fields), again=False)
+
+    def all(
+        self,
+        which: Doc,
+        *,
+        fields: Doc | None = None,
+        by: Sequence[tuple[str, int]] | None = None,
+        limit: int = 0,
+    ) -> list[Doc]:
+        """The documents that match, at most `limit` (0: all)."""
+        order = list(by) if by else None
+        return self._run(
+            lambda it: list(it.find(which, fields, sort=order, limit=limit)), again=False
+        )
+
+    def insert(self, docs: Sequence[Doc]) -> set[int]:
+        """Insert those whose `_id` is free; places in the list of those whose is not."""
+
+        def work(it: Collection[Doc]) -> set[int]:
+            try:
+                if len(docs) == 1:
+                    it.insert_one(docs[0])
+                else:
+                    it.insert_many(docs, ordered=False)
+            except DuplicateKeyError:
+                return {0}
+            except BulkWriteError as failed:
+                errors = failed.details.get("writeErrors", [])
+                if any(error.get("code") != _DUPLICATE for error in errors) or not errors:
+                    raise
+                return {int(error["index"]) for error in errors}
+            return set()
+
+        return self._run(work) if docs else set()
+
+    def update(self, which: Doc, change: Doc, *, again: bool = True) -> bool:
+        """Change one document; whether it matched."""
+        return self._run(lambda it: it.update_one(which, change).matched_count == 1, again)
+
+    def upsert(self, which: Doc, change: Doc) -> None:
+        """Change one document, or insert it."""
+        self._run(lambda it: it.update_one(which, change, upsert=True))
+
+    def update_all(self, which: Doc, change: Doc) -> None:
+        """Change what matches."""
+        self._run(lambda it: it.update_many(which, change))
+
+    def update_each(self, changes: Sequence[tuple[Doc, Doc]]) -> None:
+        """Make many changes of one document each, in any order."""
+        if changes:
+            models = [UpdateOne(which, change) for which, change in changes]
+            self._run(lambda it: it.bulk_write(models, ordered=False))
+
+    def swap(self, which: Doc, change: Doc, *, fields: Doc | None = None) -> Doc | None:
+        """Change one document if it matches; it as it is then, or None."""
+        return self._run(
+            lambda it: it.find_one_and_update(
+                which, change, fields, return_document=ReturnDocument.AFTER
+            )
+        )
+
+    def delete(self, which: Doc) -> bool:
+        """Remove one document; whether there was one."""
+        return self._run(lambda it: it.delete_one(which).deleted_count == 1)
+
+    def delete_all(self, which: Doc) -> None:
+        """Remove what matches."""
+        self._run(lambda it: it.delete_many(which))
+
+    def group(self, which: Doc, sums: Doc) -> Doc:
+        """Sums over what matches; empty where nothing does."""
+        steps = [{"$match": which}, {"$group": {"_id": None, **sums}}]
+        return next(iter(self._run(lambda it: list(it.aggregate(steps)), again=False)), {})

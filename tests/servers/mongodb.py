@@ -1,0 +1,227 @@
+"""MongoDB's wire protocol over SQLite (nx-27017): what can be had without MongoDB's own server."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import bson
+from pymongo import MongoClient
+
+from tests.servers.process import CannotStart, PrivateServer, accepts
+
+_DATABASE = "agent_memory_test"
+_RUN = "from nx_27017.nx_27017 import main; main()"
+_OF_ITSELF = (b"hello\0", b"ismaster\0", b"isMaster\0", b"endSessions\0", b"ping\0")
+_OP_QUERY, _OP_REPLY = (2004).to_bytes(4, "little"), (1).to_bytes(4, "little")
+_REPLY = bytes(16) + (1).to_bytes(4, "little")
+_HELLO = {
+    "ok": 1, "isWritablePrimary": True, "helloOk": True, "minWireVersion": 17, "maxWireVersion": 25,
+    "maxBsonObjectSize": 2**24, "maxMessageSizeBytes": 48_000_000, "maxWriteBatchSize": 100_000,
+}  # fmt: skip
+
+
+class MongoDBServer(PrivateServer):
+    """A private nx-27017.
+
+    Args:
+        folder: Where it keeps its data and its log.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if find_spec("nx_27017") is None:
+            raise CannotStart("nx-27017 is not installed: pip install nx-27017")
+        super().__init__(folder)
+
+    @property
+    def url(self) -> str:
+        """The database's URL."""
+        return f"mongodb://127.0.0.1:{self.port}/{_DATABASE}"
+
+    def url_at(self, port: int, seconds: float = 0.05) -> str:
+        """The database's URL over a port, for those who wait so long for a server and no longer."""
+        patience = f"serverSelectionTimeoutMS={int(seconds * 1000)}"
+        return f"mongodb://127.0.0.1:{port}/{_DATABASE}?{patience}"
+
+    def fill(self, session_id: str, namespace: str, count: int, message: str) -> None:
+        """Make a session of so many entries, straight in the server's file: it takes its time."""
+        with MongoClient[dict[str, Any]](self.url) as client:
+            sessions = client[_DATABASE]["agent_memory_sessions"]
+            log = (sessions.find_one({"sid": session_id, "ns": namespace}) or {})["log"]
+            rows = (
+                {
+                    "_id": f"{log}.{n}.w", "log": log, "n": n, "g": 1, "w": "w", "tokens": 3,
+                    "total": 3 * n, "encoding": "test", "created_at": n, "message": message,
+                }
+                for n in range(1, count + 1)
+            )  # fmt: skip
+            database = sqlite3.connect(self.folder / "data" / f"{_DATABASE}.db")
+            with database:
+                database.executemany(
+                    "INSERT INTO agent_memory_entries (_id, data) VALUES (?, ?)",
+                    ((row["_id"], json.dumps(row)) for row in rows),
+                )
+            database.close()
+            at = {"end": count, "total": 3 * count, "spilled": count, "tail": {}, "weight": 0}
+            sessions.update_one({"log": log}, {"$set": at})
+
+    def command(self) -> Sequence[str]:
+        """As `PrivateServer.command`."""
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        files = ["--log-file", os.devnull, "--pid-file", str(self.folder / "server.pid")]
+        where = ["--data-dir", str(data), "--host", "127.0.0.1", "--port", str(self.port)]
+        return [sys.executable, "-c", _RUN, *where, *files]
+
+    def ready(self) -> bool:
+        """As `PrivateServer.ready`."""
+        return accepts(self.port)
+
+
+class Link:
+    """A way to a server, on which something happens at the very command that was chosen.
+
+    Args:
+        port: The server's, on 127.0.0.1.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._left = 0
+        self._act: Callable[[], object] | None = None
+        self._for_good = self._down = False
+        self._sockets: list[socket.socket] = []
+        self._counting = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def break_at(self, command: int, *, for_good: bool) -> None:
+        """Lose the answer to a command to come, and all connections with it.
+
+        Args:
+            command: Which one, counted from 1; what a driver sends of itself does not count.
+            for_good: Whether nobody comes through after that.
+        """
+        self._left, self._act, self._for_good = command, None, for_good
+
+    def act_before(self, command: int, act: Callable[[], object]) -> None:
+        """Have something done before a command to come reaches the server.
+
+        Args:
+            command: Which one, as above.
+            act: What to do; it must not come this way.
+        """
+        self._left, self._act = command, act
+
+    @property
+    def came(self) -> bool:
+        """Whether the command came."""
+        return self._left <= 0
+
+    def close(self) -> None:
+        """Break all connections, and take none any more."""
+        self._down = True
+        self._listener.close()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self._sockets.clear()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._down:
+                client.close()
+                continue
+            server = socket.create_connection(("127.0.0.1", self._to))
+            self._sockets += [client, server]
+            threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+
+    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while asked := _message(client):
+                chosen = not any(name in asked[:64] for name in _OF_ITSELF) and self._counts_down()
+                if chosen and self._act is not None:
+                    self._act()
+                server.sendall(asked)
+                answer = _message(server)
+                if chosen and self._act is None:
+                    self._down = self._for_good
+                    self._hang_up()
+                    return
+                client.sendall(answer)
+
+    def _counts_down(self) -> bool:
+        with self._counting:
+            self._left -= 1
+            return self._left == 0
+
+
+class RefusingServer:
+    """Speaks the protocol well enough to refuse whatever is asked.
+
+    Args:
+        code: The error's, of MongoDB's list.
+    """
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no connections any more."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError), client:
+            while asked := _message(client):
+                hello = any(name in asked[:64] for name in _OF_ITSELF)
+                answer = bson.encode(
+                    _HELLO if hello else {"ok": 0, "code": self._code, "errmsg": "no"}
+                )
+                legacy = asked[12:16] == _OP_QUERY
+                body = (_REPLY if legacy else bytes(5)) + answer
+                kind = _OP_REPLY if legacy else asked[12:16]
+                client.sendall(
+                    (16 + len(body)).to_bytes(4, "little") + asked[4:8] * 2 + kind + body
+                )
+
+
+def _message(source: socket.socket) -> bytes:
+    head = _exactly(source, 4)
+    return head + _exactly(source, int.from_bytes(head, "little") - 4) if head else b""
+
+
+def _exactly(source: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = source.recv(min(count - len(parts), 2**20))
+        if not part:
+            return b""
+        parts += part
+    return bytes(parts)
