@@ -6,10 +6,39 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent_memory.errors import DimensionMismatch
+from agent_memory.records import Record
+from agent_memory.stores.coding import mismatch
+
 if TYPE_CHECKING:
     import numpy as np
 
+FLOAT_BYTES = 4
+
 _CACHE_BYTES = 64 * 2**20
+
+
+def blobs_of(records: Sequence[Record], vectors: np.ndarray) -> list[bytes]:
+    """Each record's vector as a database keeps it: float32, little-endian."""
+    import numpy as np
+
+    matrix = np.ascontiguousarray(vectors, dtype="<f4")
+    if matrix.ndim != 2 or len(matrix) != len(records):
+        raise ValueError("Give one vector for each record.")
+    return [row.tobytes() for row in matrix]
+
+
+def checked(block: str, opened: tuple[int, str] | None, blobs: Sequence[bytes]) -> tuple[int, str]:
+    """The dimension and model that a block's vectors were opened with.
+
+    Raises:
+        DimensionMismatch: They were not opened, or these have another length.
+    """
+    width = len(blobs[0]) // FLOAT_BYTES
+    if opened is None or opened[0] != width:
+        known = opened or (0, "no embedder")
+        raise DimensionMismatch(mismatch(block, known, (width, "unnamed")))
+    return opened
 
 
 class MatrixCache:

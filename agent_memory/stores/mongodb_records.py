@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
+from agent_memory.stores.matrices import FLOAT_BYTES, blobs_of
 from agent_memory.stores.mongodb_commits import Commits, Write
 from agent_memory.stores.mongodb_connection import Deployment
 from agent_memory.stores.mongodb_documents import key_of
@@ -96,15 +97,11 @@ class MongoDBRecords:
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
-        import numpy as np
-
-        matrix = np.ascontiguousarray(vectors, dtype="<f4")
         if not records:
             return
-        if matrix.ndim != 2 or len(matrix) != len(records):
-            raise ValueError("Give one vector for each record.")
-        key = self._collections.to_write(block, int(matrix.shape[1]))
-        docs = _docs(key, records, [row.tobytes() for row in matrix])
+        blobs = blobs_of(records, vectors)
+        key = self._collections.to_write(block, len(blobs[0]) // FLOAT_BYTES)
+        docs = _docs(key, records, blobs)
 
         def stage(write: Write) -> bool:
             self._vector_writes.put(write, docs)

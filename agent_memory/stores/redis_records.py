@@ -12,7 +12,7 @@ from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.log import LOST
-from agent_memory.stores.matrices import MatrixCache
+from agent_memory.stores.matrices import MatrixCache, blobs_of, checked
 from agent_memory.stores.redis_coding import record_of, record_span, record_value
 from agent_memory.stores.redis_index import Index
 from agent_memory.stores.redis_index_scripts import Script
@@ -97,21 +97,13 @@ class RedisRecords:
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
-        import numpy as np
-
-        matrix = np.ascontiguousarray(vectors, dtype="<f4")
         if not records:
             return
-        if matrix.ndim != 2 or len(matrix) != len(records):
-            raise ValueError("Give one vector for each record.")
-        width = int(matrix.shape[1])
-        opened = self._opened.get(block)
-        if opened is None or opened[0] != width:
-            known = opened or (0, "no embedder")
-            raise DimensionMismatch(mismatch(block, known, (width, "unnamed")))
+        blobs = blobs_of(records, vectors)
+        opened = checked(block, self._opened.get(block), blobs)
         values: list[Argument] = []
-        for record, row in zip(records, matrix, strict=True):
-            values += (record.id, record_span(record), record_value(record), row.tobytes())
+        for record, blob in zip(records, blobs, strict=True):
+            values += (record.id, record_span(record), record_value(record), blob)
         answer = self._write(
             PUT_VECTORS,
             block,

@@ -10,7 +10,7 @@ from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
 from agent_memory.stores.log import LOST
-from agent_memory.stores.matrices import MatrixCache
+from agent_memory.stores.matrices import MatrixCache, blobs_of, checked
 from agent_memory.stores.sql_database import SQLConnection, SQLDatabase
 from agent_memory.stores.statements import chunks, named
 
@@ -89,19 +89,10 @@ class SQLRecords:
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
-        import numpy as np
-
-        matrix = np.ascontiguousarray(vectors, dtype="<f4")
         if not records:
             return
-        if matrix.ndim != 2 or len(matrix) != len(records):
-            raise ValueError("Give one vector for each record.")
-        width = int(matrix.shape[1])
-        opened = self._opened.get(block)
-        if opened is None or opened[0] != width:
-            known = opened or (0, "no embedder")
-            raise DimensionMismatch(mismatch(block, known, (width, "unnamed")))
-        blobs = [row.tobytes() for row in matrix]
+        blobs = blobs_of(records, vectors)
+        opened = checked(block, self._opened.get(block), blobs)
         rows = self._rows(block, records, blobs)
 
         def work(connection: SQLConnection) -> None:
