@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.embedders import open_embedder
 from agent_memory.embedders.base import Embedder
-from agent_memory.encryption import Keys
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.stores import open_store
 from agent_memory.tokens import TokenCounter
@@ -58,7 +57,11 @@ class Services:
                 ledger=self.ledger,
             )
 
-        keys = None if config.encryption is None else Keys.from_environment(config.encryption)
+        keys = None
+        if config.encryption is not None:
+            from agent_memory.encryption import Keys
+
+            keys = Keys.from_environment(config.encryption)
         store = config.store
         if isinstance(store, str):
             store = open_store(store, config.namespace, config.durability)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from agent_memory.processes import fork_safe_lock
 from agent_memory.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
-from agent_memory.stores.log import lent_entry
+from agent_memory.stores.log import entries_after, lent_entry
 
 _MOST_ENTRIES = 20_000
 
@@ -73,22 +73,9 @@ class Windows:
             if kept is None or not kept.serves(head) or kept.head.end != begin:
                 return
             total = head.total - sum(d.tokens for d in drafts if not d.message.is_system)
-            for seq, draft in enumerate(drafts, begin + 1):
-                message = draft.message.own()
-                total += 0 if message.is_system else draft.tokens
-                if not message.is_flat:
-                    kept.loose.add(seq)
-                kept.entries.append(
-                    Entry(
-                        head.session_id,
-                        seq,
-                        message,
-                        draft.tokens,
-                        total,
-                        draft.encoding,
-                        message.created_at,
-                    )
-                )
+            newer = entries_after(head.session_id, begin, total, drafts)
+            kept.loose.update(entry.seq for entry in newer if not entry.message.is_flat)
+            kept.entries.extend([lent_entry(entry) for entry in newer])
             self._kept[head.session_id] = _Kept(head, kept.entries, kept.loose)
             self._grew(len(drafts))
 

@@ -1,14 +1,16 @@
-"""How stores write down times, JSON and records: the same on every database."""
+"""How stores write down times, heads and records: the same on every database."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agent_memory.messages import compact_json
-from agent_memory.records import Record
+from agent_memory.messages import Message, compact_json
+from agent_memory.records import Head, Record, Summary
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -27,6 +29,66 @@ def from_micros(micros: int) -> datetime:
 def now_micros() -> int:
     """The time, in microseconds since 1970 (UTC)."""
     return int(time.time() * 1e6)
+
+
+def head_fields(head: Head) -> dict[str, Any]:
+    """The parts of a head that only a change of its version changes, as JSON can say them."""
+    system, summary = head.system, head.summary
+    return {
+        "start": head.start,
+        "start_total": head.start_total,
+        "pinned": list(head.pinned),
+        "pinned_tokens": head.pinned_tokens,
+        "system": None if system is None else system.to_json(),
+        "system_at": 0 if system is None else to_micros(system.created_at),
+        "system_tokens": head.system_tokens,
+        "summary": None if summary is None else asdict(summary),
+        "cursors": head.cursors,
+    }
+
+
+def head_from(
+    fields: Mapping[str, Any],
+    *,
+    session_id: str,
+    user_id: str | None,
+    end: int,
+    total: int,
+    version: int,
+    deleting: bool,
+    begun: int,
+) -> Head:
+    """The inverse of `head_fields`, with what is kept beside them. `begun`: in microseconds."""
+    system, summary = fields["system"], fields["summary"]
+    if system is not None:
+        system = Message.from_json(system, from_micros(fields["system_at"]))
+    return Head(
+        session_id=session_id,
+        user_id=user_id,
+        end=end,
+        total=total,
+        start=fields["start"],
+        start_total=fields["start_total"],
+        pinned=tuple(fields["pinned"]),
+        pinned_tokens=fields["pinned_tokens"],
+        system=system,
+        system_tokens=fields["system_tokens"],
+        summary=None if summary is None else Summary(**summary),
+        cursors=fields["cursors"],
+        version=version,
+        deleting=deleting,
+        created_at=from_micros(begun),
+    )
+
+
+def json_or_none(value: object) -> str | None:
+    """JSON, where there is a value."""
+    return None if value is None else compact_json(value)
+
+
+def value_or_none(text: str | None) -> Any:
+    """The inverse of `json_or_none`."""
+    return None if text is None else json.loads(text)
 
 
 def record_body(record: Record) -> str:

@@ -28,28 +28,9 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         )
     if user_id is not None and head.user_id not in (None, user_id):
         raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
-    entries: list[Entry] = []
-    total, system = head.total, None
-    for seq, draft in enumerate(drafts, head.end + 1):
-        message = draft.message
-        if message.is_system:
-            system = draft
-        else:
-            total += draft.tokens
-        if draft.placed is not None:
-            message = draft.placed(seq)
-        entries.append(
-            Entry(
-                head.session_id,
-                seq,
-                message,
-                draft.tokens,
-                total,
-                draft.encoding,
-                message.created_at,
-            )
-        )
-    after = grown(head, head.end + len(entries), total)
+    entries = entries_after(head.session_id, head.end, head.total, drafts)
+    system = next((draft for draft in reversed(drafts) if draft.message.is_system), None)
+    after = grown(head, head.end + len(entries), entries[-1].total if entries else head.total)
     claimed = user_id is not None and head.user_id is None
     if claimed:
         after = replace(after, user_id=user_id, cursors={})
@@ -58,7 +39,26 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         after = replace(after, system=system.message, system_tokens=system.tokens)
     if claimed or ruled or head.version == 0:
         after = replace(after, version=head.version + 1)
-    return after, entries
+    return after, [_written(*one) for one in zip(entries, drafts, strict=True)]
+
+
+def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]) -> list[Entry]:
+    """The entries of drafts that follow a log's end, where the running total is `total`."""
+    entries: list[Entry] = []
+    for seq, draft in enumerate(drafts, end + 1):
+        message, tokens = draft.message, draft.tokens
+        total += 0 if message.is_system else tokens
+        made = message.created_at
+        entries.append(Entry(session_id, seq, message, tokens, total, draft.encoding, made))
+    return entries
+
+
+def _written(entry: Entry, draft: Draft) -> Entry:
+    """The entry as it is to be written at its place."""
+    if draft.placed is None:
+        return entry
+    message = draft.placed(entry.seq)
+    return replace(entry, message=message, created_at=message.created_at)
 
 
 def grown(head: Head, end: int, total: int) -> Head:

@@ -13,9 +13,8 @@ from agent_memory.stores.coding import mismatch
 if TYPE_CHECKING:
     import numpy as np
 
-FLOAT_BYTES = 4
-
 _CACHE_BYTES = 64 * 2**20
+_FLOAT_BYTES = 4
 
 
 def blobs_of(records: Sequence[Record], vectors: np.ndarray) -> list[bytes]:
@@ -34,7 +33,7 @@ def checked(block: str, opened: tuple[int, str] | None, blobs: Sequence[bytes]) 
     Raises:
         DimensionMismatch: They were not opened, or these have another length.
     """
-    width = len(blobs[0]) // FLOAT_BYTES
+    width = len(blobs[0]) // _FLOAT_BYTES
     if opened is None or opened[0] != width:
         known = opened or (0, "no embedder")
         raise DimensionMismatch(mismatch(block, known, (width, "unnamed")))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from dataclasses import asdict
 from typing import Any
 
 from agent_memory.messages import Message, compact_json
-from agent_memory.records import Entry, Head, Summary
-from agent_memory.stores.coding import from_micros, to_micros
+from agent_memory.records import Entry, Head
+from agent_memory.stores.coding import (
+    from_micros,
+    head_fields,
+    head_from,
+    json_or_none,
+    to_micros,
+    value_or_none,
+)
 
 Doc = dict[str, Any]
 
@@ -35,18 +41,12 @@ def token() -> str:
 
 def head_values(head: Head) -> Doc:
     """The fields that a change of the head writes."""
-    system, summary = head.system, head.summary
+    fields = head_fields(head)
     return {
+        **fields,
         "user": head.user_id,
-        "start": head.start,
-        "start_total": head.start_total,
-        "pinned": list(head.pinned),
-        "pinned_tokens": head.pinned_tokens,
-        "system": None if system is None else system.to_json(),
-        "system_at": 0 if system is None else to_micros(system.created_at),
-        "system_tokens": head.system_tokens,
-        "summary": None if summary is None else compact_json(asdict(summary)),
-        "cursors": compact_json(head.cursors),  # blocks' names may hold dots
+        "summary": json_or_none(fields["summary"]),
+        "cursors": compact_json(fields["cursors"]),  # blocks' names may hold dots
         "version": head.version,
         "deleting": int(head.deleting),
     }
@@ -54,26 +54,16 @@ def head_values(head: Head) -> Doc:
 
 def head_of(doc: Doc) -> Head:
     """The head of a session's document."""
-    summary = None if doc["summary"] is None else Summary(**json.loads(doc["summary"]))
-    system = None
-    if doc["system"] is not None:
-        system = Message.from_json(doc["system"], from_micros(doc["system_at"]))
-    return Head(
+    summary, cursors = value_or_none(doc["summary"]), json.loads(doc["cursors"])
+    return head_from(
+        {**doc, "summary": summary, "cursors": cursors},
         session_id=doc["sid"],
         user_id=doc["user"],
         end=doc["end"],
         total=doc["total"],
-        start=doc["start"],
-        start_total=doc["start_total"],
-        pinned=tuple(doc["pinned"]),
-        pinned_tokens=doc["pinned_tokens"],
-        system=system,
-        system_tokens=doc["system_tokens"],
-        summary=summary,
-        cursors=json.loads(doc["cursors"]),
         version=doc["version"],
         deleting=bool(doc["deleting"]),
-        created_at=from_micros(doc["begun"]),
+        begun=doc["begun"],
     )
 
 

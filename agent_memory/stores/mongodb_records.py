@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.records import Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
-from agent_memory.stores.matrices import FLOAT_BYTES, blobs_of
+from agent_memory.stores.matrices import blobs_of
 from agent_memory.stores.mongodb_commits import Commits, Write
 from agent_memory.stores.mongodb_connection import Deployment
 from agent_memory.stores.mongodb_documents import key_of
@@ -100,7 +100,7 @@ class MongoDBRecords:
         if not records:
             return
         blobs = blobs_of(records, vectors)
-        key = self._collections.to_write(block, len(blobs[0]) // FLOAT_BYTES)
+        key = self._collections.to_write(block, blobs)
         docs = _docs(key, records, blobs)
 
         def stage(write: Write) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.stores.coding import mismatch
-from agent_memory.stores.matrices import MatrixCache
+from agent_memory.stores.matrices import MatrixCache, checked
 from agent_memory.stores.mongodb_commits import Commits, Write
 from agent_memory.stores.mongodb_connection import Table
 from agent_memory.stores.mongodb_documents import key_of, token
@@ -46,17 +46,13 @@ class Collections:
         self._announce(block, given)
         self._opened[block] = given
 
-    def to_write(self, block: str, width: int) -> str:
-        """The key under which vectors of this width are to be kept.
+    def to_write(self, block: str, blobs: Sequence[bytes]) -> str:
+        """The key under which these vectors are to be kept.
 
         Raises:
             DimensionMismatch: The block is not open, or for others.
         """
-        opened = self._opened.get(block)
-        if opened is None or opened[0] != width:
-            known = opened or (0, "no embedder")
-            raise DimensionMismatch(mismatch(block, known, (width, "unnamed")))
-        return self._announce(block, opened)
+        return self._announce(block, checked(block, self._opened.get(block), blobs))
 
     def to_read(self, block: str, *, known: bool) -> str | None:
         """The key under which the block's vectors are; `known`: as it was seen last, if it was."""

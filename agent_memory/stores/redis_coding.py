@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
 
 from agent_memory.messages import Message, compact_json
-from agent_memory.records import Entry, Head, Record, Summary
-from agent_memory.stores.coding import from_micros, to_micros
+from agent_memory.records import Entry, Head, Record
+from agent_memory.stores.coding import from_micros, head_fields, head_from, to_micros
 
 _YEAR_0 = 10**17
 """Microseconds that make every time since the year 1 positive."""
@@ -18,47 +17,23 @@ _YEAR_0 = 10**17
 
 def head_body(head: Head) -> str:
     """The parts of a head that only a change of its version changes."""
-    system, summary = head.system, head.summary
-    return compact_json(
-        {
-            "start": head.start,
-            "start_total": head.start_total,
-            "pinned": head.pinned,
-            "pinned_tokens": head.pinned_tokens,
-            "system": None if system is None else system.to_json(),
-            "system_at": 0 if system is None else to_micros(system.created_at),
-            "system_tokens": head.system_tokens,
-            "summary": None if summary is None else asdict(summary),
-            "cursors": head.cursors,
-        }
-    )
+    return compact_json(head_fields(head))
 
 
 def head_of(session_id: str, fields: Sequence[bytes | None]) -> Head | None:
     """The head of `HEAD_FIELDS` as they were read; None where there is none."""
-    version, begun, end, total, user, deleting, text = fields[:7]
-    if version is None or begun is None or end is None or total is None or text is None:
+    version, begun, end, total, user, deleting, body = fields[:7]
+    if version is None or begun is None or end is None or total is None or body is None:
         return None
-    body: dict[str, Any] = json.loads(text)
-    system = None
-    if body["system"] is not None:
-        system = Message.from_json(body["system"], from_micros(body["system_at"]))
-    return Head(
+    return head_from(
+        json.loads(body),
         session_id=session_id,
         user_id=None if user is None else user.decode(),
         end=int(end),
         total=int(total),
-        start=body["start"],
-        start_total=body["start_total"],
-        pinned=tuple(body["pinned"]),
-        pinned_tokens=body["pinned_tokens"],
-        system=system,
-        system_tokens=body["system_tokens"],
-        summary=None if body["summary"] is None else Summary(**body["summary"]),
-        cursors=body["cursors"],
         version=int(version),
         deleting=deleting == b"1",
-        created_at=from_micros(int(begun)),
+        begun=int(begun),
     )
 
 

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from agent_memory.messages import Message, compact_json
-from agent_memory.records import Entry, Head, Summary
-from agent_memory.stores.coding import from_micros, to_micros
+from agent_memory.records import Entry, Head
+from agent_memory.stores.coding import (
+    from_micros,
+    head_fields,
+    head_from,
+    json_or_none,
+    to_micros,
+    value_or_none,
+)
 
 
 def head_values(head: Head) -> dict[str, Any]:
     """The columns that a change of the head writes."""
-    system, summary = head.system, head.summary
+    fields = head_fields(head)
     return {
+        **fields,
         "user_id": head.user_id,
-        "start": head.start,
-        "start_total": head.start_total,
-        "pinned": compact_json(head.pinned),
-        "pinned_tokens": head.pinned_tokens,
-        "system": None if system is None else system.to_json(),
-        "system_at": 0 if system is None else to_micros(system.created_at),
-        "system_tokens": head.system_tokens,
-        "summary": None if summary is None else compact_json(asdict(summary)),
-        "cursors": compact_json(head.cursors),
+        "pinned": compact_json(fields["pinned"]),
+        "summary": json_or_none(fields["summary"]),
+        "cursors": compact_json(fields["cursors"]),
         "version": head.version,
         "deleting": head.deleting,
     }
@@ -32,26 +33,21 @@ def head_values(head: Head) -> dict[str, Any]:
 
 def head_of(row: Any) -> Head:
     """The head of a session's row, which has its log's `end` and `total` too."""
-    summary = None if row.summary is None else Summary(**json.loads(row.summary))
-    system = None
-    if row.system is not None:
-        system = Message.from_json(row.system, from_micros(row.system_at))
-    return Head(
+    fields = {
+        **row._asdict(),
+        "pinned": json.loads(row.pinned),
+        "summary": value_or_none(row.summary),
+        "cursors": json.loads(row.cursors),
+    }
+    return head_from(
+        fields,
         session_id=row.session_id,
         user_id=row.user_id,
         end=row.end,
         total=row.total,
-        start=row.start,
-        start_total=row.start_total,
-        pinned=tuple(json.loads(row.pinned)),
-        pinned_tokens=row.pinned_tokens,
-        system=system,
-        system_tokens=row.system_tokens,
-        summary=summary,
-        cursors=json.loads(row.cursors),
         version=row.version,
         deleting=bool(row.deleting),
-        created_at=from_micros(row.created_at),
+        begun=row.created_at,
     )
 
 

@@ -43,7 +43,7 @@ from agent_memory.testing import (
 )
 from agent_memory.testing.contract import DAY, draft, record, stored, together
 from tests.servers.mongodb import Link, MongoDBServer, RefusingServer
-from tests.servers.process import CannotStart, free_port
+from tests.servers.process import CannotStart, free_port, untested
 
 Doc = dict[str, Any]
 
@@ -60,9 +60,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoDBServer]:
         server = MongoDBServer(tmp_path_factory.mktemp("mongodb"))
         server.start()
     except CannotStart as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"MongoDB's protocol is not tested: {error}")
-        pytest.skip(f"MONGODB IS NOT TESTED: {error}")
+        untested("MongoDB's protocol", error)
     yield server
     server.stop()
 

@@ -17,7 +17,7 @@ from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.servers.mariadb import LONGEST, PASSWORD, MariaDBServer
-from tests.servers.sql import Served, opened, serve, told_nothing
+from tests.servers.sql import Served, empty_database, opened, serve, told_nothing
 
 pytest.importorskip("pymysql")
 
@@ -30,11 +30,7 @@ def server() -> Iterator[Served]:
 @pytest.fixture
 def database(server: Served) -> str:
     """The URL of an empty database."""
-    own, name = server.private(), f"empty_{uuid4().hex}"
-    with opened(own.url) as mariadb:
-        mariadb.read(lambda connection: connection.value(f"CREATE DATABASE {name}"))
-    url: str = own.url_of(name)
-    return url
+    return empty_database(server)
 
 
 class TestMySQL(ServerContract):

@@ -19,7 +19,7 @@ from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.servers.postgres import PASSWORD, PostgresServer
-from tests.servers.sql import Served, opened, serve
+from tests.servers.sql import Served, empty_database, opened, serve
 
 pytest.importorskip("psycopg")
 
@@ -32,11 +32,7 @@ def server() -> Iterator[Served]:
 @pytest.fixture
 def database(server: Served) -> str:
     """The URL of an empty database."""
-    own, name = server.private(), f"empty_{uuid4().hex}"
-    with opened(own.url) as postgres:
-        postgres.read(lambda connection: connection.value(f"CREATE DATABASE {name}"))
-    url: str = own.url_of(name)
-    return url
+    return empty_database(server)
 
 
 class TestPostgres(ServerContract):

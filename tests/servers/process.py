@@ -9,6 +9,9 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -91,6 +94,13 @@ class PrivateServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def untested(what: str, reason: CannotStart) -> NoReturn:
+    """A server could not be started: a failure in CI, a loud skip elsewhere."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} cannot be tested: {reason}")
+    pytest.skip(f"NOT TESTED: {what}: {reason}")
 
 
 def free_port() -> int:

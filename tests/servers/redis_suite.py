@@ -18,7 +18,7 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
-from tests.servers.process import CannotStart
+from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, RedisServer, redis_binaries
 
 S = TypeVar("S", RedisServer, RedisNodes)
@@ -34,9 +34,7 @@ def available() -> dict[str, Path]:
     try:
         return redis_binaries()
     except CannotStart as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"No Redis server: {error}")
-        pytest.skip(f"NOT TESTED, no Redis server: {error}")
+        untested("Redis", error)
 
 
 def begun(make: Callable[[Path], S]) -> S:

@@ -17,7 +17,7 @@ from agent_memory.stores.base import Durability, Store
 from agent_memory.stores.sql import SQLStore
 from agent_memory.stores.sql_server import ServerDatabase, open_server
 from tests.servers.line import Line
-from tests.servers.process import CannotStart
+from tests.servers.process import CannotStart, untested
 
 
 class OwnServer(Protocol):
@@ -59,11 +59,18 @@ def serve(kind: Callable[[], OwnServer], variable: str) -> Iterator[Served]:
         own = kind()
         own.start()
     except CannotStart as reason:
-        if os.environ.get("CI"):
-            pytest.fail(f"{kind.__name__} cannot be started: {reason}")
-        pytest.skip(f"NOT TESTED: {kind.__name__} cannot be started: {reason}")
+        untested(kind.__name__, reason)
     yield Served(own.url, own)
     own.remove()
+
+
+def empty_database(server: Served) -> str:
+    """The URL of a new database on the suite's own server."""
+    own, name = server.private(), f"empty_{uuid4().hex}"
+    with opened(own.url) as database:
+        database.read(lambda connection: connection.value(f"CREATE DATABASE {name}"))
+    url: str = own.url_of(name)
+    return url
 
 
 class ServerFixtures:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,18 +25,6 @@ TIKTOKENS = [name for name in VOCABULARIES if name != CLAUDE]
 PROSE = "The quick brown fox jumps over the lazy dog, and nobody in the village remembers why."
 
 anything = st.lists(texts() | st.text(max_size=60), max_size=4).map("".join)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_network() -> Iterator[None]:
-    """Any connection raises, so that a download would be seen."""
-
-    def refuse(*args: object) -> None:
-        raise AssertionError(f"a connection was opened: {args[1:]}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket.socket, "connect", refuse)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,18 +17,6 @@ MODELS = ["gpt-4o", "gpt-4", "claude-sonnet-4-5"]
 COUNTERS = {model: TokenCounter(model) for model in MODELS}
 ESTIMATES = TokenCounter(tokenizer="approximate")
 U = {"role": "user", "content": "hi"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_network() -> Iterator[None]:
-    """Any connection raises, so that a download would be seen."""
-
-    def refuse(*args: object) -> None:
-        raise AssertionError(f"a connection was opened: {args[1:]}")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket.socket, "connect", refuse)
-        yield
 
 
 def rendered(message: dict[str, Any]) -> str:
