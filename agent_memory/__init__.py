@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from agent_memory.strategies.flush import FlushToLTM
     from agent_memory.strategies.summarize import Summarize
     from agent_memory.strategies.trim import Trim
-    from agent_memory.tokens import TokenCounter
+    from agent_memory.tokens.counter import TokenCounter
 
 __version__ = "0.1.0"
 
@@ -134,7 +134,7 @@ _HOMES = {
     ".strategies.flush": ("FlushToLTM",),
     ".strategies.summarize": ("Summarize",),
     ".strategies.trim": ("Trim",),
-    ".tokens": ("TokenCounter",),
+    ".tokens.counter": ("TokenCounter",),
 }
 
 __all__ = [

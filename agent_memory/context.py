@@ -10,7 +10,7 @@ from agent_memory.fusion import select
 from agent_memory.messages import Message
 from agent_memory.records import Entry, Head, Recall, Summary
 from agent_memory.text import escape
-from agent_memory.tokens import TokenCounter
+from agent_memory.tokens.counter import TokenCounter
 from agent_memory.window import fit, visible
 
 MemoryRole = Literal["system", "user"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.llm import LLM
     from agent_memory.messages import Message
-    from agent_memory.tokens import TokenCounter
+    from agent_memory.tokens.counter import TokenCounter
 
 _HELP = """\
 /context       what the model is sent: the window, recalls, and their tokens
@@ -72,7 +72,7 @@ def chat(
             "openai/gpt-4o-mini (its key in OPENAI_API_KEY), or set AGENT_MEMORY_MODEL."
         )
     from agent_memory.llm import LLM
-    from agent_memory.tokens import TokenCounter
+    from agent_memory.tokens.counter import TokenCounter
 
     llm = LLM(
         settings.model,

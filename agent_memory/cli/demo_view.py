@@ -175,7 +175,7 @@ def _long_term(console: Console, memory: AgentMemory) -> None:
 
 
 def _window_after(console: Console, memory: AgentMemory, question: str) -> MemoryContext:
-    from agent_memory.tokens import TokenCounter
+    from agent_memory.tokens.counter import TokenCounter
 
     context = memory.get(conversation.SESSION, question, user_id=conversation.USER)
     _heading(console, f"The window after, asked “{question}”")

@@ -101,8 +101,8 @@ def _schema(url: str) -> str:
     """The schema version of the copy, before it is opened."""
     if url == "memory://":
         return ""
-    from agent_memory.stores.sql_migrations import STEPS, stored_version
-    from agent_memory.stores.sqlite_connection import Connection
+    from agent_memory.stores.sql.migrations import STEPS, stored_version
+    from agent_memory.stores.sql.sqlite_connection import Connection
 
     newest = 1 + len(STEPS)
     with closing(sqlite3.connect(url.removeprefix(_SQLITE))) as raw:

@@ -57,7 +57,7 @@ def replay(memory: AgentMemory, lines: list[Line], name: str) -> Tally:
     """Append the messages one by one; after each, get a context and count it anew."""
     from rich.progress import Progress
 
-    from agent_memory.tokens import TokenCounter
+    from agent_memory.tokens.counter import TokenCounter
 
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     tally, before = Tally(), None

@@ -10,7 +10,7 @@ from agent_memory.embedders import open_embedder
 from agent_memory.embedders.base import Embedder
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.stores import open_store
-from agent_memory.tokens import TokenCounter
+from agent_memory.tokens.counter import TokenCounter
 from agent_memory.usage import Ledger
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Services:
         if isinstance(store, str):
             store = open_store(store, config.namespace, config.durability)
         if keys is not None:
-            from agent_memory.stores.encrypted import EncryptedStore
+            from agent_memory.stores.encrypted.store import EncryptedStore
 
             store = EncryptedStore(store, keys, config.namespace)
         self.resources = Resources(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agent_memory.embedders.base import Embedder
     from agent_memory.llm import LLM
     from agent_memory.stores.base import Store
-    from agent_memory.tokens import TokenCounter
+    from agent_memory.tokens.counter import TokenCounter
 
 
 @dataclass(frozen=True, slots=True)

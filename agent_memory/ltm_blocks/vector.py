@@ -144,7 +144,7 @@ class VectorMemory(Block):
     def _open(self, resources: Resources) -> VectorStore:
         if self.store is None:
             return resources.store
-        from agent_memory.stores.encrypted import EncryptedStore
+        from agent_memory.stores.encrypted.store import EncryptedStore
         from agent_memory.stores.qdrant import QdrantStore
 
         vectors = QdrantStore(self.store, namespace=resources.namespace)

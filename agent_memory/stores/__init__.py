@@ -10,11 +10,11 @@ from agent_memory.stores.base import Counts, Durability, FactStore, SessionStore
 
 if TYPE_CHECKING:
     from agent_memory.encryption import Keys
-    from agent_memory.stores.encrypted import EncryptedStore
+    from agent_memory.stores.encrypted.store import EncryptedStore
     from agent_memory.stores.memory import MemoryStore
-    from agent_memory.stores.mongodb import MongoDBStore
-    from agent_memory.stores.redis import RedisStore
-    from agent_memory.stores.sql import SQLStore
+    from agent_memory.stores.mongodb.store import MongoDBStore
+    from agent_memory.stores.redis.store import RedisStore
+    from agent_memory.stores.sql.store import SQLStore
 
 __all__ = [
     "Counts",
@@ -55,7 +55,7 @@ def check_url(url: str) -> None:
     if mark and scheme == "sqlite":
         _check_sqlite(rest)
     elif mark and scheme in _REDIS:
-        from agent_memory.stores.redis_url import check_redis_url
+        from agent_memory.stores.redis.url import check_redis_url
 
         check_redis_url(url)
     elif mark and scheme in (*_SQL_SERVERS, *_MONGODB):
@@ -104,14 +104,14 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
 
         return MemoryStore(namespace)
     if url.partition("://")[0] in _REDIS:
-        from agent_memory.stores.redis import RedisStore
+        from agent_memory.stores.redis.store import RedisStore
 
         return RedisStore(url, namespace, durability)
     if url.partition("://")[0] in _MONGODB:
-        from agent_memory.stores.mongodb import MongoDBStore
+        from agent_memory.stores.mongodb.store import MongoDBStore
 
         return MongoDBStore(url, namespace, durability)
-    from agent_memory.stores.sql import SQLStore
+    from agent_memory.stores.sql.store import SQLStore
 
     return SQLStore(url, namespace, durability)
 
@@ -121,10 +121,10 @@ if not TYPE_CHECKING:
         __name__,
         {
             "..encryption": ("Keys",),
-            ".encrypted": ("EncryptedStore",),
+            ".encrypted.store": ("EncryptedStore",),
             ".memory": ("MemoryStore",),
-            ".mongodb": ("MongoDBStore",),
-            ".redis": ("RedisStore",),
-            ".sql": ("SQLStore",),
+            ".mongodb.store": ("MongoDBStore",),
+            ".redis.store": ("RedisStore",),
+            ".sql.store": ("SQLStore",),
         },
     )

@@ -8,8 +8,8 @@ import pytest
 
 from agent_memory.errors import SchemaTooNew, StoreError
 from agent_memory.stores.base import Counts
-from agent_memory.stores.sql import SQLStore
-from agent_memory.stores.sql_migrations import STEPS, migrate, stored_version
+from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
 from tests.servers.sql import opened, told_nothing
 

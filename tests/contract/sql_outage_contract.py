@@ -9,7 +9,7 @@ import pytest
 
 from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Store
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
 from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_nothing
 

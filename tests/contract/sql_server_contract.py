@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agent_memory.stores.base import Counts, Store
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (
     FactStoreContract,
     SessionStoreContract,
@@ -38,7 +38,7 @@ WRITER = """
 import sys, threading
 from agent_memory.messages import Message
 from agent_memory.records import Draft
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 
 url, namespace, name = sys.argv[1:]
 store = SQLStore(url, namespace)
@@ -60,7 +60,7 @@ FORKER = """
 import os, sys, threading
 from agent_memory.messages import Message
 from agent_memory.records import Draft
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 
 def append(content):
     store.append("s", [Draft(Message(role="user", content=content), 2, "test")])
@@ -157,7 +157,7 @@ class ServerContract(
         self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Else: of more sessions than are woken at once, the rest sleep on."""
-        monkeypatch.setattr("agent_memory.stores.sql_server_connection._WOKEN_AT_ONCE", 2)
+        monkeypatch.setattr("agent_memory.stores.sql.server_connection._WOKEN_AT_ONCE", 2)
         for n in range(5):
             assert store.put_off(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
         together([store.wake, other.wake])
@@ -234,7 +234,7 @@ class ServerContract(
             "import sys\n"
             "sys.modules['psycopg'] = sys.modules['pymysql'] = None\n"
             "from agent_memory.errors import MissingExtra\n"
-            "from agent_memory.stores.sql import SQLStore\n"
+            "from agent_memory.stores.sql.store import SQLStore\n"
             "try:\n"
             "    SQLStore(sys.argv[1])\n"
             "except MissingExtra as error:\n"

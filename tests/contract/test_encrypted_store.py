@@ -21,8 +21,8 @@ from agent_memory.messages import Message
 from agent_memory.records import Draft, Summary
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
-from agent_memory.stores.encrypted import EncryptedStore
-from agent_memory.stores.encrypted_vectors import EncryptedVectors
+from agent_memory.stores.encrypted.store import EncryptedStore
+from agent_memory.stores.encrypted.vectors import EncryptedVectors
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import (
     FactStoreContract,

@@ -34,7 +34,7 @@ from agent_memory.errors import (
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Head, Lease
 from agent_memory.stores.base import Counts, Store
-from agent_memory.stores.mongodb import MongoDBStore
+from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing import (
     FactStoreContract,
     SessionStoreContract,
@@ -426,7 +426,7 @@ def test_processes_append_at_once(url: str, store: Store, namespace: str) -> Non
     """Else: processes lose or double each other's messages, or leave gaps."""
     code = (
         "import sys\n"
-        "from agent_memory.stores.mongodb import MongoDBStore\n"
+        "from agent_memory.stores.mongodb.store import MongoDBStore\n"
         "from agent_memory.testing.contract import draft\n"
         "store = MongoDBStore(sys.argv[1], sys.argv[2])\n"
         "for n in range(30):\n"
@@ -451,7 +451,7 @@ def test_a_fork_shares_no_connection(url: str, namespace: str) -> None:
     """Else: parent and child read each other's answers."""
     code = (
         "import os, sys\n"
-        "from agent_memory.stores.mongodb import MongoDBStore\n"
+        "from agent_memory.stores.mongodb.store import MongoDBStore\n"
         "from agent_memory.testing.contract import draft\n"
         "store = MongoDBStore(sys.argv[1], sys.argv[2])\n"
         "store.append('s', [draft('a')])\n"

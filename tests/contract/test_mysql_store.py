@@ -8,10 +8,10 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
-from agent_memory.stores.sql import SQLStore
-from agent_memory.stores.sql_compiling import words
-from agent_memory.stores.sql_driver import dialect_of
-from agent_memory.stores.sql_migrations import STEPS, migrate, stored_version
+from agent_memory.stores.sql.compiling import words
+from agent_memory.stores.sql.driver import dialect_of
+from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract

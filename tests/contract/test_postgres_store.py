@@ -10,10 +10,10 @@ import pytest
 
 from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.sql import SQLStore
-from agent_memory.stores.sql_compiling import words
-from agent_memory.stores.sql_database import SQLConnection
-from agent_memory.stores.sql_driver import dialect_of
+from agent_memory.stores.sql.compiling import words
+from agent_memory.stores.sql.database import SQLConnection
+from agent_memory.stores.sql.driver import dialect_of
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
@@ -118,7 +118,7 @@ def test_settings_of_the_user_do_not_matter(server: Served, database: str) -> No
 
 def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else: a forgotten transaction of somebody's stops all writers of a session for ever."""
-    monkeypatch.setattr("agent_memory.stores.sql_postgres.LOCK_SECONDS", 1)
+    monkeypatch.setattr("agent_memory.stores.sql.postgres.LOCK_SECONDS", 1)
     namespace = uuid4().hex
     store = SQLStore(server.url, namespace)
     store.append("s", [draft("a")])

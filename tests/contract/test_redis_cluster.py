@@ -10,12 +10,12 @@ import pytest
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.base import Counts
 from agent_memory.stores.coding import now_micros
-from agent_memory.stores.redis import RedisStore
-from agent_memory.stores.redis_driver import key_slot
-from agent_memory.stores.redis_index_scripts import LOOK_AWAY, REMIND, Script
-from agent_memory.stores.redis_keys import Keys
-from agent_memory.stores.redis_scripts import SessionScript
-from agent_memory.stores.redis_server import Argument
+from agent_memory.stores.redis.driver import key_slot
+from agent_memory.stores.redis.index_scripts import LOOK_AWAY, REMIND, Script
+from agent_memory.stores.redis.keys import Keys
+from agent_memory.stores.redis.scripts import SessionScript
+from agent_memory.stores.redis.server import Argument
+from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import RedisContract, begun, namespace

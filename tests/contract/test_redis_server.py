@@ -14,9 +14,9 @@ import pytest
 
 from agent_memory.errors import ConfigError, StoreUnavailable, UnknownStore
 from agent_memory.records import Lease
-from agent_memory.stores import redis_server
-from agent_memory.stores.redis import RedisStore
-from agent_memory.stores.redis_url import check_redis_url, redis_options, redis_place
+from agent_memory.stores.redis import server as redis_server
+from agent_memory.stores.redis.store import RedisStore
+from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place
 from agent_memory.testing.contract import draft, record, stored
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import Start, server, start

@@ -13,7 +13,7 @@ import pytest
 
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.base import Counts
-from agent_memory.stores.redis import RedisStore
+from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record, stored
 from tests.servers.redis import RedisServer, Relay
 from tests.servers.redis_suite import (
@@ -231,12 +231,12 @@ def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
     code = (
         "import sys\n"
         "from agent_memory.errors import MissingExtra\n"
-        "from agent_memory.stores.redis_url import check_redis_url\n"
+        "from agent_memory.stores.redis.url import check_redis_url\n"
         "check_redis_url('redis://localhost')\n"
         "assert 'redis' not in sys.modules\n"
         "sys.modules['redis'] = None\n"
         "try:\n"
-        "    import agent_memory.stores.redis\n"
+        "    import agent_memory.stores.redis.store\n"
         "except MissingExtra as error:\n"
         "    assert 'agent-memory[redis]' in str(error)\n"
         "else:\n"

@@ -12,9 +12,9 @@ import pytest
 
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.base import Counts
-from agent_memory.stores.sql import SQLStore
-from agent_memory.stores.sql_migrations import STEPS, migrate, stored_version
-from agent_memory.stores.sqlite import Database
+from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
+from agent_memory.stores.sql.sqlite import Database
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
 
 FOLDER = Path(__file__).parent

@@ -21,11 +21,11 @@ import pytest
 
 from agent_memory.errors import StoreUnavailable
 from agent_memory.records import Summary
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
 
 MARK = "c4n4ry"
-ENGINE = "agent_memory.stores.sqlite"
+ENGINE = "agent_memory.stores.sql.sqlite"
 
 _SCAN = """
 import json, pathlib, sys

@@ -24,7 +24,7 @@ from agent_memory.errors import MemoryClosed
 from agent_memory.messages import Message
 from agent_memory.records import Entry, Recall, Scope, empty_head
 from agent_memory.stores import MemoryStore
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
 

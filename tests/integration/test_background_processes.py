@@ -65,7 +65,7 @@ def user(text):
 LEFT = (
     BEGIN
     + """
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.watching import watched
 
 stuck = threading.Event()

@@ -21,7 +21,7 @@ from agent_memory.messages import Message
 from agent_memory.strategies import Chain, FlushToLTM, Summarize, Trim
 from agent_memory.strategies.base import Strategy
 from agent_memory.testing.histories import histories, long_turn, unpaired
-from agent_memory.tokens import TokenCounter
+from agent_memory.tokens.counter import TokenCounter
 from agent_memory.window import role_of
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "300"))

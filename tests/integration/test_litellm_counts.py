@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from agent_memory.messages import Message
 from agent_memory.testing.histories import histories
-from agent_memory.tokens import TokenCounter
+from agent_memory.tokens.counter import TokenCounter
 
 UNKNOWN_TO_LITELLM = ("input_audio", "from_the_future")
 

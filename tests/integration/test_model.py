@@ -29,7 +29,7 @@ from agent_memory.messages import Message
 from agent_memory.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.watching import watched
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "0"))

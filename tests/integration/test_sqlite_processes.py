@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 
 APPENDS = 40
 
 WRITER = """
 import sys, threading
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 from agent_memory.messages import Message
 from agent_memory.records import Draft
 
@@ -43,7 +43,7 @@ FORKER = """
 import os, sys, threading
 from agent_memory.messages import Message
 from agent_memory.records import Draft
-from agent_memory.stores.sql import SQLStore
+from agent_memory.stores.sql.store import SQLStore
 
 def draft(content, tokens):
     return Draft(Message(role="user", content=content), tokens, "test")

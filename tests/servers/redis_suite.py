@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.stores.base import Store
-from agent_memory.stores.redis import RedisStore
+from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing import (
     FactStoreContract,
     SessionStoreContract,

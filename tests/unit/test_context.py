@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent_memory.context import BlockInfo, MemoryContext, Packer, summary_message
 from agent_memory.records import Entry, Head, Recall, Summary
 from agent_memory.testing.histories import histories, log_of, texts, unpaired
-from agent_memory.tokens import TokenCounter
+from agent_memory.tokens.counter import TokenCounter
 
 Role = Literal["system", "user"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_memory.extracts import extract, keep_identifiers
 from agent_memory.testing.histories import histories, log_of, texts
 from agent_memory.text import identifiers
-from agent_memory.tokens import TokenCounter
+from agent_memory.tokens.counter import TokenCounter
 
 COUNT = TokenCounter().text
 CLAUDE = TokenCounter("claude-sonnet-4-5").text

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent_memory.testing.histories import texts
-from agent_memory.token_encodings import encoding
-from agent_memory.token_merges import MergeCounter, NotForMerging
-from agent_memory.token_vocabularies import VOCABULARIES, Vocabulary
+from agent_memory.tokens.encodings import encoding
+from agent_memory.tokens.merges import MergeCounter, NotForMerging
+from agent_memory.tokens.vocabularies import VOCABULARIES, Vocabulary
 
 NAMES = [*VOCABULARIES]
 RANKS = {name: vocabulary.ranks() for name, vocabulary in VOCABULARIES.items()}

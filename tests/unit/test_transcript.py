@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_memory.messages import Message
 from agent_memory.testing.histories import histories, log_of, texts
-from agent_memory.tokens import TokenCounter
+from agent_memory.tokens.counter import TokenCounter
 from agent_memory.transcript import chunks, clip, line, speaker, split, told
 
 COUNT = TokenCounter().text

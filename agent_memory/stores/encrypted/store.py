@@ -1,0 +1,215 @@
+"""`EncryptedStore`: any store, with what people said encrypted before it gets there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from agent_memory.encryption import Keys
+from agent_memory.errors import Undecryptable
+from agent_memory.messages import Message
+from agent_memory.records import Draft, Entry, Head, Lease, Record
+from agent_memory.stores.base import Counts, Store, VectorStore
+from agent_memory.stores.encrypted.heads import HeadSeals
+from agent_memory.stores.encrypted.messages import MessageSeals
+from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
+
+logger = logging.getLogger(__name__)
+
+_UNREADABLE_SECONDS = 600.0
+_UNSEEN = Message(role="user", content="")  # before its seq is known, a store is shown no more
+
+
+class EncryptedStore(EncryptedVectors):
+    """Encrypts messages, system messages, summaries and the texts of records, each bound to its
+    place, and keeps them in another store.
+
+        store = EncryptedStore(open_store("sqlite:///m.db"), Keys.from_environment())
+        memory = AgentMemory(store=store)
+
+    The other store sees ids, numbers, times, vectors, and which messages are system messages. A
+    session that cannot be opened any more can still be deleted by a memory over the other store.
+
+    Args:
+        inner: Keeps what was encrypted. `close` closes it too.
+        keys: The keys.
+        namespace: The inner store's; what is moved from one to another cannot be opened there.
+        plaintext: Whether what was stored before it was encrypted may be read as it is. Whoever can
+            write to the database can then put messages there; so for a time of change only.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        keys: Keys,
+        namespace: str = "default",
+        *,
+        plaintext: bool = False,
+    ) -> None:
+        super().__init__(inner, RecordSeals(keys, namespace, plaintext))
+        self._inner = inner
+        self._messages = MessageSeals(keys, namespace, plaintext)
+        self._heads = HeadSeals(keys, namespace, plaintext)
+
+    def vectors_of(self, store: VectorStore) -> EncryptedVectors:
+        """A vector store of another database, encrypted with the same keys."""
+        return EncryptedVectors(store, self._records)
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        """See `SessionStore.append`.
+
+        Raises:
+            Undecryptable: The session's system message or its summary cannot be opened.
+        """
+        if not self._heads.knows(session_id):  # who is refused must have stored nothing
+            self.head(session_id)
+        sealed = [self._sealed(session_id, draft) for draft in drafts]
+        after = self._inner.append(session_id, sealed, user_id)
+        try:
+            return self._heads.opened(after)
+        except Undecryptable as error:  # another process has put something there meanwhile
+            raise Undecryptable(f"{error} The new messages were stored.") from error
+
+    def head(self, session_id: str) -> Head | None:
+        """See `SessionStore.head`.
+
+        Raises:
+            Undecryptable: Its system message or its summary cannot be opened.
+        """
+        head = self._inner.head(session_id)
+        return None if head is None else self._heads.opened(head)
+
+    def standing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.standing`."""
+        return self._inner.standing(session_ids)
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """See `SessionStore.read`.
+
+        Raises:
+            Undecryptable: A message cannot be opened.
+        """
+        found = self._inner.read(session_id, after=after, limit=limit)
+        return [self._messages.opened(entry) for entry in found]
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """See `SessionStore.pick`.
+
+        Raises:
+            Undecryptable: A message cannot be opened.
+        """
+        return [self._messages.opened(entry) for entry in self._inner.pick(session_id, seqs)]
+
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.move`."""
+        return _as_given(self._inner.move(self._heads.sealed(head), lease=lease), head)
+
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.truncate`."""
+        return _as_given(self._inner.truncate(self._heads.sealed(head), end, lease=lease), head)
+
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lease`."""
+        return self._inner.lease(session_id, owner, seconds, renew=renew)
+
+    def release(self, session_id: str, owner: str) -> None:
+        """See `SessionStore.release`."""
+        self._inner.release(session_id, owner)
+
+    def due(self, limit: int = 100) -> list[Head]:
+        """See `SessionStore.due`. A session that cannot be opened is put off, with a warning."""
+        heads: list[Head] = []
+        for head in self._inner.due(limit):
+            try:
+                heads.append(self._heads.opened(head))
+            except Undecryptable as error:  # it must not keep the other sessions waiting
+                logger.warning("session %r is left for later: %s", head.session_id, error)
+                self._inner.put_off(head, _UNREADABLE_SECONDS)
+        return heads
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.put_off`."""
+        return self._inner.put_off(head, seconds)
+
+    def wake(self) -> None:
+        """See `SessionStore.wake`."""
+        self._inner.wake()
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        """See `SessionStore.delete`."""
+        self._inner.delete(session_id, lease=lease)
+        self._heads.forget(session_id)
+
+    def scrub(self) -> None:
+        """See `SessionStore.scrub`."""
+        self._inner.scrub()
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """See `SessionStore.sessions`.
+
+        Raises:
+            Undecryptable: The system message or the summary of one cannot be opened.
+        """
+        found = self._inner.sessions(user_id=user_id, limit=limit, after=after)
+        return [self._heads.opened(head) for head in found]
+
+    def counts(self) -> Counts:
+        """See `SessionStore.counts`."""
+        return self._inner.counts()
+
+    def put_facts(
+        self,
+        block: str,
+        records: Sequence[Record],
+        *,
+        replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.put_facts`."""
+        sealed = [self._records.sealed("fact", block, record) for record in records]
+        self._inner.put_facts(block, sealed, replacing=replacing, lease=lease)
+
+    def facts(self, block: str, owner: str) -> list[Record]:
+        """See `FactStore.facts`.
+
+        Raises:
+            Undecryptable: One of them cannot be opened.
+        """
+        found = self._inner.facts(block, owner)
+        return [self._records.opened("fact", block, record) for record in found]
+
+    def delete_facts(
+        self,
+        block: str,
+        *,
+        record_id: str | None = None,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.delete_facts`."""
+        self._inner.delete_facts(
+            block,
+            record_id=record_id,
+            owner=owner,
+            session_id=session_id,
+            after=after,
+            lease=lease,
+        )
+
+    def _sealed(self, session_id: str, draft: Draft) -> Draft:
+        message = draft.message
+        shown = self._heads.system(session_id, message) if message.is_system else _UNSEEN
+        return self._messages.sealed(session_id, draft, shown)
+
+
+def _as_given(stored: Head | None, given: Head) -> Head | None:
+    """A head that was just written, with what was sealed of it as it was before."""
+    if stored is None:
+        return None
+    system = None if given.system is None else given.system.own()
+    return replace(stored, system=system, summary=given.summary)

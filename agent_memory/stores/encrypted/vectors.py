@@ -1,0 +1,120 @@
+"""`EncryptedVectors`: a vector store whose records' texts and metadata are encrypted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from agent_memory.encryption import Keys
+from agent_memory.encryption_sealing import Place
+from agent_memory.messages import compact_json
+from agent_memory.records import Lease, Record
+from agent_memory.stores.base import VectorStore
+from agent_memory.stores.coding import to_micros
+from agent_memory.stores.encrypted.messages import sealed_text
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class RecordSeals:
+    """Seals records' texts and metadata, bound to all else of them, and opens them.
+
+    Args:
+        keys: The keys.
+        namespace: Of the records.
+        plaintext: Whether records that are not sealed are taken as they are.
+    """
+
+    def __init__(self, keys: Keys, namespace: str, plaintext: bool) -> None:
+        self._keys = keys
+        self._namespace = namespace
+        self._plaintext = plaintext
+
+    def sealed(self, kind: Literal["fact", "vector"], block: str, record: Record) -> Record:
+        """A record as it is to be stored."""
+        plain = compact_json([record.text, record.metadata]).encode()
+        text = self._keys.current.seal(self._place(kind, block, record), plain)
+        return replace(record, text=text, metadata={})
+
+    def opened(self, kind: Literal["fact", "vector"], block: str, record: Record) -> Record:
+        """A stored record as it was given.
+
+        Raises:
+            Undecryptable: It was altered, or put at another place, or its key is not given.
+        """
+        if self._plaintext and not sealed_text(record.text):
+            return record
+        plain = self._keys.open(self._place(kind, block, record), record.text)
+        text, metadata = json.loads(plain)
+        return replace(record, text=text, metadata=metadata)
+
+    def _place(self, kind: str, block: str, record: Record) -> Place:
+        origin = (record.owner, record.session_id, record.first, record.last)
+        moment = to_micros(record.created_at)
+        return (kind, self._namespace, block, record.id, *origin, record.sources, moment)
+
+
+class EncryptedVectors:
+    """Encrypts the texts and metadata of a vector store's records; the vectors it can't: they are
+    what is searched.
+
+    Args:
+        inner: Where they are kept.
+        seals: Seals them.
+    """
+
+    def __init__(self, inner: VectorStore, seals: RecordSeals) -> None:
+        self._vectors = inner
+        self._records = seals
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        """See `VectorStore.open_vectors`."""
+        self._vectors.open_vectors(block, dimension, model)
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.put_vectors`."""
+        sealed = [self._records.sealed("vector", block, record) for record in records]
+        self._vectors.put_vectors(block, sealed, vectors, lease=lease)
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        """See `VectorStore.search_vectors`.
+
+        Raises:
+            Undecryptable: A record that was found cannot be opened.
+        """
+        found = self._vectors.search_vectors(block, owner, vector, limit)
+        return [(self._records.opened("vector", block, record), score) for record, score in found]
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.delete_vectors`."""
+        self._vectors.delete_vectors(
+            block, owner=owner, session_id=session_id, after=after, lease=lease
+        )
+
+    def clear_vectors(self, block: str) -> None:
+        """See `VectorStore.clear_vectors`."""
+        self._vectors.clear_vectors(block)
+
+    def close(self) -> None:
+        """See `VectorStore.close`."""
+        self._vectors.close()

@@ -1,0 +1,209 @@
+"""Appending to a log: one write where the session is as it was seen last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_memory.errors import StoreError
+from agent_memory.processes import begin_anew_in_child
+from agent_memory.records import Draft, Entry, Head, empty_head
+from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.log import extend, lent
+from agent_memory.stores.mongodb.connection import Table
+from agent_memory.stores.mongodb.documents import (
+    NO_TAIL,
+    entry_values,
+    head_of,
+    head_values,
+    key_of,
+    tail_key,
+    token,
+    weight,
+)
+from agent_memory.stores.mongodb.log import HEAVY, Log
+
+Doc = dict[str, Any]
+
+_MOST_KNOWN = 4096
+_TURNS = 64
+_TURN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A session as it was seen last: its log's name, its head (lent to nobody), its tail's size."""
+
+    log: str
+    head: Head
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An append under way: the head after it, its entries, and what its tail takes of them."""
+
+    log: str
+    head: Head
+    rows: list[Doc]
+    tail: list[Doc]
+
+    @property
+    def added(self) -> int:
+        """By how much the tail grows."""
+        return sum(map(weight, self.tail))
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether its entries were written on their own before."""
+        return self.tail is not self.rows
+
+
+class Appender:
+    """Appends, and remembers the heads it saw last.
+
+    What it remembers may be of before: other processes write too. So it serves only where the write
+    that relies on it finds the version and the end it is about. Both together are never come back
+    to: within a version logs only grow. That is why a write whose outcome is unknown may be tried
+    again, and is recognised by its token if it was done.
+
+    Args:
+        namespace: Of the sessions.
+        sessions: The collection of sessions.
+        log: Their entries.
+    """
+
+    def __init__(self, namespace: str, sessions: Table, log: Log) -> None:
+        self._namespace = namespace
+        self._sessions = sessions
+        self._log = log
+        self._known: dict[str, _Known] = {}
+        self._begin_anew()
+        begin_anew_in_child(self, Appender._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._turns = [threading.Lock() for _ in range(_TURNS)]
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
+        """See `SessionStore.append`."""
+        # threads that take turns don't undercut each other; a turn that lasts is not waited for
+        turn = self._turns[hash(session_id) % _TURNS]
+        taken = turn.acquire(timeout=_TURN_SECONDS)
+        try:
+            return self._append(session_id, drafts, user_id)
+        finally:
+            if taken:
+                turn.release()
+
+    def _append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
+        key, write = key_of(self._namespace, session_id), token()
+        done: Doc | None = None
+        attempt: _Attempt | None = None
+        known = self._known.get(session_id)
+        if known is not None and drafts and (user_id is None or user_id == known.head.user_id):
+            head, entries = extend(known.head, drafts, user_id)
+            if head.version == known.head.version:
+                attempt = self._attempt(known.log, head, entries, write)
+                done = self._follow(key, known, attempt)
+        while done is None:
+            session = self._sessions.one({"_id": key})
+            if attempt is not None:
+                if session is not None and self._holds(session, attempt):
+                    return self._remembered(session)
+                self._give_up(attempt)
+            before = empty_head(session_id, None, datetime.now(UTC))
+            known = _Known(token(), before, 0) if session is None else _known(session)
+            head, entries = extend(known.head, drafts, user_id)
+            attempt = self._attempt(known.log, head, entries, write)
+            if session is None:
+                done = self._begin(key, attempt)
+            else:
+                done = self._follow(key, known, attempt)
+        return self._remembered(done)
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is remembered of a session."""
+        self._known.pop(session_id, None)
+
+    def _attempt(self, log: str, head: Head, entries: Sequence[Entry], write: str) -> _Attempt:
+        rows = [entry_values(entry, head.version, write) for entry in entries]
+        heavy = sum(map(weight, rows)) > HEAVY
+        return _Attempt(log, head, rows, self._log.stage(log, rows) if heavy else rows)
+
+    def _begin(self, key: str, attempt: _Attempt) -> Doc | None:
+        """Write a session that is not there yet; None where it is."""
+        head = attempt.head
+        session = {
+            "_id": key,
+            "ns": self._namespace,
+            "sid": head.session_id,
+            "log": attempt.log,
+            "begun": to_micros(head.created_at),
+            "end": head.end,
+            "total": head.total,
+            "spilled": 0,
+            "weight": attempt.added,
+            "tail": {tail_key(row["n"]): row for row in attempt.tail},
+            "lease_owner": None,
+            "lease_until": 0,
+            "due_at": now_micros(),
+            "ops": {},
+            "refused": {},
+            **head_values(head),
+        }
+        if self._sessions.insert([session]):
+            return None
+        if attempt.added > HEAVY:
+            self._spill(session)
+        return session
+
+    def _follow(self, key: str, known: _Known, attempt: _Attempt) -> Doc | None:
+        """Write entries after the end of a session; None where it is not as it is known."""
+        was, head = known.head, attempt.head
+        new: Doc = {"end": head.end, "total": head.total}
+        if head.version != was.version:
+            new |= head_values(head)
+        new |= {f"tail.{tail_key(row['n'])}": row for row in attempt.tail}
+        which = {"_id": key, "log": known.log, "version": was.version, "end": was.end}
+        change = {
+            "$set": new,
+            "$min": {"due_at": now_micros()},
+            "$inc": {"weight": attempt.added},
+        }
+        heavy = known.weight + attempt.added > HEAVY
+        session = self._sessions.swap(which, change, fields=None if heavy else NO_TAIL)
+        if session is not None and heavy:
+            self._spill(session)
+        return session
+
+    def _spill(self, session: Doc) -> None:
+        with suppress(StoreError):  # it is appended, and whoever is next will spill
+            session["weight"] -= self._log.spill(session)
+
+    def _holds(self, session: Doc, attempt: _Attempt) -> bool:
+        """Whether it was done, by a write that was thought lost and sent again."""
+        if session["log"] != attempt.log or not attempt.rows:
+            return False
+        first = attempt.rows[0]
+        values = session["tail"].get(tail_key(first["n"]))
+        if values is not None:
+            return bool(values["w"] == first["w"])
+        return session["spilled"] >= first["n"] and self._log.holds(attempt.log, first)
+
+    def _give_up(self, attempt: _Attempt) -> None:
+        if attempt.is_staged:
+            self._log.unstage(attempt.log, attempt.rows)
+
+    def _remembered(self, session: Doc) -> Head:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        known = self._known[session["sid"]] = _known(session)
+        return lent(known.head)
+
+
+def _known(session: Doc) -> _Known:
+    return _Known(session["log"], head_of(session), session["weight"])

@@ -1,0 +1,205 @@
+"""The facts and vectors of a `MongoDBStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from agent_memory.records import Lease, Record
+from agent_memory.stores.coding import record_body, record_of, to_micros
+from agent_memory.stores.matrices import blobs_of
+from agent_memory.stores.mongodb.commits import Commits, Write
+from agent_memory.stores.mongodb.connection import Deployment
+from agent_memory.stores.mongodb.documents import key_of
+from agent_memory.stores.mongodb.vectors import Collections, Matrices
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Doc = dict[str, Any]
+
+
+class MongoDBRecords:
+    """Facts and vectors in MongoDB."""
+
+    def __init__(self, deployment: Deployment, namespace: str) -> None:
+        self._namespace = namespace
+        self._sessions = sessions = deployment.table("agent_memory_sessions")
+        self._facts = deployment.table("agent_memory_facts")
+        self._fact_writes = Commits(namespace, sessions, self._facts)
+        self._vectors = deployment.table("agent_memory_vectors")
+        self._vector_writes = Commits(namespace, sessions, self._vectors)
+        scopes = deployment.table("agent_memory_scopes")
+        self._collections = Collections(
+            namespace, deployment.table("agent_memory_collections"), self._vectors, scopes
+        )
+        self._matrices = Matrices(self._vectors, scopes, self._vector_writes)
+
+    def put_facts(
+        self,
+        block: str,
+        records: Sequence[Record],
+        *,
+        replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.put_facts`."""
+        key = key_of(self._namespace, block)
+        docs = _docs(key, records)
+
+        def stage(write: Write) -> bool:
+            found = bool(docs)
+            self._fact_writes.put(write, docs)
+            if replacing is not None:
+                sid, first, last = replacing
+                span = {"session_id": sid, "first": {"$lte": last}, "last": {"$gte": first}}
+                found = self._fact_writes.remove(write, span) or found
+            return found
+
+        self._fact_writes.write(key, lease, stage)
+
+    def facts(self, block: str, owner: str) -> list[Record]:
+        """See `FactStore.facts`."""
+        key = key_of(self._namespace, block)
+        self._fact_writes.settle(key)
+        docs = self._facts.all({"block": key, "owner": owner, "live": 1})
+        found = [_record(doc) for doc in docs]
+        return sorted(found, key=lambda record: (record.created_at, record.id))
+
+    def delete_facts(
+        self,
+        block: str,
+        *,
+        record_id: str | None = None,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.delete_facts`."""
+        key = key_of(self._namespace, block)
+        place = None if record_id is None else key_of(key, record_id)
+        which = _matching(after, _id=place, owner=owner, session_id=session_id)
+        writes = self._fact_writes
+        writes.write(key, lease, lambda write: writes.remove(write, which))
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        """See `VectorStore.open_vectors`."""
+        self._collections.open(block, (dimension, model))
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.put_vectors`."""
+        if not records:
+            return
+        blobs = blobs_of(records, vectors)
+        key = self._collections.to_write(block, blobs)
+        docs = _docs(key, records, blobs)
+
+        def stage(write: Write) -> bool:
+            self._vector_writes.put(write, docs)
+            self._matrices.renew(write)
+            return True
+
+        self._vector_writes.write(key, lease, stage)
+        self._collections.sweep(block, key)
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        """See `VectorStore.search_vectors`."""
+        from agent_memory.stores.nearest import nearest
+
+        key = self._collections.to_read(block, known=True)
+        found = None if key is None else self._matrices.load(key, owner)
+        if found is None:  # nothing of this owner's, or the block was cleared
+            key = self._collections.to_read(block, known=False)
+            found = None if key is None else self._matrices.load(key, owner)
+        if key is None or found is None:
+            return []
+        ids, matrix = found
+        if ids:
+            self._collections.fit(block, int(matrix.shape[1]), len(vector))
+        best = nearest(ids, matrix, vector, limit)
+        docs = {doc["id"]: doc for doc in self._matrices.records(key, [name for name, _ in best])}
+        # one that was deleted or given away since the search is left out
+        return [
+            (_record(docs[name]), score)
+            for name, score in best
+            if name in docs and docs[name]["owner"] == owner
+        ]
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.delete_vectors`."""
+        which = _matching(after, owner=owner, session_id=session_id)
+        key = self._collections.to_read(block, known=False)
+        if key is None:
+            self._vector_writes.guard(lease)
+            return
+
+        def stage(write: Write) -> bool:
+            found = self._vector_writes.remove(write, which)
+            if found:
+                self._matrices.renew(write)
+            return found
+
+        self._vector_writes.write(key, lease, stage)
+
+    def clear_vectors(self, block: str) -> None:
+        """See `VectorStore.clear_vectors`."""
+        self._collections.clear(block)
+
+    def _finish_writes(self, session: Doc) -> None:
+        """Put in place what was committed under a session's leases."""
+        for name in session["ops"]:
+            for writes in (self._fact_writes, self._vector_writes):
+                writes.put_in_place(name)
+            self._sessions.update({"_id": session["_id"]}, {"$unset": {f"ops.{name}": ""}})
+
+    def _guard(self, lease: Lease | None) -> None:
+        self._fact_writes.guard(lease)
+
+
+def _docs(block: str, records: Sequence[Record], vectors: Sequence[bytes] = ()) -> list[Doc]:
+    docs: dict[str, Doc] = {}
+    for place, record in enumerate(records):
+        docs[record.id] = {
+            "_id": key_of(block, record.id),
+            "block": block,
+            "id": record.id,
+            "owner": record.owner,
+            "session_id": record.session_id,
+            "first": record.first,
+            "last": record.last,
+            "created_at": to_micros(record.created_at),
+            "body": record_body(record),
+        }
+        if vectors:
+            docs[record.id]["vector"] = vectors[place]
+    return list(docs.values())
+
+
+def _record(doc: Doc) -> Record:
+    return record_of(SimpleNamespace(**{**doc, "_id": None}))
+
+
+def _matching(after: int, **conditions: str | None) -> Doc:
+    given: Doc = {name: value for name, value in conditions.items() if value is not None}
+    if not given:
+        raise ValueError("Name an owner, a session or a record.")
+    return {**given, "last": {"$gt": after}} if after else given

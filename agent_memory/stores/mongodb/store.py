@@ -1,0 +1,308 @@
+"""`MongoDBStore`: sessions and their logs in MongoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_memory.errors import SchemaTooNew, StoreError
+from agent_memory.records import Draft, Entry, Head, Lease, empty_head
+from agent_memory.stores.base import Counts, Durability
+from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.log import fairly
+from agent_memory.stores.mongodb.appending import Appender
+from agent_memory.stores.mongodb.connection import Deployment, Table
+from agent_memory.stores.mongodb.documents import (
+    NEVER,
+    NO_TAIL,
+    head_of,
+    head_values,
+    is_away,
+    key_of,
+    tail_key,
+    token,
+    weight,
+)
+from agent_memory.stores.mongodb.log import MOST_AT_ONCE, Log
+from agent_memory.stores.mongodb.records import MongoDBRecords
+
+Doc = dict[str, Any]
+
+_LAYOUT = 1
+_AT_ONCE = 1000
+_INDEXES: dict[str, list[list[tuple[str, int]]]] = {
+    "agent_memory_sessions": [
+        [("ns", 1), ("sid", 1)],
+        [("ns", 1), ("user", 1), ("sid", 1)],
+        [("ns", 1), ("due_at", 1)],
+    ],
+    "agent_memory_entries": [[("log", 1), ("n", 1)]],
+    "agent_memory_facts": [[("block", 1), ("owner", 1)], [("block", 1), ("session_id", 1)]],
+    "agent_memory_vectors": [[("block", 1), ("owner", 1)], [("block", 1), ("session_id", 1)]],
+    "agent_memory_scopes": [[("block", 1)]],
+}
+_SPARSE: dict[str, list[list[tuple[str, int]]]] = {
+    "agent_memory_sessions": [[("cut.below", 1)]],
+    "agent_memory_facts": [[("next.block", 1)], [("next.op", 1)]],
+    "agent_memory_vectors": [[("next.block", 1)], [("next.op", 1)]],
+}
+
+
+class MongoDBStore(MongoDBRecords):
+    """A store in a MongoDB database.
+
+    Args:
+        url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`; the database is
+            "agent_memory" where the URL names none.
+        namespace: Stores of different namespaces see nothing of each other.
+        durability: "power": each write waits for the journal; else for a majority of the members.
+
+    Raises:
+        StoreUnavailable: The deployment cannot be reached, or does not let the user in.
+        SchemaTooNew: A newer release wrote it.
+    """
+
+    def __init__(
+        self, url: str, namespace: str = "default", durability: Durability = "process"
+    ) -> None:
+        self._deployment = Deployment(url, durability)
+        super().__init__(self._deployment, namespace)
+        self._log = Log(self._sessions, self._deployment.table("agent_memory_entries"))
+        self._appender = Appender(namespace, self._sessions, self._log)
+        try:
+            self._prepare(self._deployment.table("agent_memory_meta"))
+        except BaseException:
+            self._deployment.close()
+            raise
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        """See `SessionStore.append`."""
+        return self._appender.append(session_id, drafts, user_id)
+
+    def head(self, session_id: str) -> Head | None:
+        """See `SessionStore.head`."""
+        session = self._sessions.one({"_id": self._key(session_id)}, fields=NO_TAIL)
+        return None if session is None else head_of(session)
+
+    def standing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.standing`."""
+        keys = {self._key(name): name for name in session_ids}
+        found = self._at_once(list(keys), {"deleting": 0}, {"_id": 1})
+        return {keys[session["_id"]] for session in found}
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """See `SessionStore.read`."""
+        return self._log.read(self._key(session_id), after, limit)
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """See `SessionStore.pick`."""
+        return self._log.pick(self._key(session_id), seqs) if len(seqs) else []
+
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.move`."""
+        return self._swap(head, lease, {}, {})
+
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.truncate`."""
+        end = max(end, 0)
+        while True:
+            session = self._sessions.one({"_id": self._key(head.session_id)})
+            if session is None or not _same(session, head) or session["end"] != head.end:
+                self._guard(lease)
+                return None
+            if session.get("cut"):
+                self._log.clear_cut(session)
+            if end >= head.end:
+                return self._swap(head, lease, {"end": head.end}, {})
+            total = self._log.total(session, end)
+            if total is None:
+                continue
+            gone = [row for row in session["tail"].values() if row["n"] > end]
+            if len(gone) > MOST_AT_ONCE:
+                self._log.spill(session)
+                continue
+            spilled = min(session["spilled"], end)
+            change: Doc = {"$set": {"end": end, "total": total, "spilled": spilled}}
+            if session["spilled"] > end or any(map(is_away, gone)):
+                change["$set"]["cut"] = {"end": end, "below": head.version + 1}
+            if gone:
+                change["$unset"] = {f"tail.{tail_key(row['n'])}": "" for row in gone}
+                change["$inc"] = {"weight": -sum(map(weight, gone))}
+            # whoever spills meanwhile changes neither version nor end
+            seen = {"end": head.end, "spilled": session["spilled"]}
+            moved = self._swap(head, lease, seen, change)
+            if moved is not None:
+                if "cut" in change["$set"]:
+                    with suppress(StoreError):  # it is done, and whoever is next will clear up
+                        self._log.clear_cut({**session, "cut": change["$set"]["cut"]})
+                return moved
+            now = self._sessions.one({"_id": session["_id"]}, fields=NO_TAIL)
+            if now is None or not _same(now, head) or now["end"] != head.end:
+                return None
+
+    def _swap(self, head: Head, lease: Lease | None, seen: Doc, change: Doc) -> Head | None:
+        """Write a head, and what goes with it, where the session is as it was seen."""
+        mark = token()
+        new = {**head_values(head), "version": head.version + 1, "mark": mark}
+        change = {**change, "$set": {**new, **change.get("$set", {})}}
+        if head.deleting:
+            change["$min"] = {"due_at": now_micros()}
+        key = self._key(head.session_id)
+        which = {"_id": key, "version": head.version, "begun": to_micros(head.created_at), **seen}
+        if lease is not None:
+            if lease.session_id != head.session_id:
+                self._guard(lease)
+            else:
+                which["lease_owner"] = lease.owner
+        session = self._sessions.swap(which, change, fields=NO_TAIL)
+        if session is None:
+            # the first of two that were sent may have been done
+            session = self._sessions.one({"_id": key, "mark": mark}, fields=NO_TAIL)
+        if session is None:
+            self._guard(lease)
+            return None
+        return head_of(session)
+
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lease`."""
+        now = now_micros()
+        which = {"_id": self._key(session_id)}
+        until = now + int(seconds * 1e6)
+        change = {"$set": {"lease_owner": owner, "lease_until": until}}
+        if not renew and self._sessions.update({**which, "lease_until": {"$lte": now}}, change):
+            return True
+        return self._sessions.update({**which, "lease_owner": owner}, change)
+
+    def release(self, session_id: str, owner: str) -> None:
+        """See `SessionStore.release`."""
+        which = {"_id": self._key(session_id), "lease_owner": owner}
+        self._sessions.update(which, {"$set": {"lease_owner": None, "lease_until": 0}})
+
+    def due(self, limit: int = 100) -> list[Head]:
+        """See `SessionStore.due`."""
+        if limit <= 0:
+            return []
+        now = now_micros()
+        which = {"ns": self._namespace, "due_at": {"$lte": now}, "lease_until": {"$lte": now}}
+        order = [("due_at", 1), ("_id", 1)]
+        found = self._sessions.all(which, fields=NO_TAIL, by=order, limit=limit + 1)
+        if len(found) > limit:  # whose turn it is depends on all of them
+            fields: Doc = {"sid": 1, "user": 1, "due_at": 1}
+            found = self._sessions.all(which, fields=fields, by=order)
+            then = datetime.now(UTC)
+            names = ((one["due_at"], empty_head(one["sid"], one["user"], then)) for one in found)
+            turns = fairly(names)[:limit]
+            keys = [self._key(head.session_id) for head in turns]
+            heads = {one["_id"]: head_of(one) for one in self._at_once(keys, which, NO_TAIL)}
+            return [heads[key] for key in keys if key in heads]
+        return fairly((one["due_at"], head_of(one)) for one in found)
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.put_off`."""
+        which = {
+            "_id": self._key(head.session_id),
+            "version": head.version,
+            "begun": to_micros(head.created_at),
+            "end": head.end,
+        }
+        at = NEVER if seconds is None else now_micros() + int(seconds * 1e6)
+        return self._sessions.update(which, {"$set": {"due_at": at}})
+
+    def wake(self) -> None:
+        """See `SessionStore.wake`."""
+        now = now_micros()
+        which = {"ns": self._namespace, "due_at": {"$gt": now}}
+        self._sessions.update_all(which, {"$set": {"due_at": now}})
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        """See `SessionStore.delete`.
+
+        While it runs the session is one whose deletion has begun; a worker finishes what is cut
+        short.
+        """
+        which = {"_id": self._key(session_id)}
+        held: Doc = {} if lease is None else {"lease_owner": lease.owner}
+        change = {
+            "$set": {"deleting": 1},
+            "$inc": {"version": 1},
+            "$min": {"due_at": now_micros()},
+        }
+        session = self._sessions.swap({**which, **held}, change, fields=NO_TAIL)
+        self._appender.forget(session_id)
+        if session is None:
+            self._guard(lease)
+        while session is not None:
+            self._finish_writes(session)
+            self._log.drop(session)
+            which["log"] = session["log"]
+            if self._sessions.delete({**which, "ops": {}}):  # what was committed there holds
+                self._log.drop(session)  # what was spilled between the two
+                return
+            session = self._sessions.one(which, fields=NO_TAIL)
+
+    def scrub(self) -> None:
+        """See `SessionStore.scrub`.
+
+        Removes the documents of entries that an interrupted truncation left. MongoDB frees the
+        space of removed documents and writes over it in time; what its files, journal and oplog
+        hold until then is out of reach, as are backups.
+        """
+        for session in self._sessions.all({"cut.below": {"$gt": 0}}, fields=NO_TAIL):
+            if session["ns"] == self._namespace:
+                self._log.clear_cut(session)
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """See `SessionStore.sessions`."""
+        if limit <= 0:
+            return []
+        which: Doc = {"ns": self._namespace, "sid": {"$gt": after or ""}}
+        if user_id is not None:
+            which["user"] = user_id
+        found = self._sessions.all(which, fields=NO_TAIL, by=[("sid", 1)], limit=limit)
+        return [head_of(session) for session in found]
+
+    def counts(self) -> Counts:
+        """See `SessionStore.counts`."""
+        sums = {"sessions": {"$sum": 1}, "entries": {"$sum": "$end"}}
+        found = self._sessions.group({"ns": self._namespace}, sums)
+        return Counts(sessions=found.get("sessions", 0), entries=found.get("entries", 0))
+
+    def close(self) -> None:
+        """See `SessionStore.close`."""
+        self._deployment.close()
+
+    def _key(self, session_id: str) -> str:
+        return key_of(self._namespace, session_id)
+
+    def _at_once(self, keys: Sequence[str], which: Doc, fields: Doc) -> list[Doc]:
+        return [
+            doc
+            for at in range(0, len(keys), _AT_ONCE)
+            for doc in self._sessions.all(
+                {**which, "_id": {"$in": list(keys[at : at + _AT_ONCE])}}, fields=fields
+            )
+        ]
+
+    def _prepare(self, meta: Table) -> None:
+        """Make the indexes, once for each database."""
+        stored = meta.one({"_id": "layout"})
+        if stored is None:
+            for name, keys in _INDEXES.items():
+                self._deployment.table(name).index(keys)
+            for name, keys in _SPARSE.items():
+                self._deployment.table(name).index(keys, sparse=True)
+            meta.insert([{"_id": "layout", "version": _LAYOUT}])
+        elif stored["version"] > _LAYOUT:
+            raise SchemaTooNew(
+                f"The MongoDB database was written by a newer release of agent-memory (layout "
+                f"{stored['version']}; this one knows {_LAYOUT}). Install a newer agent-memory."
+            )
+
+
+def _same(session: Doc, head: Head) -> bool:
+    seen = (session["version"], session["begun"])
+    return seen == (head.version, to_micros(head.created_at))

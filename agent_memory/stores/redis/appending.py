@@ -1,0 +1,104 @@
+"""Appending to a log in Redis: one call where the session is as it was seen last."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
+from agent_memory.records import Draft, Entry, Head, empty_head
+from agent_memory.stores.coding import to_micros
+from agent_memory.stores.log import extend, lent
+from agent_memory.stores.redis.coding import entry_value, head_body, head_of, token_of
+from agent_memory.stores.redis.index import Index
+from agent_memory.stores.redis.keys import Keys
+from agent_memory.stores.redis.scripts import APPEND, HEAD_FIELDS
+from agent_memory.stores.redis.server import Lost, RedisServer
+
+_MOST_KNOWN = 4096
+
+
+class Appender:
+    """Appends, and remembers the heads it saw last.
+
+    A remembered head serves only where the script finds its version, its time of creation and its
+    end; else the script answers with the head as it is. A session that was never seen is tried as a
+    new one. So a call whose answer was lost can be made
+    again: it finds its place free, or taken by itself, or by another, and then it was not carried
+    out and never will be.
+
+    Args:
+        server: The server.
+        keys: Of the namespace.
+        index: Of the namespace.
+    """
+
+    def __init__(self, server: RedisServer, keys: Keys, index: Index) -> None:
+        self._server = server
+        self._index = index
+        self._keys = keys
+        self._known: dict[str, Head] = {}
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
+        """See `SessionStore.append`."""
+        known, fresh = self._known.get(session_id), False
+        while True:
+            if known is None and self._index.apart:
+                known, fresh = self._seen(session_id), True
+            known = known or _begun(session_id)
+            try:
+                head, entries = extend(known, drafts, user_id)
+            except (SessionOfAnotherUser, SessionDeleting):
+                if fresh:
+                    raise
+                known = None  # it may have been deleted and begun anew since
+                continue
+            answer, token = self._attempt(known, head, entries)
+            if answer in (1, 2) or _is_own(answer, token):
+                if answer != 1:
+                    self._index.overtook(session_id, head.user_id)
+                self.remember(lent(head))
+                return head
+            found = None if answer is None else head_of(session_id, answer)
+            known, fresh = found or _begun(session_id), True
+
+    def remember(self, head: Head) -> None:
+        """Keep a head, which nobody else may change."""
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[head.session_id] = head
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is remembered of a session."""
+        self._known.pop(session_id, None)
+
+    def _seen(self, session_id: str) -> Head:
+        fields = self._server.ask("HMGET", self._keys.head(session_id), *HEAD_FIELDS)
+        return head_of(session_id, fields) or _begun(session_id)
+
+    def _attempt(self, known: Head, head: Head, entries: Sequence[Entry]) -> tuple[Any, str]:
+        token = secrets.token_hex(4)
+        changed = head.version != known.version
+        values = (
+            known.version, to_micros(known.created_at), known.end,
+            head.version, head.end, head.total, head.user_id or "",
+            head_body(head) if changed else "",
+        )  # fmt: skip
+        rest = [entry_value(entry, token) for entry in entries]
+        self._index.appending(head.session_id, head.user_id)
+        try:
+            return self._index.attempt(APPEND, head.session_id, *values, "", *rest), token
+        except Lost:
+            return self._index.run(APPEND, head.session_id, *values, "1", *rest), token
+
+
+def _begun(session_id: str) -> Head:
+    return empty_head(session_id, None, datetime.now(UTC))
+
+
+def _is_own(answer: Any, token: str) -> bool:
+    """Whether the place after the end that was known is taken by the call itself."""
+    about = answer[len(HEAD_FIELDS)] if answer is not None else None
+    return about is not None and token_of(about) == token

@@ -1,0 +1,137 @@
+"""The Lua scripts that change facts and vectors, each in one atomic step."""
+
+from __future__ import annotations
+
+from agent_memory.stores.redis.index_scripts import script
+
+# A block's records by id, in hashes: what Python reads in `records`, what scripts read in `spans`,
+# vectors in `vectors`. Members of `owners` are owner, NUL, time in 18 digits, NUL, id; those of
+# `origins` session, NUL, id: scores are all alike. `versions` tells for each owner who has vectors
+# which state of them it is. ARGV[1] tells what the last key, the session's head or the
+# block's fence, must say of the lease.
+_RECORDS = r"""
+local call = redis.call
+local RECORDS, SPANS, OWNERS, ORIGINS, VECTORS, VERSIONS, COLLECTION = unpack(KEYS)
+local function lost(how, lease)
+  if how == 'holder' then return call('HGET', KEYS[#KEYS], 'holder') ~= lease end
+  return how == 'epoch' and tonumber(call('GET', KEYS[#KEYS]) or 0) > tonumber(lease)
+end
+if lost(string.match(ARGV[1], '^(%a+):(.*)$')) then return -1 end
+local changed = {}
+local function parts(span)
+  local first, last, length, rest = string.match(span, '^(%-?%d+):(%-?%d+):(%d+):(.*)$')
+  local owner = string.sub(rest, 1, length)
+  return tonumber(first), tonumber(last), owner, string.sub(rest, length + 1)
+end
+local function owner_of(member) return string.match(member, '^[^%z]*') end
+local function with(index, name)
+  return call('ZRANGEBYLEX', index, '[' .. name .. '\0', '(' .. name .. '\1')
+end
+local function of_origin(session)
+  local ids = with(ORIGINS, session)
+  for at, member in ipairs(ids) do ids[at] = string.sub(member, #session + 2) end
+  return ids
+end
+local function of_owner(owner)
+  local ids = with(OWNERS, owner)
+  for at, member in ipairs(ids) do ids[at] = string.sub(member, #owner + 21) end
+  return ids
+end
+local function drop(id, span)
+  local _, _, owner, origin = parts(span)
+  call('HDEL', RECORDS, id)
+  call('HDEL', SPANS, id)
+  call('ZREM', OWNERS, owner)
+  call('ZREM', ORIGINS, origin)
+  changed[owner_of(owner)] = true
+  if has_vectors then call('HDEL', VECTORS, id) end
+end
+local function renew(version)
+  for owner in pairs(changed) do
+    local name = '[' .. owner .. '\0'
+    if call('ZRANGEBYLEX', OWNERS, name, '(' .. owner .. '\1', 'LIMIT', 0, 1)[1] then
+      redis.pcall('HSET', VERSIONS, owner, version)  -- no memory for it: what is gone stays gone
+    else
+      call('HDEL', VERSIONS, owner)
+    end
+  end
+end
+"""
+
+# ARGV: holder, the state's version, session whose records give way and its first and last seq
+# (empty: none), then of each record id, span, body, and its vector where there are any
+_PUT = r"""
+local session, first, last = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+if #ARGV > 6 then call('ZADD', OWNERS, 'XX', 0, '') end  -- adds nothing; refused without memory
+if session ~= '' then
+  for _, id in ipairs(of_origin(session)) do
+    local span = call('HGET', SPANS, id)
+    local since, till = parts(span)
+    if since <= last and till >= first then drop(id, span) end
+  end
+end
+for at = 7, #ARGV, has_vectors and 4 or 3 do
+  local id, span, body = unpack(ARGV, at, at + 2)
+  local was = call('HGET', SPANS, id)
+  if was then drop(id, was) end
+  local _, _, owner, origin = parts(span)
+  call('HSET', RECORDS, id, body)
+  call('HSET', SPANS, id, span)
+  call('ZADD', OWNERS, 0, owner)
+  call('ZADD', ORIGINS, 0, origin)
+  changed[owner_of(owner)] = true
+  if has_vectors then call('HSET', VECTORS, id, ARGV[at + 3]) end
+end
+if has_vectors then renew(ARGV[2]) end
+return 1
+"""
+
+# ARGV: holder, version, owner, session, id (each may be empty), after
+_FORGET = r"""
+local owner, session, name, after = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local ids = {name}
+if name == '' then ids = session ~= '' and of_origin(session) or of_owner(owner) end
+for _, id in ipairs(ids) do
+  local span = call('HGET', SPANS, id)
+  if span then
+    local _, last, whose, origin = parts(span)
+    if (after == 0 or last > after)
+      and (owner == '' or owner_of(whose) == owner)
+      and (session == '' or owner_of(origin) == session)
+    then
+      drop(id, span)
+    end
+  end
+end
+if has_vectors then renew(ARGV[2]) end
+return 1
+"""
+
+# ARGV[6] is what the collection must be
+_SAME_COLLECTION = r"""
+call('SETNX', COLLECTION, ARGV[6])
+local stored = call('GET', COLLECTION)
+if stored ~= ARGV[6] then return stored end
+"""
+
+_FACTS, _VECTORS = "local has_vectors = false\n", "local has_vectors = true\n"
+
+PUT_FACTS = script(_FACTS, _RECORDS, _PUT)
+FORGET_FACTS = script(_FACTS, _RECORDS, _FORGET)
+PUT_VECTORS = script(_VECTORS, _RECORDS, _SAME_COLLECTION, _PUT)
+FORGET_VECTORS = script(_VECTORS, _RECORDS, _FORGET)
+
+FACTS = script(
+    r"""
+local call, owner, bodies = redis.call, ARGV[1], {}
+local found = call('ZRANGEBYLEX', KEYS[3], '[' .. owner .. '\0', '(' .. owner .. '\1')
+for at = 1, #found, 500 do
+  local ids = {}
+  for one = at, math.min(at + 499, #found) do
+    ids[#ids + 1] = string.sub(found[one], #owner + 21)
+  end
+  for _, body in ipairs(call('HMGET', KEYS[1], unpack(ids))) do bodies[#bodies + 1] = body end
+end
+return bodies
+"""
+)

@@ -1,0 +1,238 @@
+"""The facts and vectors of a `RedisStore`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent_memory.errors import DimensionMismatch, LeaseLost
+from agent_memory.records import Lease, Record
+from agent_memory.stores.coding import mismatch
+from agent_memory.stores.log import LOST
+from agent_memory.stores.matrices import MatrixCache, blobs_of, checked
+from agent_memory.stores.redis.coding import record_of, record_span, record_value
+from agent_memory.stores.redis.index import Index
+from agent_memory.stores.redis.index_scripts import Script
+from agent_memory.stores.redis.keys import Keys
+from agent_memory.stores.redis.record_scripts import (
+    FACTS,
+    FORGET_FACTS,
+    FORGET_VECTORS,
+    PUT_FACTS,
+    PUT_VECTORS,
+)
+from agent_memory.stores.redis.server import Argument, RedisServer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+V = TypeVar("V")
+
+_PAGE = 500
+_UNCACHED = -1
+_TRIES = 3
+
+
+class RedisRecords:
+    """Facts and vectors on a Redis server."""
+
+    def __init__(self, server: RedisServer, keys: Keys, index: Index) -> None:
+        self._server = server
+        self._keys = keys
+        self._index = index
+        self._opened: dict[str, tuple[int, str]] = {}
+        self._cache = MatrixCache()
+
+    def put_facts(
+        self,
+        block: str,
+        records: Sequence[Record],
+        *,
+        replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.put_facts`."""
+        where = replacing or ("", 0, 0)
+        values = chain.from_iterable((r.id, record_span(r), record_value(r)) for r in records)
+        self._write(PUT_FACTS, block, self._keys.facts(block), lease, *where, "", *values)
+
+    def facts(self, block: str, owner: str) -> list[Record]:
+        """See `FactStore.facts`."""
+        found = self._server.run(FACTS, self._keys.facts(block), owner, repeat=True)
+        return [record_of(value) for value in found]
+
+    def delete_facts(
+        self,
+        block: str,
+        *,
+        record_id: str | None = None,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.delete_facts`."""
+        which = _which(owner, session_id, record_id, after)
+        self._write(FORGET_FACTS, block, self._keys.facts(block), lease, *which)
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        """See `VectorStore.open_vectors`."""
+        given = (dimension, model)
+        key, collection = self._keys.vectors(block)[-1], _collection(given)
+        self._server.ask("SETNX", key, collection)
+        stored = self._server.ask("GET", key)
+        if stored is not None and stored != collection.encode():
+            raise DimensionMismatch(mismatch(block, _stored(stored), given))
+        self._opened[block] = given
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.put_vectors`."""
+        if not records:
+            return
+        blobs = blobs_of(records, vectors)
+        opened = checked(block, self._opened.get(block), blobs)
+        values: list[Argument] = []
+        for record, blob in zip(records, blobs, strict=True):
+            values += (record.id, record_span(record), record_value(record), blob)
+        answer = self._write(
+            PUT_VECTORS,
+            block,
+            self._keys.vectors(block),
+            lease,
+            "",
+            0,
+            0,
+            _collection(opened),
+            *values,
+        )
+        if answer != 1:
+            raise DimensionMismatch(mismatch(block, _stored(answer), opened))
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        """See `VectorStore.search_vectors`."""
+        from agent_memory.stores.nearest import nearest
+
+        ids, matrix = self._matrix(block, owner)
+        if ids and matrix.shape[1] != len(vector):
+            stored = (int(matrix.shape[1]), "the stored model")
+            raise DimensionMismatch(mismatch(block, stored, (len(vector), "unnamed")))
+        best = nearest(ids, matrix, vector, limit)
+        if not best:
+            return []
+        found = self._server.ask("HMGET", self._keys.vectors(block)[0], *[name for name, _ in best])
+        records = [None if value is None else record_of(value) for value in found]
+        # one that was deleted or given away since the search is left out
+        return [
+            (record, score)
+            for record, (_, score) in zip(records, best, strict=True)
+            if record is not None and record.owner == owner
+        ]
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.delete_vectors`."""
+        which = _which(owner, session_id, None, after)
+        self._write(FORGET_VECTORS, block, self._keys.vectors(block), lease, *which)
+
+    def clear_vectors(self, block: str) -> None:
+        """See `VectorStore.clear_vectors`."""
+        self._server.ask("UNLINK", *self._keys.vectors(block))
+
+    def _matrix(self, block: str, owner: str) -> tuple[list[str], np.ndarray]:
+        """Ids and vectors of an owner; read in pages, so that the server answers others too."""
+        keys = self._keys.vectors(block)
+        version = self._server.ask("HGET", keys[5], owner)
+        rows: list[SimpleNamespace] = []
+        for _ in range(_TRIES):
+            if version is None:
+                return self._cache.put((block, owner), [])
+            kept = self._cache.get((block, owner), int(version))
+            if kept is not None:
+                return kept
+            rows = self._rows(keys, owner, int(version))
+            before, version = version, self._server.ask("HGET", keys[5], owner)
+            if version == before:
+                break
+        else:  # they change all the time: what was read serves this once
+            for row in rows:
+                row.version = _UNCACHED
+        return self._cache.put((block, owner), rows)
+
+    def _rows(self, keys: Sequence[str], owner: str, version: int) -> list[SimpleNamespace]:
+        members = self._server.ask("ZRANGEBYLEX", keys[2], f"[{owner}\0", f"({owner}\1")
+        ids = [member.decode().rpartition("\0")[2] for member in members]
+        blobs = [blob for some in pages(ids) for blob in self._server.ask("HMGET", keys[4], *some)]
+        return [
+            SimpleNamespace(version=version, id=name, vector=blob)
+            for name, blob in zip(ids, blobs, strict=True)
+            if blob is not None
+        ]
+
+    def _write(
+        self,
+        script: Script,
+        block: str,
+        keys: Sequence[str],
+        lease: Lease | None,
+        *values: Argument,
+    ) -> Any:
+        """Run a script that changes records, where a lease is given only while it is held."""
+        check = ""
+        if lease is not None:
+            check, where = self._index.fence(lease, block)
+            keys = [*keys, where]
+        version = secrets.randbits(62)
+        return held(self._server.run(script, keys, check, version, *values, repeat=True), lease)
+
+
+def held(answer: Any, lease: Lease | None) -> Any:
+    """The answer of a script that found its lease held.
+
+    Raises:
+        LeaseLost: It did not.
+    """
+    if answer == -1 and lease is not None:
+        raise LeaseLost(LOST.format(lease.session_id))
+    return answer
+
+
+def pages(values: Sequence[V]) -> Iterator[Sequence[V]]:
+    """So many of the values at a time that the server answers others in between."""
+    for at in range(0, len(values), _PAGE):
+        yield values[at : at + _PAGE]
+
+
+def _which(
+    owner: str | None, session_id: str | None, record_id: str | None, after: int
+) -> tuple[Argument, ...]:
+    if owner is None and session_id is None and record_id is None:
+        raise ValueError("Name an owner, a session or a record.")
+    return owner or "", session_id or "", record_id or "", after
+
+
+def _collection(known: tuple[int, str]) -> str:
+    return f"{known[0]} {known[1]}"
+
+
+def _stored(collection: bytes) -> tuple[int, str]:
+    dimension, _, model = collection.decode().partition(" ")
+    return int(dimension), model

@@ -1,0 +1,189 @@
+"""The Lua scripts that change sessions, each in one atomic step. Times are the server's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent_memory.stores.redis.index_scripts import INDEX, NO_INDEX, Script, script
+
+
+@dataclass(frozen=True, slots=True)
+class SessionScript:
+    """A script that changes a session.
+
+    Attributes:
+        whole: Changes the indexes too; their keys follow the session's.
+        apart: Leaves them alone, for clusters, on which they are on another node.
+    """
+
+    whole: Script
+    apart: Script
+
+
+HEAD_FIELDS = ("version", "begun", "end", "total", "user", "deleting", "body")
+_FIELDS = ", ".join(f"'{name}'" for name in HEAD_FIELDS)
+
+# The sessions' scripts begin with the keys of head and log, and the session's id.
+_SESSION = r"""
+local HEAD, LOG = KEYS[1], KEYS[2]
+local sid = ARGV[1]
+local function lost(holder)
+  return holder ~= '' and call('HGET', HEAD, 'holder') ~= holder
+end
+local function is(version, begun)
+  local found = call('HMGET', HEAD, 'version', 'begun')
+  return found[1] == version and found[2] == begun
+end
+local function assign(was, user)
+  if user ~= '' then
+    call('HSET', HEAD, 'user', user)
+  else
+    call('HDEL', HEAD, 'user')
+  end
+  belong(sid, was, user)
+end
+"""
+
+
+def _session(*parts: str) -> SessionScript:
+    return SessionScript(script(INDEX, _SESSION, *parts), script(NO_INDEX, _SESSION, *parts))
+
+
+APPEND = _session(
+    r"""
+local _, was, begun, stop, version, last, total, user, body, again = unpack(ARGV, 1, 10)
+local found = call('HMGET', HEAD, 'version', 'begun', 'end', 'user', 'rested')
+if found[1] then
+  if found[1] ~= was or found[2] ~= begun or found[3] ~= stop then
+    local reply = call('HMGET', HEAD, """
+    + _FIELDS
+    + r""")
+    local next = again == '1' and call('HGET', LOG, stop + 1)
+    reply[#reply + 1] = next and string.match(next, '^[^\n]*')
+    return reply
+  end
+elseif was ~= '0' then
+  return false
+else
+  call('HSET', HEAD, 'begun', begun, 'deleting', '0')
+  enlist(sid)
+end
+for at = 11, #ARGV do call('HSET', LOG, stop + at - 10, ARGV[at]) end
+if version ~= was then
+  call('HSET', HEAD, 'version', version, 'body', body)
+  assign(found[4], user)
+end
+call('HSET', HEAD, 'end', last, 'total', total)
+fall_due(sid, owner_of(user, sid))
+if not found[5] then return 1 end
+call('HDEL', HEAD, 'rested')
+return 2
+""",
+)
+
+MOVE = _session(
+    r"""
+local _, holder, version, begun, after, user, deleting, body, stop, cut = unpack(ARGV)
+if lost(holder) then return -1 end
+if not is(version, begun) then return 0 end
+local found = call('HMGET', HEAD, 'end', 'total', 'user')
+local last, total = found[1], found[2]
+if cut ~= '' then
+  if last ~= stop then return 0 end
+  if tonumber(cut) < tonumber(stop) then
+    local entry = call('HGET', LOG, cut)
+    last, total = cut, entry and string.match(entry, '^(%d+) ') or '0'
+  end
+end
+call('HSET', HEAD, 'version', after, 'deleting', deleting, 'body', body)
+call('HSET', HEAD, 'end', last, 'total', total)
+assign(found[3], user)
+if deleting == '1' then fall_due(sid, owner_of(user, sid)) end
+for seq = last + 1, found[1] do call('HDEL', LOG, seq) end
+return {last, total}
+""",
+)
+
+DELETE = _session(
+    r"""
+if lost(ARGV[2]) then return -1 end
+local user = call('HGET', HEAD, 'user')
+local told = supersede(HEAD)
+call('UNLINK', HEAD, LOG)
+forget(sid, user)
+return {user or '', told}
+""",
+)
+
+LEASE = _session(
+    r"""
+local found = call('HMGET', HEAD, 'version', 'holder', 'till')
+local taker, at = ARGV[2], now()
+if not found[1] then return 0 end
+if found[2] ~= taker and (ARGV[4] == '1' or found[2] and tonumber(found[3]) > at) then
+  return 0
+end
+local till = at + ARGV[3]
+call('HSET', HEAD, 'holder', taker, 'till', digits(till))
+hold(sid, till)
+if found[2] == taker then return {} end
+local told = supersede(HEAD)
+if told[1] then call('HSET', HEAD, 'epoch', told[1]) end
+return told
+""",
+)
+
+RELEASE = _session(
+    r"""
+if call('HGET', HEAD, 'holder') == ARGV[2] then
+  call('HDEL', HEAD, 'holder', 'till')
+  let_go(sid)
+  return 1
+end
+""",
+)
+
+PUT_OFF = _session(
+    r"""
+local _, version, begun, stop, micros, rest = unpack(ARGV)
+if not is(version, begun) or call('HGET', HEAD, 'end') ~= stop then return 0 end
+if rest == '1' then call('HSET', HEAD, 'rested', '') end
+schedule(sid, owner_of(call('HGET', HEAD, 'user'), sid), micros ~= '' and now() + micros)
+return 1
+""",
+)
+
+READ = script(
+    r"""
+local call, entries = redis.call, {}
+local stop, after = tonumber(call('HGET', KEYS[1], 'end') or 0), tonumber(ARGV[1])
+if ARGV[2] ~= '' then stop = math.min(stop, after + ARGV[2]) end
+for seq = after + 1, stop, 500 do
+  local seqs = {}
+  for one = seq, math.min(seq + 499, stop) do seqs[#seqs + 1] = one end
+  for _, entry in ipairs(call('HMGET', KEYS[2], unpack(seqs))) do
+    if entry then entries[#entries + 1] = entry end
+  end
+end
+return entries
+"""
+)
+
+# For clusters: who holds the lease notes a block that he is about to write to. ARGV: holder, block.
+FENCE = script(
+    r"""
+local found = redis.call('HMGET', KEYS[1], 'holder', 'epoch')
+if found[1] ~= ARGV[1] then return false end
+redis.call('HSET', KEYS[1], 'fence:' .. ARGV[2], '')
+return found[2]
+"""
+)
+
+# ARGV: epoch, and for how many seconds a write that began under an older one can come
+RAISE = script(
+    r"""
+if tonumber(redis.call('GET', KEYS[1]) or 0) < tonumber(ARGV[1]) then
+  redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+end
+"""
+)

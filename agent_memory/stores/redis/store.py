@@ -1,0 +1,263 @@
+"""`RedisStore`: sessions and their logs on a Redis or Valkey server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from agent_memory.errors import SchemaTooNew
+from agent_memory.records import Draft, Entry, Head, Lease
+from agent_memory.stores.base import Counts, Durability
+from agent_memory.stores.coding import to_micros
+from agent_memory.stores.log import lent
+from agent_memory.stores.redis.appending import Appender
+from agent_memory.stores.redis.cluster import RedisCluster, connected
+from agent_memory.stores.redis.coding import entry_of, head_body, head_of
+from agent_memory.stores.redis.durability import durability_note, require_power, rewrite_files
+from agent_memory.stores.redis.index import Index, IndexApart
+from agent_memory.stores.redis.index_scripts import DUE, WAKE
+from agent_memory.stores.redis.keys import Keys
+from agent_memory.stores.redis.records import RedisRecords, held, pages
+from agent_memory.stores.redis.scripts import (
+    DELETE,
+    HEAD_FIELDS,
+    LEASE,
+    MOVE,
+    READ,
+    RELEASE,
+)
+
+_LAYOUT = 1
+_PAGE = 500
+
+
+class RedisStore(RedisRecords):
+    """A store on a Redis server, version 6 or later, or one that answers like it.
+
+    Each change is one Lua script: it happens as a whole or not at all, and nobody sees it half
+    done. Leases and dues go by the server's clock. On a cluster, which is recognised, what changes
+    one session is still one script; the indexes of the namespace follow in steps of their own.
+
+    Args:
+        url: `redis://host:6379/0`, `rediss://` for TLS, `unix:///path/to/redis.sock?db=0`.
+        namespace: Stores of different namespaces see nothing of each other.
+        durability: "power" wants a server with `appendonly yes` and `appendfsync always`.
+
+    Raises:
+        MissingExtra: The driver is not installed.
+        StoreUnavailable: The server cannot be reached, or refuses.
+        ConfigError: It does not keep what `durability` asks for.
+        SchemaTooNew: A newer release wrote it.
+    """
+
+    def __init__(
+        self, url: str, namespace: str = "default", durability: Durability = "process"
+    ) -> None:
+        server = connected(url)
+        keys = Keys(namespace)
+        apart = isinstance(server, RedisCluster)
+        index = IndexApart(server, keys) if apart else Index(server, keys)
+        super().__init__(server, keys, index)
+        self._appender = Appender(server, keys, index)
+        try:
+            layout = server.ask("GET", keys.layout)
+            if layout is not None and int(layout) > _LAYOUT:
+                raise SchemaTooNew(
+                    f"The Redis server at {server.place} was written by a newer release of "
+                    "agent-memory. Upgrade: pip install -U agent-memory"
+                )
+            if durability == "power":
+                for node in server.nodes():
+                    require_power(node)
+        except BaseException:
+            server.close()
+            raise
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        """See `SessionStore.append`."""
+        return self._appender.append(session_id, drafts, user_id)
+
+    def head(self, session_id: str) -> Head | None:
+        """See `SessionStore.head`."""
+        found = self._heads([session_id])[0]
+        if found is not None:
+            self._appender.remember(lent(found))
+        return found
+
+    def standing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.standing`."""
+        return {
+            name
+            for names in pages(list(session_ids))
+            for name, deleting in zip(
+                names,
+                self._server.ask_many(
+                    [("HGET", self._keys.head(name), "deleting") for name in names]
+                ),
+                strict=True,
+            )
+            if deleting == b"0"
+        }
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """See `SessionStore.read`."""
+        first = max(after, 0)
+        most = "" if limit is None else limit
+        keys = self._keys.session(session_id)
+        values = self._server.run(READ, keys, first, most, repeat=True)
+        return [entry_of(session_id, seq, value) for seq, value in enumerate(values, first + 1)]
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """See `SessionStore.pick`."""
+        log = self._keys.log(session_id)
+        entries: list[Entry] = []
+        for some in pages(sorted({seq for seq in seqs if seq > 0})):
+            values = self._server.ask("HMGET", log, *some)
+            entries += [
+                entry_of(session_id, seq, value)
+                for seq, value in zip(some, values, strict=True)
+                if value is not None
+            ]
+        return entries
+
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.move`."""
+        return self._move(head, None, lease)
+
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.truncate`."""
+        return self._move(head, max(end, 0), lease)
+
+    def _move(self, head: Head, cut: int | None, lease: Lease | None) -> Head | None:
+        after = replace(lent(head), version=head.version + 1)
+        self._appender.forget(head.session_id)
+        self._index.moving(head.session_id, head.user_id, head.deleting)
+        answer = self._index.run(
+            MOVE, head.session_id, _holder(lease), head.version,
+            to_micros(head.created_at), after.version, head.user_id or "",
+            int(head.deleting), head_body(after), head.end, "" if cut is None else cut,
+        )  # fmt: skip
+        if held(answer, lease) == 0:
+            return None
+        moved = replace(after, end=int(answer[0]), total=int(answer[1]))
+        self._appender.remember(moved)
+        return lent(moved)
+
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lease`."""
+        micros = int(seconds * 1e6)
+        answer = self._index.run(LEASE, session_id, owner, micros, int(renew), repeat=True)
+        if answer == 0:
+            return False
+        self._index.taken(session_id, micros, answer)
+        return True
+
+    def release(self, session_id: str, owner: str) -> None:
+        """See `SessionStore.release`."""
+        if self._index.run(RELEASE, session_id, owner, repeat=True) == 1:
+            self._index.released(session_id)
+
+    def due(self, limit: int = 100) -> list[Head]:
+        """See `SessionStore.due`."""
+        found = self._server.run(DUE, self._keys.index, limit, repeat=True)
+        names = [name.decode() for name in found]
+        heads = dict(zip(names, self._heads(names), strict=True))
+        for name, head in heads.items():
+            if head is None:
+                self._index.deleted(name)
+        return [head for head in heads.values() if head is not None]
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.put_off`."""
+        return self._index.put_off(head, "" if seconds is None else int(seconds * 1e6))
+
+    def wake(self) -> None:
+        """See `SessionStore.wake`.
+
+        In pages, so that the server answers others in between.
+        """
+        for names in self._names(None, None, _PAGE):
+            users = self._server.ask_many(
+                [("HGET", self._keys.head(name), "user") for name in names]
+            )
+            pairs = [part for pair in zip(names, users, strict=True) for part in pair]
+            values = ["" if part is None else part for part in pairs]
+            self._server.run(WAKE, self._keys.index, *values, repeat=True)
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        """See `SessionStore.delete`."""
+        self._appender.forget(session_id)
+        self._index.deleting(session_id)
+        user, told = held(self._index.run(DELETE, session_id, _holder(lease)), lease)
+        self._index.deleted(session_id, user, told)
+
+    def scrub(self) -> None:
+        """See `SessionStore.scrub`.
+
+        Has the server write its files anew, without what was deleted: the append-only file where it
+        keeps one, and the snapshot where one was ever made. That takes as long as the database is
+        large and goes on after this call. It does not reach replicas' files, backups, and memory
+        that the server has freed. Where the server forbids it, a warning says so.
+        """
+        for node in self._server.nodes():
+            rewrite_files(node)
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """See `SessionStore.sessions`."""
+        heads: list[Head] = []
+        for names in self._names(user_id, after, limit):
+            heads += [
+                head
+                for head in self._heads(names)
+                # one may have been deleted, and begun anew by another user, since it was listed
+                if head is not None and user_id in (None, head.user_id)
+            ]
+            if len(heads) >= limit:
+                break
+        return heads[:limit]
+
+    def counts(self) -> Counts:
+        """See `SessionStore.counts`."""
+        sessions = entries = 0
+        for names in self._names(None, None, _PAGE):
+            ends = self._server.ask_many([("HGET", self._keys.head(name), "end") for name in names])
+            found = [int(end) for end in ends if end is not None]
+            sessions, entries = sessions + len(found), entries + sum(found)
+        return Counts(sessions=sessions, entries=entries)
+
+    def durability_note(self) -> str:
+        """What an acknowledged write survives on this server, as far as it tells."""
+        return durability_note(self._server.nodes()[0])
+
+    def close(self) -> None:
+        """See `SessionStore.close`."""
+        self._server.close()
+
+    def _heads(self, names: Sequence[str]) -> list[Head | None]:
+        fields = self._server.ask_many(
+            [("HMGET", self._keys.head(name), *HEAD_FIELDS) for name in names]
+        )
+        return [head_of(name, one) for name, one in zip(names, fields, strict=True)]
+
+    def _names(self, user_id: str | None, after: str | None, page: int) -> Iterator[list[str]]:
+        """Ids of sessions in order, some at a time."""
+        prefix = "" if user_id is None else f"{user_id}\0"
+        index = self._keys.sessions if user_id is None else self._keys.users
+        last = "+" if user_id is None else f"({user_id}\1"
+        first = f"[{prefix}" if prefix else "-"
+        if after is not None:
+            first = f"({prefix}{after}"
+        while True:
+            found = self._server.ask("ZRANGEBYLEX", index, first, last, "LIMIT", 0, page)
+            if not found:
+                return
+            yield [name.decode().removeprefix(prefix) for name in found]
+            if len(found) < page:
+                return
+            first = f"({found[-1].decode()}"
+
+
+def _holder(lease: Lease | None) -> str:
+    return "" if lease is None else lease.owner

@@ -1,0 +1,1 @@
+"""SQLite, PostgreSQL, MySQL and MariaDB: the same tables and statements."""

@@ -1,0 +1,119 @@
+"""Appending to a log: one statement where the session is as it was seen last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_memory.records import Draft, Entry, Head, empty_head
+from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.log import extend, lent
+from agent_memory.stores.sql.database import SQLConnection
+from agent_memory.stores.sql.rows import entry_values, head_of, head_values
+
+_MOST_KNOWN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A session as it was seen last: its row's key, and its head, which is lent to nobody."""
+
+    key: int
+    head: Head
+
+
+class Appender:
+    """Appends, and remembers the heads it saw last.
+
+    What it remembers may be of before: other processes write too. So a remembered head serves only
+    where the statement that relies on it finds its version, and the place after its end still free.
+
+    Many threads may append at the same time: what it remembers is read and replaced whole.
+
+    Args:
+        namespace: Of the sessions.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._known: dict[str, _Known] = {}
+
+    def append(
+        self,
+        connection: SQLConnection,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None,
+    ) -> Head:
+        """See `SessionStore.append`."""
+        known = self._known.get(session_id)
+        if known is not None and drafts and (user_id is None or user_id == known.head.user_id):
+            head, entries = extend(known.head, drafts, user_id)
+            if head.version == known.head.version and _follow(connection, known, entries):
+                return self._remembered(known.key, head)
+        known = connection.transaction(lambda it: self._extend(it, session_id, drafts, user_id))
+        return self._remembered(known.key, known.head)
+
+    def forget(self, session_id: str) -> None:
+        """Drop what is remembered of a session."""
+        self._known.pop(session_id, None)
+
+    def _extend(
+        self,
+        connection: SQLConnection,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None,
+    ) -> _Known:
+        at = {"ns": self._namespace, "sid": session_id}
+        row = connection.row("head", at) if connection.lock(at) else None
+        before = empty_head(session_id, None, datetime.now(UTC)) if row is None else head_of(row)
+        head, entries = extend(before, drafts, user_id)
+        now = now_micros()
+        if row is None:
+            begun = to_micros(head.created_at)
+            new = {"namespace": self._namespace, "session_id": session_id, "created_at": begun}
+            lease = {"lease_owner": None, "lease_until": 0, "due_at": now}
+            connection.run("begin", {**new, **lease, **head_values(head)})
+            row = connection.row("head", at)
+        else:
+            if head.version != before.version:
+                connection.run("move", {**at, **swap(before, head)})
+            if row.due_at is None or row.due_at > now:
+                connection.run("fall_due", {**at, "now": now})
+        if entries:
+            rows = [{**entry_values(entry), "session": row.key} for entry in entries]
+            connection.run_each("extend", rows)
+        return _Known(row.key, head)  # to be remembered once it is in the database
+
+    def _remembered(self, key: int, head: Head) -> Head:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[head.session_id] = _Known(key, head)
+        return lent(head)
+
+
+def swap(before: Head, after: Head) -> dict[str, Any]:
+    """The values of a compare-and-swap of heads."""
+    new = {f"new_{name}": value for name, value in head_values(after).items()}
+    return {"was": before.version, "begun": to_micros(before.created_at), **new}
+
+
+def _follow(connection: SQLConnection, known: _Known, entries: Sequence[Entry]) -> bool:
+    """Write entries after the end of a session that is as it is known; whether it was."""
+    facts = {"of_key": known.key, "was": known.head.version, "now": now_micros()}
+    first = {**entry_values(entries[0]), **facts}
+    if len(entries) == 1:
+        return connection.run("append", first) == 1
+
+    def write(within: SQLConnection) -> bool:
+        # where the first fits all do: no other writer can come between them
+        if not within.run("append", first):
+            return False
+        rest = [{**entry_values(entry), "session": known.key} for entry in entries[1:]]
+        within.run_each("extend", rest)
+        return True
+
+    return connection.transaction(write)

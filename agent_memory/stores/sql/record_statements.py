@@ -1,0 +1,111 @@
+"""The statements for facts and vectors; see `statements`."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from sqlalchemy import ColumnElement, Table, and_, bindparam, delete, insert, literal_column, select
+from sqlalchemy.sql.expression import ClauseElement
+
+from agent_memory.stores.sql.compiled import named
+from agent_memory.stores.sql.tables import COLLECTIONS, FACTS, SCOPES, VECTORS
+
+_v, _scope = VECTORS.c, SCOPES.c
+_OVERWRITE = "ON DUPLICATE KEY UPDATE version = VALUES(version)"
+
+
+def _of_block(table: Table) -> ColumnElement[bool]:
+    return and_(table.c.namespace == bindparam("ns"), table.c.block == bindparam("of_block"))
+
+
+def _of_owner(table: Table) -> ColumnElement[bool]:
+    return and_(_of_block(table), table.c.owner == bindparam("of_owner"))
+
+
+def _by_ids(table: Table) -> ColumnElement[bool]:
+    # with the owner in it, SQLite would walk all of the owner's records
+    return and_(_of_block(table), table.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _columns(table: Table) -> list[Any]:
+    names = ("id", "owner", "session_id", "first", "last", "created_at", "body")
+    return [table.c[name] for name in names]
+
+
+def _matching(table: Table, given: tuple[str, ...]) -> ColumnElement[bool]:
+    which = [table.c[name] == bindparam(f"of_{name}") for name in given]
+    return and_(_of_block(table), *which, table.c.last > bindparam("after"))
+
+
+def _choices(*names: str) -> list[tuple[str, ...]]:
+    return [given for n in range(len(names)) for given in combinations(names, n + 1)]
+
+
+_FACTS_BY, _VECTORS_BY = _choices("id", "owner", "session_id"), _choices("owner", "session_id")
+
+RECORD_STATEMENTS: dict[str, ClauseElement] = {
+    "facts": select(*_columns(FACTS))
+    .where(_of_owner(FACTS))
+    .order_by(FACTS.c.created_at, FACTS.c.id),
+    "replace_facts": delete(FACTS).where(
+        _of_block(FACTS),
+        FACTS.c.session_id == bindparam("sid"),
+        FACTS.c.first <= bindparam("until"),
+        FACTS.c.last >= bindparam("since"),
+    ),
+    "drop_facts": delete(FACTS).where(_by_ids(FACTS)),
+    "drop_vectors": delete(VECTORS).where(_by_ids(VECTORS)),
+    "put_facts": insert(FACTS),
+    "put_vectors": insert(VECTORS),
+    **{
+        named("forget_facts", given): delete(FACTS).where(_matching(FACTS, given))
+        for given in _FACTS_BY
+    },
+    **{
+        named("forget_vectors", given): delete(VECTORS).where(_matching(VECTORS, given))
+        for given in _VECTORS_BY
+    },
+    **{
+        named("owners", given): select(_v.owner).where(_matching(VECTORS, given)).distinct()
+        for given in _VECTORS_BY
+    },
+    "owners_of_ids": select(_v.owner).where(_by_ids(VECTORS)).distinct(),
+    "vectors": select(*_columns(VECTORS)).where(_by_ids(VECTORS)),
+    # held until its vectors are written, so that nobody clears the block meanwhile
+    "collection": select(COLLECTIONS.c.dimension, COLLECTIONS.c.model)
+    .where(_of_block(COLLECTIONS))
+    .with_for_update(read=True),
+    "announce": insert(COLLECTIONS),
+    "scope": select(_scope.version).where(_of_owner(SCOPES)),
+    # one statement, so that the version is the one of these very vectors
+    "matrix": select(_scope.version, _v.id, _v.vector)
+    .join_from(
+        SCOPES,
+        VECTORS,
+        and_(
+            _v.namespace == _scope.namespace,
+            _v.block == _scope.block,
+            _v.owner == _scope.owner,
+        ),
+    )
+    .where(_of_owner(SCOPES)),
+    "forget_scope": delete(SCOPES).where(_of_owner(SCOPES)),
+    "renew_scope": insert(SCOPES).from_select(
+        ["namespace", "block", "owner", "version"],
+        select(_v.namespace, _v.block, _v.owner, bindparam("version", type_=_scope.version.type))
+        .where(_of_owner(VECTORS))
+        .limit(literal_column("1"))
+        # another writer of the owner's vectors may have been quicker
+        .suffix_with(
+            "ON CONFLICT (namespace, block, owner) DO UPDATE SET version = excluded.version",
+            dialect="postgresql",
+        )
+        .suffix_with(_OVERWRITE, dialect="mysql")
+        .suffix_with(_OVERWRITE, dialect="mariadb"),
+    ),
+    **{
+        f"clear_{table.name.removeprefix('agent_memory_')}": delete(table).where(_of_block(table))
+        for table in (VECTORS, SCOPES, COLLECTIONS)
+    },
+}

@@ -1,0 +1,228 @@
+"""The facts and vectors of an `SQLStore`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_memory.errors import DimensionMismatch, LeaseLost
+from agent_memory.records import Lease, Record
+from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
+from agent_memory.stores.log import LOST
+from agent_memory.stores.matrices import MatrixCache, blobs_of, checked
+from agent_memory.stores.sql.compiled import chunks, named
+from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class SQLRecords:
+    """Facts and vectors in an SQL database."""
+
+    def __init__(self, database: SQLDatabase, namespace: str) -> None:
+        self._database = database
+        self._namespace = namespace
+        self._opened: dict[str, tuple[int, str]] = {}
+        self._cache = MatrixCache()
+
+    def put_facts(
+        self,
+        block: str,
+        records: Sequence[Record],
+        *,
+        replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.put_facts`."""
+        rows = self._rows(block, records)
+
+        def work(connection: SQLConnection) -> None:
+            self._guard(connection, lease)
+            if replacing is not None:
+                sid, since, until = replacing
+                values = {**self._of(block), "sid": sid, "since": since, "until": until}
+                connection.run("replace_facts", values)
+            self._overwrite(connection, "facts", block, rows)
+
+        self._database.write(work)
+
+    def facts(self, block: str, owner: str) -> list[Record]:
+        """See `FactStore.facts`."""
+        values = self._of(block, owner)
+        rows = self._database.read(lambda connection: connection.rows("facts", values))
+        return [record_of(row) for row in rows]
+
+    def delete_facts(
+        self,
+        block: str,
+        *,
+        record_id: str | None = None,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `FactStore.delete_facts`."""
+        given = _given(id=record_id, owner=owner, session_id=session_id)
+        values = self._matching(block, given, after)
+
+        def work(connection: SQLConnection) -> None:
+            self._guard(connection, lease)
+            connection.run(named("forget_facts", tuple(given)), values)
+
+        self._database.write(work)
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        """See `VectorStore.open_vectors`."""
+        given = (dimension, model)
+        self._database.write(lambda connection: self._announce(connection, block, given))
+        self._opened[block] = given
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.put_vectors`."""
+        if not records:
+            return
+        blobs = blobs_of(records, vectors)
+        opened = checked(block, self._opened.get(block), blobs)
+        rows = self._rows(block, records, blobs)
+
+        def work(connection: SQLConnection) -> None:
+            self._guard(connection, lease)
+            self._announce(connection, block, opened)
+            owners = {row["owner"] for row in rows}
+            for ids in chunks([row["id"] for row in rows]):
+                found = connection.rows("owners_of_ids", {**self._of(block), "ids": ids})
+                owners.update(row.owner for row in found)
+            self._overwrite(connection, "vectors", block, rows)
+            self._renew(connection, block, owners)
+
+        self._database.write(work)
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        """See `VectorStore.search_vectors`."""
+        from agent_memory.stores.nearest import nearest
+
+        values = self._of(block, owner)
+
+        def work(connection: SQLConnection) -> list[tuple[Record, float]]:
+            scope = connection.row("scope", values)
+            found = self._cache.get((block, owner), scope.version if scope else None)
+            if found is None:
+                found = self._cache.put((block, owner), connection.rows("matrix", values))
+            ids, matrix = found
+            if ids and matrix.shape[1] != len(vector):
+                stored = (int(matrix.shape[1]), "the stored model")
+                raise DimensionMismatch(mismatch(block, stored, (len(vector), "unnamed")))
+            best = nearest(ids, matrix, vector, limit)
+            records: dict[str, Record] = {}
+            for names in chunks([name for name, _ in best]):
+                rows = connection.rows("vectors", {**self._of(block), "ids": names})
+                records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
+            # one that was deleted or given away since the search is left out
+            return [(records[name], score) for name, score in best if name in records]
+
+        return self._database.read(work)
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """See `VectorStore.delete_vectors`."""
+        given = _given(owner=owner, session_id=session_id)
+        values = self._matching(block, given, after)
+
+        def work(connection: SQLConnection) -> None:
+            self._guard(connection, lease)
+            changed = {row.owner for row in connection.rows(named("owners", tuple(given)), values)}
+            connection.run(named("forget_vectors", tuple(given)), values)
+            self._renew(connection, block, changed)
+
+        self._database.write(work)
+
+    def clear_vectors(self, block: str) -> None:
+        """See `VectorStore.clear_vectors`."""
+
+        def work(connection: SQLConnection) -> None:
+            # the collection first: whoever still writes its vectors holds it, see `collection`
+            for what in ("collections", "vectors", "vector_scopes"):
+                connection.run(f"clear_{what}", self._of(block))
+
+        self._database.write(work)
+
+    def _guard(self, connection: SQLConnection, lease: Lease | None) -> None:
+        if lease is not None:
+            values = {"ns": self._namespace, "sid": lease.session_id, "owner": lease.owner}
+            if connection.row("held", values) is None:
+                raise LeaseLost(LOST.format(lease.session_id))
+
+    def _of(self, block: str, owner: str | None = None) -> dict[str, Any]:
+        return {"ns": self._namespace, "of_block": block, "of_owner": owner}
+
+    def _matching(self, block: str, given: dict[str, str], after: int) -> dict[str, Any]:
+        which = {f"of_{name}": value for name, value in given.items()}
+        return {**self._of(block), **which, "after": after or -1}  # notes derive from no entry
+
+    def _rows(
+        self, block: str, records: Sequence[Record], blobs: Sequence[bytes] | None = None
+    ) -> list[dict[str, Any]]:
+        rows: dict[str, dict[str, Any]] = {}
+        for place, record in enumerate(records):
+            rows[record.id] = {
+                "namespace": self._namespace,
+                "block": block,
+                "id": record.id,
+                "owner": record.owner,
+                "session_id": record.session_id,
+                "first": record.first,
+                "last": record.last,
+                "created_at": to_micros(record.created_at),
+                "body": record_body(record),
+            }
+            if blobs is not None:
+                rows[record.id]["vector"] = blobs[place]
+        return list(rows.values())
+
+    def _overwrite(
+        self, connection: SQLConnection, what: str, block: str, rows: list[dict[str, Any]]
+    ) -> None:
+        for ids in chunks([row["id"] for row in rows]):
+            connection.run(f"drop_{what}", {**self._of(block), "ids": ids})
+        connection.run_each(f"put_{what}", rows)
+
+    def _announce(self, connection: SQLConnection, block: str, given: tuple[int, str]) -> None:
+        stored = connection.row("collection", self._of(block))
+        if stored is None:
+            values = {"dimension": given[0], "model": given[1]}
+            of = {"namespace": self._namespace, "block": block}
+            connection.run("announce", {**of, **values})
+        elif tuple(stored) != given:
+            raise DimensionMismatch(mismatch(block, (stored.dimension, stored.model), given))
+
+    def _renew(self, connection: SQLConnection, block: str, owners: set[str]) -> None:
+        for owner in sorted(owners):
+            of = self._of(block, owner)
+            connection.run("forget_scope", of)
+            connection.run("renew_scope", {**of, "version": secrets.randbits(62)})
+
+
+def _given(**conditions: str | None) -> dict[str, str]:
+    given = {name: value for name, value in conditions.items() if value is not None}
+    if not given:
+        raise ValueError("Name an owner, a session or a record.")
+    return given

@@ -1,0 +1,217 @@
+"""`SQLStore`: sessions and their logs in an SQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agent_memory.records import Draft, Entry, Head, Lease
+from agent_memory.stores.base import Counts, Durability
+from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.sql.appending import Appender, swap
+from agent_memory.stores.sql.compiled import chunks
+from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
+from agent_memory.stores.sql.migrations import is_current, migrate
+from agent_memory.stores.sql.records import SQLRecords
+from agent_memory.stores.sql.rows import entry_of, head_of
+from agent_memory.stores.sql.sqlite import Database
+
+_ALL = 2**62
+
+
+class SQLStore(SQLRecords):
+    """A store in an SQL database.
+
+    Args:
+        url: `sqlite:///path.db`, `postgresql://user:password@host/database` or
+            `mysql://user:password@host/database` (MariaDB too).
+        namespace: Stores of different namespaces see nothing of each other.
+        durability: See `Durability`. On a server it is the server's own; "power" asks for it.
+
+    Raises:
+        StoreUnavailable: The database cannot be opened.
+        ConfigError: The URL cannot be read, or the server is not set up for what is asked.
+        MissingExtra: The driver is not installed.
+        SchemaTooNew: A newer release wrote it.
+    """
+
+    def __init__(
+        self, url: str, namespace: str = "default", durability: Durability = "process"
+    ) -> None:
+        super().__init__(_database(url, durability), namespace)
+        self._appender = Appender(namespace)
+        try:
+            if not self._database.read(is_current):
+                self._database.patiently(migrate)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        """See `SessionStore.append`."""
+        return self._database.alone(
+            lambda connection: self._appender.append(connection, session_id, drafts, user_id)
+        )
+
+    def head(self, session_id: str) -> Head | None:
+        """See `SessionStore.head`."""
+        return self._database.read(lambda connection: self._find(connection, session_id))
+
+    def standing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.standing`."""
+        rows = self._database.read(
+            lambda connection: [
+                row
+                for ids in chunks(session_ids)
+                for row in connection.rows("standing", {"ns": self._namespace, "ids": ids})
+            ]
+        )
+        return {row.session_id for row in rows}
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """See `SessionStore.read`."""
+        most = _ALL if limit is None else limit
+        values = {**self._at(session_id), "after": after, "most": most}
+        rows = self._database.read(lambda connection: connection.rows("read", values))
+        return [entry_of(session_id, row) for row in rows]
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """See `SessionStore.pick`."""
+        rows = self._database.read(
+            lambda connection: [
+                row
+                for some in chunks(sorted(set(seqs)))
+                for row in connection.rows("pick", {**self._at(session_id), "seqs": some})
+            ]
+        )
+        return [entry_of(session_id, row) for row in rows]
+
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.move`."""
+
+        def work(connection: SQLConnection) -> Head | None:
+            if lease is not None:
+                connection.lock(self._at(head.session_id))
+                self._guard(connection, lease)
+            return self._swap(connection, head)
+
+        return self._database.write(work)
+
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.truncate`."""
+        at = self._at(head.session_id)
+
+        def work(connection: SQLConnection) -> Head | None:
+            connection.lock(at)
+            self._guard(connection, lease)
+            before = self._find(connection, head.session_id)
+            if before is None or before.end != head.end:  # a cut must not take unseen messages
+                return None
+            if self._swap(connection, head) is None:
+                return None
+            connection.run("cut", {**at, "end": end})
+            return self._find(connection, head.session_id)
+
+        return self._database.write(work)
+
+    def _swap(self, connection: SQLConnection, head: Head) -> Head | None:
+        at, after = self._at(head.session_id), replace(head, version=head.version + 1)
+        if not connection.run("move", {**at, **swap(head, after)}):
+            return None
+        if head.deleting:
+            connection.run("fall_due", {**at, "now": now_micros()})
+        return self._find(connection, head.session_id)
+
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lease`."""
+        now = now_micros()
+        values = {**self._at(session_id), "taker": owner, "now": now}
+        values["until"] = now + int(seconds * 1e6)
+        name = "renew_lease" if renew else "lease"
+        return self._database.alone(lambda connection: connection.run(name, values) == 1)
+
+    def release(self, session_id: str, owner: str) -> None:
+        """See `SessionStore.release`."""
+        values = {**self._at(session_id), "taker": owner}
+        self._database.alone(lambda connection: connection.run("release", values))
+
+    def due(self, limit: int = 100) -> list[Head]:
+        """See `SessionStore.due`."""
+        values = {"ns": self._namespace, "now": now_micros(), "most": limit}
+        rows = self._database.read(lambda connection: connection.rows("due", values))
+        return [head_of(row) for row in rows]
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.put_off`."""
+        at = None if seconds is None else now_micros() + int(seconds * 1e6)
+        begun = to_micros(head.created_at)
+        values = {"was": head.version, "begun": begun, "end": head.end, "at": at}
+        values |= self._at(head.session_id)
+
+        def work(connection: SQLConnection) -> bool:
+            connection.lock(values)  # what is being appended is to be seen
+            return connection.run("put_off", values) == 1
+
+        return self._database.write(work)
+
+    def wake(self) -> None:
+        """See `SessionStore.wake`."""
+        values = {"ns": self._namespace, "now": now_micros()}
+        self._database.alone(lambda connection: connection.wake(values))
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        """See `SessionStore.delete`."""
+        values = self._at(session_id)
+
+        def work(connection: SQLConnection) -> None:
+            there = connection.lock(values)
+            self._guard(connection, lease)
+            if there:
+                connection.run("cut", {**values, "end": 0})
+                connection.run("drop", values)
+            self._appender.forget(session_id)
+
+        self._database.write(work)
+
+    def scrub(self) -> None:
+        """See `SessionStore.scrub`.
+
+        Nothing on servers: what they keep of deleted rows for a while (until rows are vacuumed or
+        purged, in logs, replicas and backups) is theirs to erase.
+        """
+        self._database.scrub()
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """See `SessionStore.sessions`."""
+        values = {"ns": self._namespace, "after": after or "", "most": limit, "of_user": user_id}
+        name = "sessions" if user_id is None else "sessions_of_user"
+        rows = self._database.read(lambda connection: connection.rows(name, values))
+        return [head_of(row) for row in rows]
+
+    def counts(self) -> Counts:
+        """See `SessionStore.counts`."""
+        values = {"ns": self._namespace}
+        row = self._database.read(lambda connection: connection.row("counts", values))
+        return Counts(sessions=row.sessions, entries=row.entries)
+
+    def close(self) -> None:
+        """See `SessionStore.close`."""
+        self._database.close()
+
+    def _at(self, session_id: str) -> dict[str, Any]:
+        return {"ns": self._namespace, "sid": session_id}
+
+    def _find(self, connection: SQLConnection, session_id: str) -> Head | None:
+        row = connection.row("head", self._at(session_id))
+        return None if row is None else head_of(row)
+
+
+def _database(url: str, durability: Durability) -> SQLDatabase:
+    if url.startswith("sqlite:"):
+        return Database(url.removeprefix("sqlite:///"), durability)
+    from agent_memory.stores.sql.server import open_server
+
+    return open_server(url, durability)
