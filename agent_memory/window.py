@@ -7,7 +7,7 @@ one: where a cut has to fall inside a turn, the user message that opened the tur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,13 +100,20 @@ def choose_cut(
         The cut; None where no legal cut would take anything away. If even the newest group passes
         the bounds, it alone is kept, beside the user message of its turn.
     """
-    candidates = _candidates(entries, keep_tokens)
-    fitting = [c for c in candidates if c.use(keep_tokens, keep_messages) <= 1]
-    boundary = next((c for c in fitting if c.at_turn), None)
-    inside = next((c for c in fitting if not c.at_turn), None)
+    least: _Candidate | None = None
+    boundary: _Candidate | None = None
+    inside: _Candidate | None = None
+    for one in _candidates(entries, keep_tokens):
+        least = least or one
+        if one.use(keep_tokens, keep_messages) > 1:
+            continue
+        if one.at_turn:
+            boundary = one
+        else:
+            inside = one
     if boundary and inside and boundary.use(keep_tokens, keep_messages) < 0.5:
         boundary = None
-    chosen = boundary or inside or (candidates[-1] if candidates else None)
+    chosen = boundary or inside or least
     return Cut(chosen.start, chosen.pinned) if chosen else None
 
 
@@ -170,19 +177,18 @@ class _Candidate(NamedTuple):  # a tuple, since there is one for nearly every en
 
     def use(self, keep_tokens: int, keep_messages: int | None) -> float:
         """The share of the bounds that is kept; above 1 it does not fit."""
-        by_tokens = self.tokens / keep_tokens if keep_tokens > 0 else 2.0
-        return max(by_tokens, self.messages / keep_messages if keep_messages else 0.0)
+        use = self.tokens / keep_tokens if keep_tokens > 0 else 2.0
+        return max(use, self.messages / keep_messages) if keep_messages else use
 
 
-def _candidates(entries: Sequence[Entry], keep_tokens: int) -> list[_Candidate]:
-    """Legal cuts with what they would keep, from the one that keeps most to the least.
+def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candidate]:
+    """Legal cuts with what they would keep, from the one that keeps least to the most.
 
     Left out are those that keep more than `keep_tokens`, but for the one that keeps least.
     """
-    found: list[_Candidate] = []
     tokens = messages = 0
     next_shown: Entry | None = None
-    user_after = False
+    any_found = at_turn = user_after = False
     layout = _layout(entries)
     shown, cuttable, anchors = layout.shown, layout.cuttable(), _anchors(entries)
     first = entries[0].seq if entries else 0
@@ -190,22 +196,21 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> list[_Candidate]:
         entry = entries[i]
         if next_shown is not None and cuttable[i]:
             start, anchor = entry.seq, anchors[i]
-            at_turn = _is_user(next_shown)
             if not at_turn and anchor is not None and anchor.tokens <= keep_tokens:
                 if anchor.seq != first or start > first:
                     cost = tokens + anchor.tokens
-                    pinned = (anchor.seq,)
-                    found.append(_Candidate(start, pinned, cost, messages + 1, False))
+                    yield _Candidate(start, (anchor.seq,), cost, messages + 1, False)
+                    any_found = True
             elif at_turn or not user_after:
-                found.append(_Candidate(start, (), tokens, messages, at_turn))
+                yield _Candidate(start, (), tokens, messages, at_turn)
+                any_found = True
         if shown[i]:
             next_shown, messages = entry, messages + 1
-            user_after = user_after or _is_user(entry)
+            at_turn = _is_user(entry)
+            user_after = user_after or at_turn
         tokens += 0 if entry.message.is_system else entry.tokens
-        if found and tokens > keep_tokens:
-            break
-    found.reverse()
-    return found
+        if any_found and tokens > keep_tokens:
+            return
 
 
 def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:

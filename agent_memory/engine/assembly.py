@@ -9,6 +9,7 @@ from agent_memory.context import BlockInfo, Packer
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.deletion import Deletion
 from agent_memory.engine.failures import Failures
+from agent_memory.engine.gate import Gate
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.overflow import Overflow
@@ -35,6 +36,7 @@ class Parts:
     leases: Leases
     failures: Failures
     absorber: Absorber
+    gate: Gate
     windows: Windows
     overflow: Overflow
     deletion: Deletion
@@ -96,6 +98,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         leases=leases,
         failures=failures,
         absorber=absorber,
+        gate=Gate(closed=not store.remote),
         windows=windows,
         overflow=overflow,
         deletion=deletion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -107,21 +107,15 @@ class AgentMemory:
         """
         self._check(session_id, user_id)
         given = message if isinstance(message, list | tuple) else [message]
-        drafts = [self._draft(Message.of(one)) for one in given]
-        if not drafts:
+        if not given:
             return self._owned(session_id, user_id) or empty_head(
                 session_id, user_id, datetime.now(UTC)
             )
-        room = self.config.max_tokens - self._counter.overhead
-        if not fit_anyhow(drafts, room):
-            head = self._store.head(session_id)
-            check_size(drafts, head.system_tokens if head else 0, room)
         try:
-            head = self._store.append(session_id, drafts, user_id)
+            head = self._append(session_id, given, user_id)
         except SessionDeleting:
             self._parts.deletion.finish(session_id)
-            head = self._store.append(session_id, drafts, user_id)
-        self._parts.windows.appended(head, drafts)
+            head = self._append(session_id, given, user_id)
         head = self._settle(head)
         if self._will_ask_models:  # begun after the first update, the import delays it least
             self._will_ask_models = False
@@ -336,6 +330,17 @@ class AgentMemory:
 
     def _draft(self, message: Message) -> Draft:
         return Draft(message, self._counter.message(message), self._counter.encoding)
+
+    def _append(self, session_id: str, given: Sequence[Any], user_id: str | None) -> Head:
+        with self._parts.gate.turn(given):
+            drafts = [self._draft(Message.of(one)) for one in given]
+            room = self.config.max_tokens - self._counter.overhead
+            if not fit_anyhow(drafts, room):
+                head = self._store.head(session_id)
+                check_size(drafts, head.system_tokens if head else 0, room)
+            head = self._store.append(session_id, drafts, user_id)
+            self._parts.windows.appended(head, drafts)
+            return head
 
     def _settle(self, head: Head) -> Head:
         """See to what an update leaves to do; its messages are stored, whatever becomes of it."""

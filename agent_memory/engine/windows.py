@@ -73,9 +73,11 @@ class Windows:
             if kept is None or not kept.serves(head) or kept.head.end != begin:
                 return
             total = head.total - sum(d.tokens for d in drafts if not d.message.is_system)
-            newer = entries_after(head.session_id, begin, total, drafts)
-            kept.loose.update(entry.seq for entry in newer if not entry.message.is_flat)
-            kept.entries.extend([lent_entry(entry) for entry in newer])
+            for entry in entries_after(head.session_id, begin, total, drafts):
+                own = lent_entry(entry)
+                if own is not entry:
+                    kept.loose.add(entry.seq)
+                kept.entries.append(own)
             self._kept[head.session_id] = _Kept(head, kept.entries, kept.loose)
             self._grew(len(drafts))
 

@@ -33,6 +33,11 @@ class Counts:
 class SessionStore(Protocol):
     """The logs and heads of sessions."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether its calls wait for a server: then many are best made at the same time."""
+        ...
+
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """Append all drafts or none, with consecutive seqs, and return the head after it.
 

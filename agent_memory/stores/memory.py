@@ -40,6 +40,11 @@ class MemoryStore(MemoryRecords):
         self.namespace = namespace
         self._sessions: dict[str, _Session] = {}
 
+    @property
+    def remote(self) -> bool:
+        """See `SessionStore.remote`."""
+        return False
+
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`."""
         owned = [replace(draft, message=draft.message.own()) for draft in drafts]

@@ -56,6 +56,11 @@ class EncryptedStore(EncryptedVectors):
         """A vector store of another database, encrypted with the same keys."""
         return EncryptedVectors(store, self._records)
 
+    @property
+    def remote(self) -> bool:
+        """See `SessionStore.remote`."""
+        return self._inner.remote
+
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`.
 

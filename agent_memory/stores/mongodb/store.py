@@ -77,6 +77,11 @@ class MongoDBStore(MongoDBRecords):
             self._deployment.close()
             raise
 
+    @property
+    def remote(self) -> bool:
+        """See `SessionStore.remote`."""
+        return True
+
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`."""
         return self._appender.append(session_id, drafts, user_id)

@@ -73,6 +73,11 @@ class RedisStore(RedisRecords):
             server.close()
             raise
 
+    @property
+    def remote(self) -> bool:
+        """See `SessionStore.remote`."""
+        return True
+
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`."""
         return self._appender.append(session_id, drafts, user_id)

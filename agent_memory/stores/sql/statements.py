@@ -40,7 +40,8 @@ def _last(column: Any) -> Any:
     return func.coalesce(found.correlate(SESSIONS).scalar_subquery(), _zero)
 
 
-_HEADS = select(SESSIONS, _last(_e.seq).label("end"), _last(_e.total).label("total"))
+_TAIL = (_last(_e.seq).label("end"), _last(_e.total).label("total"))
+_HEADS = select(SESSIONS, *_TAIL)
 _PAGE = (
     _HEADS.where(_s.namespace == bindparam("ns"), _s.session_id > bindparam("after"))
     .order_by(_s.session_id)
@@ -113,6 +114,7 @@ STATEMENTS: dict[str, ClauseElement] = {
         .suffix_with("ON CONFLICT DO NOTHING", dialect="postgresql"),
     ),
     "head": _HEADS.where(_OF_SESSION),
+    "tail": select(*_TAIL).where(_OF_SESSION),
     "sessions": _PAGE,
     "sessions_of_user": _PAGE.where(_s.user_id == bindparam("of_user")),
     "standing": select(_s.session_id).where(

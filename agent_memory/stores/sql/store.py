@@ -9,6 +9,7 @@ from typing import Any
 from agent_memory.records import Draft, Entry, Head, Lease
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.log import grown
 from agent_memory.stores.sql.appending import Appender, swap
 from agent_memory.stores.sql.compiled import chunks
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
@@ -47,6 +48,11 @@ class SQLStore(SQLRecords):
         except BaseException:
             self._database.close()
             raise
+
+    @property
+    def remote(self) -> bool:
+        """See `SessionStore.remote`."""
+        return not isinstance(self._database, Database)
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`."""
@@ -121,7 +127,8 @@ class SQLStore(SQLRecords):
             return None
         if head.deleting:
             connection.run("fall_due", {**at, "now": now_micros()})
-        return self._find(connection, head.session_id)
+        log = connection.row("tail", at)
+        return grown(after, log.end, log.total)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """See `SessionStore.lease`."""
