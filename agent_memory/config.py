@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +19,9 @@ from agent_memory.stores.base import Durability, Store
 from agent_memory.strategies.base import Strategy, StrategyField
 
 MIN_TOKENS = 64
+
+Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
+"""How long a log keeps what nothing reads any more."""
 
 
 class AgentMemoryConfig(Sourced):
@@ -63,7 +67,9 @@ class AgentMemoryConfig(Sourced):
             dead letter. An outage does not count.
         absorb_timeout: Seconds that a block may take for one batch.
         memory_role: Role under which recalls and the summary stand.
-        retention: Only "forever" so far: the log keeps every message until it is deleted.
+        retention: How long the log keeps a message that has left the window and that every block
+            has absorbed. "forever"; "window": no longer; or a timedelta after the message's own
+            time, in files an ISO 8601 duration ("P30D"). What blocks made of it stays.
         recall_timeout: Seconds that `get` and `search` wait for blocks.
     """
 
@@ -88,7 +94,7 @@ class AgentMemoryConfig(Sourced):
     absorb_attempts: int = Field(default=8, gt=0)
     absorb_timeout: float = Field(default=300.0, gt=0)
     memory_role: MemoryRole = "system"
-    retention: Literal["forever"] = "forever"
+    retention: Retention = "forever"
     recall_timeout: float = Field(default=2.0, gt=0)
 
     @field_validator("max_tokens")

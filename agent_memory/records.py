@@ -86,6 +86,8 @@ class Head:
         user_id: Its owner, once one was named.
         end: Seq of the newest entry (0 for none).
         total: Running token total at the end.
+        expired: The log holds the entries after this seq: those up to it were kept as long as
+            `retention` says. 0 for a log that is whole; always below `end`.
         start: The window holds the entries after this seq, and the pinned ones.
         start_total: Running token total at the start.
         pinned: Seqs at or before the start that stay in the window.
@@ -103,6 +105,7 @@ class Head:
     user_id: str | None
     end: int
     total: int
+    expired: int
     start: int
     start_total: int
     pinned: tuple[int, ...]
@@ -132,6 +135,7 @@ def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> He
         user_id=user_id,
         end=0,
         total=0,
+        expired=0,
         start=0,
         start_total=0,
         pinned=(),

@@ -165,7 +165,8 @@ class Absorber:
         try:
             with self._regained(session_id, lease) as held:
                 self.rewind(block, held, session_id)
-                resolve(self.blocks[block].delete(Scope(head.user_id, session_id, lease=held)))
+                scope = Scope(head.user_id, session_id, head.expired, held)
+                resolve(self.blocks[block].delete(scope))
             if held is None:  # it is gone (it may have begun anew meanwhile), or never let go
                 self.rewind(block, None, session_id)
         except Exception:  # often on a thread of its own, and never more than a second chance
@@ -208,7 +209,8 @@ class Absorber:
             return _TAKEN_OVER
 
     def _begin(self, block: Block, head: Head, lease: Lease) -> None:
-        self.forget(block, head, Scope(head.user_id, head.session_id, lease=lease))
+        # what derives from messages that the log does not have any more could not be made again
+        self.forget(block, head, Scope(head.user_id, head.session_id, head.expired, lease))
         for letter in self._failures.dead(block.name, head.session_id):
             self._failures.clear(block.name, letter.first, lease)
 

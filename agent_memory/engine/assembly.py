@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config import AgentMemoryConfig, Retention
 from agent_memory.context import BlockInfo, Packer
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.deletion import Deletion
@@ -16,6 +16,7 @@ from agent_memory.engine.overflow import Overflow
 from agent_memory.engine.preparing import Preparation
 from agent_memory.engine.recalling import Recaller
 from agent_memory.engine.replaying import Replay
+from agent_memory.engine.retaining import Retaining
 from agent_memory.engine.services import Services
 from agent_memory.engine.tending import Tender
 from agent_memory.engine.undoing import Undo
@@ -43,12 +44,16 @@ class Parts:
     tender: Tender
     recaller: Recaller
     replay: Replay
+    retention: Retention
     undo: Undo
     packer: Packer
 
     def worker(self, threads: int, told: Told | None = None) -> Worker:
         """A worker over this store, not started; see `Worker`."""
-        prepare = Preparation(self.store, self.notes, self.deletion, self.absorber.blocks).prepare
+        jobs = list(self.absorber.blocks)
+        if self.retention != "forever":
+            jobs.append(f"_retention {self.retention}")  # no block's name begins so
+        prepare = Preparation(self.store, self.notes, self.deletion, jobs).prepare
         return Worker(self.store, self.tender, prepare, threads, told)
 
     def close(self) -> None:
@@ -89,6 +94,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
     overflow = Overflow(store, windows, strategy, resources, config.max_tokens, recall_tokens)
+    retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
     deletion = Deletion(store, leases, absorber, failures, notes, windows)
     return Parts(
         services=services,
@@ -103,10 +109,18 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         overflow=overflow,
         deletion=deletion,
         tender=Tender(
-            store, leases, overflow, absorber, deletion, strategy.absorbs, config.idle_minutes
+            store,
+            leases,
+            overflow,
+            absorber,
+            deletion,
+            retaining,
+            strategy.absorbs,
+            config.idle_minutes,
         ),
         recaller=Recaller(blocks, config.recall_timeout),
         replay=Replay(store, leases, absorber, notes),
+        retention=config.retention,
         undo=Undo(store, leases, absorber, failures, overflow),
         packer=Packer(
             resources.counter,

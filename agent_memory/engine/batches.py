@@ -42,13 +42,16 @@ class Batches:
     def _next(self, cursor: int, target: int) -> tuple[list[Entry], int]:
         limit = min(BATCH_ENTRIES, target - cursor)
         read = self._store.read(self._session_id, after=cursor, limit=limit)
+        read = [entry for entry in read if entry.seq <= target]
+        if not read:  # the log has none of them any more
+            return [], target
         tokens, last = 0, cursor
         for entry in read:
             tokens += entry.tokens
             if last > cursor and tokens > BATCH_TOKENS:
                 break
             last = entry.seq
-        return turns(read[: last - cursor]), last
+        return turns([entry for entry in read if entry.seq <= last]), last
 
 
 def turns(entries: Sequence[Entry]) -> list[Entry]:

@@ -118,7 +118,8 @@ class Overflow:
         head = replace(head, cursors=cursors)
         if any(entry.message.is_system for entry in taken):
             left = self._store.read(head.session_id, limit=end) if end else []
-            system = next((e for e in reversed(left) if e.message.is_system), None)
+            systems = [e for e in left if e.message.is_system and e.seq <= end]
+            system = systems[-1] if systems else None
             head = replace(
                 head,
                 system=system.message if system else None,

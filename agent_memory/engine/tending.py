@@ -11,6 +11,7 @@ from agent_memory.engine.deletion import Deletion
 from agent_memory.engine.dueness import due_upto, idle_wait
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.overflow import Overflow
+from agent_memory.engine.retaining import Retaining
 from agent_memory.records import Absorbed, DeadLetter, Head
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Absorb
@@ -37,7 +38,8 @@ class Tended:
 
 
 class Tender:
-    """Finishes a session's deletion, cuts its window, redoes its summary, feeds its blocks.
+    """Finishes a session's deletion, cuts its window, redoes its summary, feeds its blocks, and
+    shortens its log.
 
     Args:
         store: The log.
@@ -45,6 +47,7 @@ class Tender:
         overflow: Cuts windows.
         absorber: Feeds blocks.
         deletion: Finishes deletions.
+        retaining: Shortens logs.
         absorb: When blocks absorb, by the strategy's word.
         idle_minutes: Silence after which a session is absorbed wholly; None for never.
     """
@@ -56,6 +59,7 @@ class Tender:
         overflow: Overflow,
         absorber: Absorber,
         deletion: Deletion,
+        retaining: Retaining,
         absorb: Absorb,
         idle_minutes: float | None,
     ) -> None:
@@ -64,6 +68,7 @@ class Tender:
         self._overflow = overflow
         self._absorber = absorber
         self._deletion = deletion
+        self._retaining = retaining
         self._absorb: Absorb = absorb
         self._idle_minutes = idle_minutes
 
@@ -76,7 +81,7 @@ class Tender:
         if self._overflow.only_cuts:
             head = self._settle(head)
             if not self._feedable(head):
-                return head
+                return self._retaining.shorten(head)
         self.tend(head.session_id)
         return self._store.head(head.session_id) or head
 
@@ -105,7 +110,7 @@ class Tender:
                 if not self._absorber.rest(session_id, name)
             }
             done = self._absorber.absorb(reach, lease, most_batches=1 if turn else 0)
-            now = self._store.head(session_id) or head
+            now = self._retaining.shorten(self._store.head(session_id) or head)
             if now.end > head.end:  # messages came: it is due
                 return Tended(done, None)
             again = self._again(now, idle)
@@ -137,7 +142,7 @@ class Tender:
             head = self._settle(head)
             done = self._absorber.absorb(dict.fromkeys(behind, head.end), lease)
             now = self._store.head(session_id) or head
-            now = self._overflow.redo_summary(now, insist=True)
+            now = self._retaining.shorten(self._overflow.redo_summary(now, insist=True))
             if now.end == head.end:  # else it is due: messages came
                 self._store.put_off(now, self._again(now, self._idle_wait(now)))
             return done
@@ -197,5 +202,7 @@ class Tender:
         times = [self._absorber.rest(head.session_id, name) for name in waiting]
         redo = self._overflow.redo_wait(head)
         times += [redo] if redo is not None else []
+        expiry = self._retaining.wait(head)
+        times += [expiry] if expiry is not None else []
         times += [idle] if idle and any(map(head.lag, self._absorber.blocks)) else []
         return min(times, default=None)

@@ -59,7 +59,8 @@ class Undo:
                         f"Session {session_id!r} is being absorbed and did not let go within "
                         f"{_WAIT:g} s. Nothing was taken back; try again."
                     )
-                end = max(0, head.end - count)
+                least = head.expired + 1 if head.expired else 0  # or seqs would begin anew
+                end = max(least, head.end - count)
                 taken = self._store.read(session_id, after=end, limit=head.end - end)
                 # cursors first: if this stops half-way, what blocks forgot is absorbed again
                 rewound = self._rewound(head, end, lease)

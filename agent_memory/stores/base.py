@@ -66,20 +66,21 @@ class SessionStore(Protocol):
         ...
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """Entries with seq above `after`, in order, at most `limit`."""
+        """Entries with seq above `after` that the log still has, in order, at most `limit`."""
         ...
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """The entries with these seqs, in order."""
+        """Those of the entries with these seqs that the log still has, in order."""
         ...
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """Compare-and-swap: write `head` if the stored version still equals `head.version`.
 
-        Writes start, start_total, pinned, pinned_tokens, system, system_tokens, summary, cursors,
-        user_id and deleting; `end` and `total` belong to the log. A head that is `deleting` makes
-        the session due. Returns the head as it is stored now (version one higher), or None where
-        another writer came first.
+        Writes expired, start, start_total, pinned, pinned_tokens, system, system_tokens, summary,
+        cursors, user_id and deleting; `end` and `total` belong to the log. Entries with seq up to
+        `expired`, which never goes back, are removed. A head that is `deleting` makes the session
+        due. Returns the head as it is stored now (version one higher), or None where another writer
+        came first.
 
         Raises:
             LeaseLost: `lease` is given and not held any more; nothing was written.
@@ -89,7 +90,8 @@ class SessionStore(Protocol):
     def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
         """In one transaction: `move(head)` and remove all entries with seq above `end`.
 
-        None, and nothing changed, where messages were appended after `head.end`, too.
+        `end` is 0, or above `head.expired`. None, and nothing changed, where messages were appended
+        after `head.end`, too.
         """
         ...
 

@@ -35,6 +35,7 @@ def head_fields(head: Head) -> dict[str, Any]:
     """The parts of a head that only a change of its version changes, as JSON can say them."""
     system, summary = head.system, head.summary
     return {
+        "expired": head.expired,
         "start": head.start,
         "start_total": head.start_total,
         "pinned": list(head.pinned),
@@ -67,6 +68,7 @@ def head_from(
         user_id=user_id,
         end=end,
         total=total,
+        expired=fields["expired"],
         start=fields["start"],
         start_total=fields["start_total"],
         pinned=tuple(fields["pinned"]),

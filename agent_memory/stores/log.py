@@ -68,6 +68,7 @@ def grown(head: Head, end: int, total: int) -> Head:
         head.user_id,
         end,
         total,
+        head.expired,
         head.start,
         head.start_total,
         head.pinned,

@@ -18,10 +18,20 @@ from agent_memory.stores.memory_records import MemoryRecords
 @dataclass(slots=True)
 class _Session:
     head: Head
-    log: list[Entry] = field(default_factory=list)
+    log: list[Entry] = field(default_factory=list)  # those after `head.expired`
     lease_owner: str | None = None
     lease_until: float = 0.0
     due_at: float = inf
+
+    def entries(self, after: int, limit: int | None) -> list[Entry]:
+        """See `SessionStore.read`."""
+        first = max(after - self.head.expired, 0)
+        return self.log[first : None if limit is None else first + limit]
+
+    def picked(self, seqs: Sequence[int]) -> list[Entry]:
+        """See `SessionStore.pick`."""
+        places = (seq - self.head.expired - 1 for seq in seqs)
+        return [self.log[place] for place in places if 0 <= place < len(self.log)]
 
     def fall_due(self) -> None:
         """Have it looked at now, if not already."""
@@ -74,17 +84,14 @@ class MemoryStore(MemoryRecords):
         """See `SessionStore.read`."""
         with self._lock:
             session = self._sessions.get(session_id)
-            first = max(after, 0)
-            last = None if limit is None else first + limit
-            found = [] if session is None else session.log[first:last]
+            found = [] if session is None else session.entries(after, limit)
         return [lent_entry(entry) for entry in found]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
         """See `SessionStore.pick`."""
         with self._lock:
             session = self._sessions.get(session_id)
-            log = [] if session is None else session.log
-            found = [log[seq - 1] for seq in sorted(set(seqs)) if 0 < seq <= len(log)]
+            found = [] if session is None else session.picked(sorted(set(seqs)))
         return [lent_entry(entry) for entry in found]
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
@@ -103,9 +110,10 @@ class MemoryStore(MemoryRecords):
             if self._move(head) is None:
                 return None
             session = self._sessions[head.session_id]
-            del session.log[max(end, 0) :]
+            del session.log[max(end - head.expired, 0) :]
             total = session.log[-1].total if session.log else 0
-            session.head = replace(session.head, end=len(session.log), total=total)
+            end = head.expired + len(session.log)
+            session.head = replace(session.head, end=end, total=total)
             return lent(session.head)
 
     def _move(self, head: Head) -> Head | None:
@@ -117,6 +125,7 @@ class MemoryStore(MemoryRecords):
         if (now.version, now.created_at) != (head.version, head.created_at):
             return None
         session.head = replace(lent(head), end=now.end, total=now.total, version=head.version + 1)
+        del session.log[: max(head.expired - now.expired, 0)]
         if head.deleting:
             session.fall_due()
         return lent(session.head)

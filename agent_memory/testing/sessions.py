@@ -15,6 +15,7 @@ from agent_memory.records import Draft, Entry, Summary
 from agent_memory.stores.base import Counts, FactStore, Store
 from agent_memory.testing.appends import AppendContract
 from agent_memory.testing.contract import DAY, draft, record, stored, together
+from agent_memory.testing.expiry import ExpiryContract
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},
@@ -31,7 +32,7 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 }
 
 
-class SessionStoreContract(AppendContract):
+class SessionStoreContract(AppendContract, ExpiryContract):
     """What a `SessionStore` must do."""
 
     def test_read_pages(self, store: Store) -> None:

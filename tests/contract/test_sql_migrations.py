@@ -18,7 +18,7 @@ from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
 
 FOLDER = Path(__file__).parent
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 
 
 @pytest.fixture
@@ -135,6 +135,18 @@ def test_a_database_of_version_2_opens(path: Path) -> None:
     store.append("s-4", [draft("more")])
     assert [h.session_id for h in store.due()] == ["s-3", "s-4"]
     assert [r.text for r in store.facts("facts", "user:sarah")] == ["Sarah says hello."]
+    _find_hello(store)
+    store.close()
+
+
+def test_a_database_of_version_3_opens(path: Path) -> None:
+    """Else: an upgrade takes a log that begins later for one that lost messages."""
+    _fill(path, 3)
+    store = SQLStore(f"sqlite:///{path}", "prod")
+    head = stored(store, "s-1")
+    assert (head.user_id, head.expired, head.end, head.total) == ("sarah", 1, 3, 9)
+    assert [(e.seq, e.message.content) for e in store.read("s-1")] == [(2, "héllo"), (3, "hi")]
+    assert stored(store, "s-2").expired == 0
     _find_hello(store)
     store.close()
 

@@ -54,6 +54,7 @@ def head_of(entries: Sequence[Entry], summary: str | None = None, start: int = 0
         user_id=None,
         end=len(entries),
         total=entries[-1].total if entries else 0,
+        expired=0,
         start=start,
         start_total=0,
         pinned=(),

@@ -32,7 +32,7 @@ Doc = dict[str, Any]
 HEAVY = 32 * 2**10
 """Bytes of a tail that is to be spilled, and of messages that do not go into it."""
 
-_LOG: Doc = dict.fromkeys(("sid", "log", "version", "end", "spilled", "tail"), 1)
+_LOG: Doc = dict.fromkeys(("sid", "log", "version", "end", "expired", "spilled", "tail"), 1)
 MOST_AT_ONCE = 100
 """How many entries leave a tail with one write."""
 
@@ -54,16 +54,12 @@ class Log:
 
     def read(self, key: str, after: int, limit: int | None) -> list[Entry]:
         """The entries of a session after `after`, at most `limit`."""
-        first = max(after, 0) + 1
-
-        def wanted(end: int) -> Sequence[int]:
-            return range(first, (end if limit is None else min(end, first + limit - 1)) + 1)
-
         for _ in range(_TRIES):
             session = self._sessions.one({"_id": key}, fields=_LOG)
             if session is None:
                 return []
-            seqs = wanted(session["end"])
+            first, last = max(after, session["expired"], 0) + 1, session["end"]
+            seqs = range(first, (last if limit is None else min(last, first + limit - 1)) + 1)
             found = self._found(session, seqs, {"$gte": first, "$lte": seqs[-1]} if seqs else {})
             if found is not None:
                 return found
@@ -75,7 +71,7 @@ class Log:
             session = self._sessions.one({"_id": key}, fields=_LOG)
             if session is None:
                 return []
-            wanted = sorted({seq for seq in seqs if 0 < seq <= session["end"]})
+            wanted = sorted({seq for seq in seqs if session["expired"] < seq <= session["end"]})
             parts = [
                 self._found(session, some, {"$in": some})
                 for some in (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
@@ -190,9 +186,22 @@ class Log:
             for doc in self._entries.all({"log": log, "n": places}, fields=fields):
                 if not doc.get("staged"):
                     highest[doc["n"]] = max(doc["g"], highest.get(doc["n"], 0))
-            lost += [doc for doc in within if doc["g"] < highest.get(doc["n"], 0)]
+            lost += [
+                doc
+                for doc in within
+                if doc["g"] < highest.get(doc["n"], 0) or doc["n"] <= session["expired"]
+            ]
         if lost:
             self._entries.delete_all({"_id": {"$in": [doc["_id"] for doc in lost]}})
+
+    def expire(self, key: str) -> None:
+        """Remove the entries up to a session's `expired`."""
+        session = self._sessions.one({"_id": key}, fields=_LOG)
+        if session is None:
+            return
+        if any(row["n"] <= session["expired"] for row in session["tail"].values()):
+            self.spill(session)
+        self._entries.delete_all({"log": session["log"], "n": {"$lte": session["expired"]}})
 
     def clear_cut(self, session: Doc) -> None:
         """Remove the documents of entries that were cut off."""

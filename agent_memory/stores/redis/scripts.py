@@ -83,10 +83,10 @@ return 2
 
 MOVE = _session(
     r"""
-local _, holder, version, begun, after, user, deleting, body, stop, cut = unpack(ARGV)
+local _, holder, version, begun, after, user, deleting, body, expired, stop, cut = unpack(ARGV)
 if lost(holder) then return -1 end
 if not is(version, begun) then return 0 end
-local found = call('HMGET', HEAD, 'end', 'total', 'user')
+local found = call('HMGET', HEAD, 'end', 'total', 'user', 'expired')
 local last, total = found[1], found[2]
 if cut ~= '' then
   if last ~= stop then return 0 end
@@ -96,10 +96,11 @@ if cut ~= '' then
   end
 end
 call('HSET', HEAD, 'version', after, 'deleting', deleting, 'body', body)
-call('HSET', HEAD, 'end', last, 'total', total)
+call('HSET', HEAD, 'end', last, 'total', total, 'expired', expired)
 assign(found[3], user)
 if deleting == '1' then fall_due(sid, owner_of(user, sid)) end
 for seq = last + 1, found[1] do call('HDEL', LOG, seq) end
+for seq = (found[4] or 0) + 1, expired do call('HDEL', LOG, seq) end
 return {last, total}
 """,
 )
@@ -155,8 +156,9 @@ return 1
 
 READ = script(
     r"""
-local call, entries = redis.call, {}
-local stop, after = tonumber(call('HGET', KEYS[1], 'end') or 0), tonumber(ARGV[1])
+local call, found = redis.call, redis.call('HMGET', KEYS[1], 'end', 'expired')
+local stop, after = tonumber(found[1] or 0), math.max(ARGV[1], found[2] or 0)
+local entries = {after}
 if ARGV[2] ~= '' then stop = math.min(stop, after + ARGV[2]) end
 for seq = after + 1, stop, 500 do
   local seqs = {}

@@ -106,11 +106,10 @@ class RedisStore(RedisRecords):
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """See `SessionStore.read`."""
-        first = max(after, 0)
         most = "" if limit is None else limit
         keys = self._keys.session(session_id)
-        values = self._server.run(READ, keys, first, most, repeat=True)
-        return [entry_of(session_id, seq, value) for seq, value in enumerate(values, first + 1)]
+        before, *values = self._server.run(READ, keys, max(after, 0), most, repeat=True)
+        return [entry_of(session_id, seq, value) for seq, value in enumerate(values, before + 1)]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
         """See `SessionStore.pick`."""
@@ -140,7 +139,8 @@ class RedisStore(RedisRecords):
         answer = self._index.run(
             MOVE, head.session_id, _holder(lease), head.version,
             to_micros(head.created_at), after.version, head.user_id or "",
-            int(head.deleting), head_body(after), head.end, "" if cut is None else cut,
+            int(head.deleting), head_body(after), head.expired, head.end,
+            "" if cut is None else cut,
         )  # fmt: skip
         if held(answer, lease) == 0:
             return None
@@ -227,9 +227,11 @@ class RedisStore(RedisRecords):
         """See `SessionStore.counts`."""
         sessions = entries = 0
         for names in self._names(None, None, _PAGE):
-            ends = self._server.ask_many([("HGET", self._keys.head(name), "end") for name in names])
-            found = [int(end) for end in ends if end is not None]
-            sessions, entries = sessions + len(found), entries + sum(found)
+            found = self._server.ask_many(
+                [("HMGET", self._keys.head(name), "end", "expired") for name in names]
+            )
+            kept = [int(end) - int(expired or 0) for end, expired in found if end is not None]
+            sessions, entries = sessions + len(kept), entries + sum(kept)
         return Counts(sessions=sessions, entries=entries)
 
     def durability_note(self) -> str:

@@ -15,7 +15,11 @@ _SESSIONS_FALL_DUE = (  # at once, for what was there
     "UPDATE agent_memory_sessions SET due_at = 0",
 )
 
-STEPS: tuple[Step, ...] = (_SESSIONS_FALL_DUE,)
+_LOGS_BEGIN_LATER = (
+    "ALTER TABLE agent_memory_sessions ADD COLUMN expired BIGINT NOT NULL DEFAULT 0",
+)
+
+STEPS: tuple[Step, ...] = (_SESSIONS_FALL_DUE, _LOGS_BEGIN_LATER)
 """The statements at index i bring version i + 1 to version i + 2."""
 
 

@@ -131,6 +131,10 @@ STATEMENTS: dict[str, ClauseElement] = {
         _e.session == select(_s.key).where(_OF_SESSION).scalar_subquery(),
         _e.seq > bindparam("end"),
     ),
+    "expire": delete(ENTRIES).where(
+        _e.session == select(_s.key).where(_OF_SESSION).scalar_subquery(),
+        _e.seq <= bindparam("upto"),
+    ),
     # heads of the chosen only: of thousands that wait, the system messages stay unread
     "due": _HEADS.join(_NEXT, _NEXT.c.key == _s.key).order_by(
         _NEXT.c.turn, _NEXT.c.due_at, _NEXT.c.key

@@ -127,6 +127,8 @@ class SQLStore(SQLRecords):
             return None
         if head.deleting:
             connection.run("fall_due", {**at, "now": now_micros()})
+        if head.expired:
+            connection.run("expire", {**at, "upto": head.expired})
         log = connection.row("tail", at)
         return grown(after, log.end, log.total)
 

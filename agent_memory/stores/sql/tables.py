@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import registry
@@ -84,6 +85,9 @@ class SessionRow(_Base, table=True):
     lease_owner: str | None = Field(default=None, sa_type=_name(255))
     lease_until: int = Field(default=0, sa_type=BigInteger)
     due_at: int | None = Field(default=None, sa_type=BigInteger)
+    expired: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")}
+    )
 
 
 class EntryRow(_Base, table=True):
@@ -183,6 +187,7 @@ COLLECTIONS = _table("collections")
 
 HEAD_COLUMNS = (
     "user_id",
+    "expired",
     "start",
     "start_total",
     "pinned",

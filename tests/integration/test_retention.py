@@ -1,0 +1,194 @@
+"""Logs that are kept for as long as configured, and no shorter than something reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    Block,
+    FlushToLTM,
+    Message,
+    Recall,
+    Trim,
+    VectorMemory,
+)
+from agent_memory.records import Entry, Scope
+
+OLD = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+class Keeper(Block):
+    """Remembers which seqs it was fed; fails while told to."""
+
+    kind: Any = "keeper"
+    taken: list[int] = []
+    failing: list[bool] = []
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        if self.failing:
+            raise OSError("the block's service is down")
+        self.taken.extend(entry.seq for entry in entries)
+
+    def delete(self, scope: Scope) -> None:
+        self.taken[:] = [seq for seq in self.taken if seq <= scope.after]
+
+
+def turn(number: int, **fields: Any) -> dict[str, Any]:
+    role = "user" if number % 2 else "assistant"
+    return {"role": role, "content": f"{number} " + "word " * 30, **fields}
+
+
+def filled(memory: AgentMemory, count: int = 40, **fields: Any) -> None:
+    for number in range(1, count + 1):
+        memory.update("s", turn(number, **fields), user_id="u")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'memory.db'}"
+
+
+def test_forever_is_the_default(url: str) -> None:
+    """Wrong: messages go without anybody having asked for it."""
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim()) as memory:
+        filled(memory)
+        assert [entry.seq for entry in memory.history("s")] == list(range(1, 41))
+
+
+@pytest.mark.parametrize("store", ["memory://", "sqlite"])
+def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
+    """Wrong: what left the window stays, or what it shows goes."""
+    place = url if store == "sqlite" else store
+    with AgentMemory(store=place, max_tokens=400, overflow=Trim(), retention="window") as memory:
+        filled(memory)
+        head = memory.sessions()[0]
+        kept = memory.history("s")
+        assert head.expired == head.start > 20
+        assert [entry.seq for entry in kept] == list(range(head.expired + 1, 41))
+        shown = [m.content for m in memory.get("s").messages]
+        assert shown == [entry.message.content for entry in kept]
+        assert memory.stats().entries == len(kept)
+        memory.update("s", turn(41))
+        assert memory.history("s")[-1].seq == 41
+
+
+def test_a_block_that_fails_holds_the_log(url: str) -> None:
+    """Wrong: what a block could not absorb yet is gone when it comes back."""
+    keeper = Keeper(failing=[True])
+    with AgentMemory(
+        store=url, max_tokens=400, overflow=FlushToLTM(blocks=[keeper]), retention="window"
+    ) as memory:
+        filled(memory)
+        assert len(memory.history("s")) == 40
+        keeper.failing.clear()
+        memory.flush()
+        assert keeper.taken == list(range(1, 41))
+        head = memory.sessions()[0]
+        assert head.expired == head.start
+        assert [e.seq for e in memory.history("s")] == list(range(head.expired + 1, 41))
+
+
+def test_timedelta_goes_by_the_messages_own_time(url: str) -> None:
+    """Wrong: what is young goes, or what is old stays."""
+    with AgentMemory(
+        store=url, max_tokens=400, overflow=Trim(), retention=timedelta(days=30)
+    ) as memory:
+        filled(memory, 10, created_at=OLD.isoformat())
+        for number in range(11, 41):
+            memory.update("s", turn(number))
+        assert memory.sessions()[0].expired == 10
+        assert memory.history("s")[0].seq == 11
+
+
+def test_the_worker_sees_to_silent_sessions(url: str) -> None:
+    """Wrong: a session that nobody writes to any more keeps its messages for ever."""
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim()) as memory:
+        filled(memory)
+    soon = timedelta(seconds=0.5)
+    with AgentMemory(
+        store=url, max_tokens=400, overflow=Trim(), retention=soon, overflow_mode="background"
+    ) as memory:
+        deadline = datetime.now(UTC) + timedelta(seconds=20)
+        while not memory.sessions()[0].expired and datetime.now(UTC) < deadline:
+            pass
+        head = memory.sessions()[0]
+        assert head.expired == head.start > 0
+
+
+def test_pop_takes_no_more_than_there_is(url: str) -> None:
+    """Wrong: seqs begin anew after everything was taken back."""
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention="window") as memory:
+        filled(memory)
+        kept = memory.history("s")
+        taken = memory.pop("s", 100)
+        assert [m.content for m in taken] == [e.message.content for e in kept[1:]]
+        memory.update("s", turn(99))
+        assert [e.seq for e in memory.history("s")] == [kept[0].seq, kept[0].seq + 1]
+        assert [m.content for m in memory.get("s").messages][-1] == turn(99)["content"]
+
+
+def test_replay_keeps_what_it_could_not_make_again(url: str) -> None:
+    """Wrong: rebuilding a block forgets what the log does not have any more."""
+    keeper = Keeper()
+    with AgentMemory(
+        store=url, max_tokens=400, overflow=FlushToLTM(blocks=[keeper]), retention="window"
+    ) as memory:
+        filled(memory)
+        memory.flush()
+        expired = memory.sessions()[0].expired
+        assert expired > 0
+        assert [step.error for step in memory.replay("keeper")] == [None]
+        assert keeper.taken == list(range(1, 41))
+
+
+def test_a_new_block_absorbs_what_is_left(url: str) -> None:
+    """Wrong: a block that begins at the beginning stands still where the log begins later."""
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention="window") as memory:
+        filled(memory)
+        expired = memory.sessions()[0].expired
+    keeper = Keeper()
+    with AgentMemory(
+        store=url, max_tokens=400, overflow=FlushToLTM(blocks=[keeper]), retention="window"
+    ) as memory:
+        memory.flush()
+        assert keeper.taken == list(range(expired + 1, 41))
+        assert memory.stats().blocks["keeper"].lag == 0
+
+
+def test_records_outlive_the_messages(url: str) -> None:
+    """Wrong: long-term memory goes with the log."""
+    with AgentMemory(
+        store=url, max_tokens=400, overflow=FlushToLTM(blocks=[VectorMemory()]), retention="window"
+    ) as memory:
+        memory.update("s", {"role": "user", "content": "My dog is called Biscuit."}, user_id="u")
+        filled(memory)
+        memory.flush()
+        assert "Biscuit" not in str(memory.history("s"))
+        found = memory.search("What is the dog called?", user_id="u")
+        assert "Biscuit" in found[0].text
+        memory.delete_user("u")
+        assert memory.search("What is the dog called?", user_id="u") == []
+
+
+@pytest.mark.parametrize("bad", ["week", 0, -5, timedelta(0)])
+def test_bad_values_are_refused(bad: Any) -> None:
+    """Wrong: a setting that means nothing is taken for one that does."""
+    with pytest.raises(ValidationError):
+        AgentMemoryConfig(retention=bad)
+
+
+def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a duration can only be given in code."""
+    monkeypatch.setenv("AGENT_MEMORY_RETENTION", "P30D")
+    assert AgentMemoryConfig().retention == timedelta(days=30)
