@@ -151,11 +151,9 @@ def _vectors(config: AgentMemoryConfig, services: Services, call: bool) -> Check
 
 def _search(block: VectorMemory, url: str, services: Services) -> None:
     """Search a Qdrant server, which refuses a vector of another dimension; binding changes it."""
-    from agent_memory.stores.qdrant import QdrantStore
-
     resources = services.resources
     vector = resources.embedders(block.embedding).embed(["Is anyone there?"])[0]
-    with closing(QdrantStore(url, resources.namespace)) as server:
+    with closing(resources.vectors(url)) as server:
         server.search_vectors(block.name, "nobody", vector, 1)
 
 

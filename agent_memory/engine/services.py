@@ -10,6 +10,7 @@ from agent_memory.embedders import open_embedder
 from agent_memory.embedders.base import Embedder
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.stores import open_store
+from agent_memory.stores.base import VectorStore
 from agent_memory.tokens.counter import TokenCounter
 from agent_memory.usage import Ledger
 
@@ -57,6 +58,15 @@ class Services:
                 ledger=self.ledger,
             )
 
+        def vectors(url: str | None) -> VectorStore:
+            if url is None:
+                return store
+            from agent_memory.stores.encrypted.store import EncryptedStore
+            from agent_memory.stores.qdrant import QdrantStore
+
+            opened = QdrantStore(url, config.namespace)
+            return store.vectors_of(opened) if isinstance(store, EncryptedStore) else opened
+
         keys = None
         if config.encryption is not None:
             from agent_memory.encryption import Keys
@@ -75,6 +85,7 @@ class Services:
             counter=TokenCounter(config.model, config.tokenizer),
             models=models,
             embedders=embedders,
+            vectors=vectors,
         )
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from agent_memory.records import Entry, Recall, Scope
 if TYPE_CHECKING:
     from agent_memory.embedders.base import Embedder
     from agent_memory.llm import LLM
-    from agent_memory.stores.base import Store
+    from agent_memory.stores.base import Store, VectorStore
     from agent_memory.tokens.counter import TokenCounter
 
 
@@ -30,6 +30,8 @@ class Resources:
         counter: The token counter of the configured model.
         models: Opens a language model by name; for None the configured one, or None without one.
         embedders: Opens an embedder by name; for None the configured one, or the local default.
+        vectors: Opens a vector store by its address, for its opener to close; for None it is
+            `store`. Encrypted, where that is.
     """
 
     store: Store
@@ -37,6 +39,7 @@ class Resources:
     counter: TokenCounter
     models: Callable[[str | None], LLM | None]
     embedders: Callable[[str | None], Embedder]
+    vectors: Callable[[str | None], VectorStore]
 
 
 class Block(BaseModel, ABC):

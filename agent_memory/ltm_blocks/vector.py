@@ -65,7 +65,7 @@ class VectorMemory(Block):
             DimensionMismatch: The embedder's dimension is not the one asked for or stored.
         """
         bound = super().bind(resources)
-        bound._vectors = self._open(resources)
+        bound._vectors = resources.vectors(self.store)
         try:
             bound._ready()
         except (ModelUnavailable, StoreUnavailable) as error:
@@ -79,7 +79,7 @@ class VectorMemory(Block):
     def clear(self, resources: Resources) -> None:
         """As `Block.clear`: drops all vectors, of whatever model."""
         self._chosen(resources)  # settings that could not be bound afterwards drop nothing
-        vectors = self._open(resources)
+        vectors = resources.vectors(self.store)
         vectors.clear_vectors(self.name)
         if self.store is not None:
             vectors.close()
@@ -140,17 +140,6 @@ class VectorMemory(Block):
                 f"{embedder.name} gives {dimension}. Change `dimension` or `embedding`."
             )
         return embedder
-
-    def _open(self, resources: Resources) -> VectorStore:
-        if self.store is None:
-            return resources.store
-        from agent_memory.stores.encrypted.store import EncryptedStore
-        from agent_memory.stores.qdrant import QdrantStore
-
-        vectors = QdrantStore(self.store, namespace=resources.namespace)
-        if isinstance(resources.store, EncryptedStore):
-            return resources.store.vectors_of(vectors)
-        return vectors
 
     def _record(self, scope: Scope, entry: Entry) -> Record:
         who = speaker(entry.message)
