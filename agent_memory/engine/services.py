@@ -59,13 +59,14 @@ class Services:
             )
 
         def vectors(url: str | None) -> VectorStore:
+            kept = self.resources.store
             if url is None:
-                return store
+                return kept
             from agent_memory.stores.encrypted.store import EncryptedStore
             from agent_memory.stores.qdrant import QdrantStore
 
             opened = QdrantStore(url, config.namespace)
-            return store.vectors_of(opened) if isinstance(store, EncryptedStore) else opened
+            return kept.vectors_of(opened) if isinstance(kept, EncryptedStore) else opened
 
         keys = None
         if config.encryption is not None:
