@@ -44,6 +44,9 @@ def load_litellm() -> Any:
             raise ModelUnavailable(
                 "No model can be asked while the process ends. Ask again in the next one."
             ) from None
+        except BaseException:
+            _forget_parts()
+            raise
         finally:
             _importing = None
         litellm.telemetry = False
@@ -76,6 +79,12 @@ def _load() -> None:
         load_litellm()
     except Exception as error:  # noqa: BLE001 - whoever asks a model meets it again, and is told
         logger.debug("litellm was not loaded beforehand: %r", error)
+
+
+def _forget_parts() -> None:
+    """Drop what was imported of litellm before it failed: a new litellm would not have it set."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "litellm"]:
+        del sys.modules[name]
 
 
 class _BrokenOff(BaseException):

@@ -163,6 +163,36 @@ def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> 
     assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
 
 
+HALF_WAY = """
+import sys
+from agent_memory.loading import load_litellm
+
+
+class Once:
+    done = False
+
+    def find_spec(self, name, path=None, target=None):
+        if "exceptions" in vars(sys.modules.get("litellm", sys)) and not self.done:
+            self.done = True
+            raise ImportError("not this time")
+
+
+sys.meta_path.insert(0, Once())
+try:
+    load_litellm()
+except ImportError as error:
+    print(error)
+litellm = load_litellm()
+print(litellm.exceptions.__name__)
+"""
+
+
+def test_loading_that_failed_half_way_is_begun_anew(start: Start) -> None:
+    """Else: litellm was stopped half-way, say by a warning that is an error, and whoever asks a
+    model then meets a litellm that lacks parts of itself."""
+    assert said(start(HALF_WAY)).splitlines() == ["not this time", "litellm.exceptions"]
+
+
 STAND_IN = """
 import time
 
