@@ -41,7 +41,7 @@ class AgentMemoryConfig(Sourced):
         encryption: Name of the environment variable that holds the keys ("AGENT_MEMORY_KEYS") with
             which all that was said is encrypted before it is stored; see `stores.Keys`. None
             encrypts nothing.
-        system_store: Only None so far: system messages are kept with all else.
+        system_store: Where system messages are kept, as `store`; None keeps them with all else.
         namespace: Deployments with different namespaces share a database unseen by each other.
         max_tokens: What a context may cost, recalls included.
         max_recall_tokens: What recalls may take of it at most.
@@ -76,7 +76,7 @@ class AgentMemoryConfig(Sourced):
     store: str | Store = "sqlite:///agent_memory.db"
     durability: Durability = "process"
     encryption: str | None = None
-    system_store: None = None
+    system_store: str | Store | None = None
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
     max_recall_tokens: int = Field(default=2_000, ge=0)
@@ -107,9 +107,9 @@ class AgentMemoryConfig(Sourced):
             )
         return value
 
-    @field_validator("store")
+    @field_validator("store", "system_store")
     @classmethod
-    def _scheme(cls, value: str | Store) -> str | Store:
+    def _scheme(cls, value: str | Store | None) -> str | Store | None:
         if isinstance(value, str):
             check_url(value)
         return value

@@ -42,7 +42,9 @@ def show(store: StoreOption = None, config: ConfigOption = None) -> None:
     settings = load_config(store, config)
     told = settings.model_dump(mode="json")
     told["overflow"] = settings.strategy.model_dump(mode="json")
-    told["store"] = without_password(str(settings.store))
+    for field in ("store", "system_store"):
+        if told[field] is not None:
+            told[field] = without_password(str(getattr(settings, field)))
     told["api_key"] = _MASK if settings.api_key else None
     _print(told)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -48,7 +48,15 @@ def attempt(what: str, check: Callable[[], Check]) -> Check:
 
 
 def check_store(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
-    """The store, its vectors, and what was not absorbed."""
+    """The store, its vectors, and what was not absorbed; then the store of system messages."""
+    yield from _check(config.model_copy(update={"system_store": None}), call)
+    if config.system_store is not None:
+        apart = {"store": config.system_store, "system_store": None, "overflow": None, "blocks": ()}
+        first = next(_check(config.model_copy(update=apart), call))
+        yield replace(first, what="system store")
+
+
+def _check(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
     from agent_memory.engine.services import Services
 
     try:

@@ -10,7 +10,7 @@ from agent_memory.embedders import open_embedder
 from agent_memory.embedders.base import Embedder
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.stores import open_store
-from agent_memory.stores.base import VectorStore
+from agent_memory.stores.base import Store, VectorStore
 from agent_memory.tokens.counter import TokenCounter
 from agent_memory.usage import Ledger
 
@@ -31,7 +31,7 @@ class Services:
 
     def __init__(self, config: AgentMemoryConfig) -> None:
         self.ledger = Ledger()
-        self._owns_store = isinstance(config.store, str)
+        self._owned: list[Store] = []
 
         @cache
         def models(name: str | None) -> LLM | None:
@@ -58,28 +58,43 @@ class Services:
                 ledger=self.ledger,
             )
 
-        def vectors(url: str | None) -> VectorStore:
-            kept = self.resources.store
-            if url is None:
-                return kept
-            from agent_memory.stores.encrypted.store import EncryptedStore
-            from agent_memory.stores.qdrant import QdrantStore
-
-            opened = QdrantStore(url, config.namespace)
-            return kept.vectors_of(opened) if isinstance(kept, EncryptedStore) else opened
-
         keys = None
         if config.encryption is not None:
             from agent_memory.encryption import Keys
 
             keys = Keys.from_environment(config.encryption)
-        store = config.store
-        if isinstance(store, str):
-            store = open_store(store, config.namespace, config.durability)
-        if keys is not None:
+
+        def opened(given: str | Store) -> Store:
+            store = given
+            if isinstance(store, str):
+                store = open_store(store, config.namespace, config.durability)
+                self._owned.append(store)
+            if keys is None:
+                return store
             from agent_memory.stores.encrypted.store import EncryptedStore
 
-            store = EncryptedStore(store, keys, config.namespace)
+            return EncryptedStore(store, keys, config.namespace)
+
+        main = opened(config.store)
+
+        def vectors(url: str | None) -> VectorStore:
+            if url is None:
+                return main
+            from agent_memory.stores.encrypted.store import EncryptedStore
+            from agent_memory.stores.qdrant import QdrantStore
+
+            beside = QdrantStore(url, config.namespace)
+            return main.vectors_of(beside) if isinstance(main, EncryptedStore) else beside
+
+        store = main
+        if config.system_store is not None:
+            from agent_memory.stores.split import SplitStore
+
+            try:
+                store = SplitStore(main, opened(config.system_store))
+            except BaseException:
+                self.close()
+                raise
         self.resources = Resources(
             store=store,
             namespace=config.namespace,
@@ -90,6 +105,6 @@ class Services:
         )
 
     def close(self) -> None:
-        """Close the store, unless it was given open."""
-        if self._owns_store:
-            self.resources.store.close()
+        """Close the stores, but for those that were given open."""
+        for store in self._owned:
+            store.close()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agent_memory.stores.memory import MemoryStore
     from agent_memory.stores.mongodb.store import MongoDBStore
     from agent_memory.stores.redis.store import RedisStore
+    from agent_memory.stores.split import SplitStore
     from agent_memory.stores.sql.store import SQLStore
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RedisStore",
     "SQLStore",
     "SessionStore",
+    "SplitStore",
     "Store",
     "VectorStore",
     "check_url",
@@ -125,6 +127,7 @@ if not TYPE_CHECKING:
             ".memory": ("MemoryStore",),
             ".mongodb.store": ("MongoDBStore",),
             ".redis.store": ("RedisStore",),
+            ".split": ("SplitStore",),
             ".sql.store": ("SQLStore",),
         },
     )

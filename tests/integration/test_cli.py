@@ -556,6 +556,19 @@ def test_doctor_without_anything() -> None:
     assert not list(Path().glob("*.db"))
 
 
+def test_doctor_and_config_know_the_store_of_system_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: that store is not looked at, is made by looking, or its password is shown."""
+    monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", "sqlite:///system.db")
+    assert marks(run("doctor"))["system"] == "\u2013"
+    assert not Path("system.db").exists()
+    monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", "redis://:hidden@127.0.0.1:1/0")
+    told = run("doctor", ok=False)
+    assert marks(told)["system"] == "✗"
+    assert "hidden" not in told + run("config", "show")
+
+
 def test_doctor_asks_the_model_only_when_told_to(fake: FakeLLM) -> None:
     """A check that costs money must be asked for."""
     with store() as memory:

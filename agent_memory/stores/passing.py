@@ -1,0 +1,141 @@
+"""`PassingStore`: what a store around another one begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from agent_memory.records import Draft, Entry, Head, Lease, Record
+from agent_memory.stores.base import Counts, Store
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class PassingStore:
+    """Hands every call on to another store, as `Store` describes it.
+
+    Args:
+        inner: The other store. `close` closes it too.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    @property
+    def remote(self) -> bool:
+        return self._inner.remote
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        return self._inner.append(session_id, drafts, user_id)
+
+    def head(self, session_id: str) -> Head | None:
+        return self._inner.head(session_id)
+
+    def standing(self, session_ids: Collection[str]) -> set[str]:
+        return self._inner.standing(session_ids)
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        return self._inner.read(session_id, after=after, limit=limit)
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        return self._inner.pick(session_id, seqs)
+
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
+        return self._inner.move(head, lease=lease)
+
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
+        return self._inner.truncate(head, end, lease=lease)
+
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        return self._inner.lease(session_id, owner, seconds, renew=renew)
+
+    def release(self, session_id: str, owner: str) -> None:
+        self._inner.release(session_id, owner)
+
+    def due(self, limit: int = 100) -> list[Head]:
+        return self._inner.due(limit)
+
+    def put_off(self, head: Head, seconds: float | None) -> bool:
+        return self._inner.put_off(head, seconds)
+
+    def wake(self) -> None:
+        self._inner.wake()
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        self._inner.delete(session_id, lease=lease)
+
+    def scrub(self) -> None:
+        self._inner.scrub()
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        return self._inner.sessions(user_id=user_id, limit=limit, after=after)
+
+    def counts(self) -> Counts:
+        return self._inner.counts()
+
+    def put_facts(
+        self,
+        block: str,
+        records: Sequence[Record],
+        *,
+        replacing: tuple[str, int, int] | None = None,
+        lease: Lease | None = None,
+    ) -> None:
+        self._inner.put_facts(block, records, replacing=replacing, lease=lease)
+
+    def facts(self, block: str, owner: str) -> list[Record]:
+        return self._inner.facts(block, owner)
+
+    def delete_facts(
+        self,
+        block: str,
+        *,
+        record_id: str | None = None,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        self._inner.delete_facts(
+            block, record_id=record_id, owner=owner, session_id=session_id, after=after, lease=lease
+        )
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        self._inner.open_vectors(block, dimension, model)
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        self._inner.put_vectors(block, records, vectors, lease=lease)
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        return self._inner.search_vectors(block, owner, vector, limit)
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        self._inner.delete_vectors(
+            block, owner=owner, session_id=session_id, after=after, lease=lease
+        )
+
+    def clear_vectors(self, block: str) -> None:
+        self._inner.clear_vectors(block)
+
+    def close(self) -> None:
+        self._inner.close()

@@ -1,0 +1,242 @@
+"""`SplitStore`: system messages in a store of their own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from agent_memory.errors import StoreError
+from agent_memory.messages import Message
+from agent_memory.records import Draft, Entry, Head, Lease, Record, Scope
+from agent_memory.stores.base import Store
+from agent_memory.stores.passing import PassingStore
+
+logger = logging.getLogger(__name__)
+
+_PLACE = "_system"  # no block's name begins so
+_FORMAT = "agent-memory.elsewhere"
+_REFERENCE = f'{{"role":"system","format":"{_FORMAT}","raw":{{"id":"%s"}}}}'
+_MOST_KNOWN = 4096
+_UNREADABLE_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a session's system messages.
+
+    Attributes:
+        texts: Their JSON, by the ids of their records.
+        ids: The ids of their records, by their JSON.
+        begun: When the session began under which they were seen.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    begun: datetime | None = None
+
+    def add(self, record_id: str, text: str) -> None:
+        self.texts[record_id] = text
+        self.ids[text] = record_id
+
+
+class SplitStore(PassingStore):
+    """Keeps system messages in one store, all else in another.
+
+        store = SplitStore(open_store("postgresql://..."), open_store("sqlite:///prompts.db"))
+        memory = AgentMemory(store=store)
+
+    The log and the head hold a reference to each. A system message is written before what refers to
+    it, and removed with its session. To encrypt, wrap each of the two.
+
+    Args:
+        inner: The store of all else. `close` closes both.
+        system: The store of system messages, of the same namespace.
+    """
+
+    def __init__(self, inner: Store, system: Store) -> None:
+        super().__init__(inner)
+        self._system = system
+        self._known: dict[str, _Known] = {}
+
+    @property
+    def remote(self) -> bool:
+        """See `SessionStore.remote`."""
+        return self._inner.remote or self._system.remote
+
+    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+        """See `SessionStore.append`."""
+        # read first: what cannot be had must stop the append, not its answer
+        known = self._known.get(session_id) or self._load(session_id)
+        referring = [self._referring(session_id, draft) for draft in drafts]
+        head = self._inner.append(session_id, referring, user_id)
+        if known.begun != head.created_at:
+            # a deletion may have passed between what was written here and what refers to it
+            self._write_again(session_id, referring)
+        try:
+            return self._opened(head)
+        except StoreError as error:  # another process has just said another one
+            raise type(error)(f"{error} The new messages were stored.") from error
+
+    def head(self, session_id: str) -> Head | None:
+        """See `SessionStore.head`.
+
+        Raises:
+            StoreError: The store of system messages does not have its system message.
+        """
+        head = self._inner.head(session_id)
+        return None if head is None else self._opened(head)
+
+    def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """See `SessionStore.read`; as `head`."""
+        found = self._inner.read(session_id, after=after, limit=limit)
+        return [self._entry(entry) for entry in found]
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
+        """See `SessionStore.pick`; as `head`."""
+        return [self._entry(entry) for entry in self._inner.pick(session_id, seqs)]
+
+    def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.move`."""
+        moved = self._inner.move(self._closed(head), lease=lease)
+        return None if moved is None else self._opened(moved)
+
+    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
+        """See `SessionStore.truncate`."""
+        cut = self._inner.truncate(self._closed(head), end, lease=lease)
+        return None if cut is None else self._opened(cut)
+
+    def due(self, limit: int = 100) -> list[Head]:
+        """See `SessionStore.due`. A session whose system message is missing is put off."""
+        heads: list[Head] = []
+        for head in self._inner.due(limit):
+            try:
+                heads.append(self._opened(head))
+            except StoreError as error:  # it must not keep the other sessions waiting
+                logger.warning("session %r is left for later: %s", head.session_id, error)
+                self._inner.put_off(head, _UNREADABLE_SECONDS)
+        return heads
+
+    def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
+        """See `SessionStore.delete`."""
+        before = self._inner.head(session_id)
+        if before is not None:
+            records = self._system.facts(_PLACE, _owner(session_id))
+            now = self._inner.head(session_id)
+            # else it was deleted meanwhile, and these may be of one that began in its place
+            if now is not None and now.created_at == before.created_at:
+                for record in records:
+                    self._system.delete_facts(_PLACE, record_id=record.id)
+        self._inner.delete(session_id, lease=lease)
+        self._known.pop(session_id, None)
+
+    def scrub(self) -> None:
+        """See `SessionStore.scrub`."""
+        self._inner.scrub()
+        self._system.scrub()
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """See `SessionStore.sessions`; as `head`."""
+        found = self._inner.sessions(user_id=user_id, limit=limit, after=after)
+        return [self._opened(head) for head in found]
+
+    def close(self) -> None:
+        """See `SessionStore.close`."""
+        self._inner.close()
+        self._system.close()
+
+    def _opened(self, head: Head) -> Head:
+        known = self._known.get(head.session_id)
+        if known is not None:
+            if known.begun not in (None, head.created_at):
+                del self._known[head.session_id]  # it was deleted, and has begun anew
+            else:
+                known.begun = head.created_at
+        if head.system is None or head.deleting:  # of a deleted one its system message may be gone
+            return head
+        return replace(head, system=self._message(head.session_id, head.system))
+
+    def _entry(self, entry: Entry) -> Entry:
+        if _referred(entry.message) is None:
+            return entry
+        return replace(entry, message=self._message(entry.session_id, entry.message))
+
+    def _message(self, session_id: str, reference: Message) -> Message:
+        record_id = _referred(reference)
+        if record_id is None:  # it was said before the two were split
+            return reference
+        known = self._known.get(session_id)
+        if known is None or record_id not in known.texts:
+            known = self._load(session_id)
+        if record_id not in known.texts:
+            raise StoreError(
+                f"The system message of session {session_id!r} is not in the store of system "
+                "messages. Give the `system_store` that was configured when it was said."
+            )
+        return Message.from_json(known.texts[record_id], reference.created_at)
+
+    def _closed(self, head: Head) -> Head:
+        if head.system is None or _referred(head.system) is not None:
+            return head
+        return replace(head, system=self._reference(head.session_id, head.system))
+
+    def _referring(self, session_id: str, draft: Draft) -> Draft:
+        if not draft.message.is_system:
+            return draft
+        reference = self._reference(session_id, draft.message)
+        return replace(draft, message=reference)  # what is `placed` is the log's own
+
+    def _reference(self, session_id: str, message: Message) -> Message:
+        """The reference to a system message, which is written if it is new for the session."""
+        known = self._known.get(session_id) or self._load(session_id)
+        text = message.to_json()
+        record_id = known.ids.get(text)
+        if record_id is None:
+            record_id = uuid4().hex
+            self._write(session_id, record_id, text)
+            known.add(record_id, text)
+        return Message.from_json(_REFERENCE % record_id, message.created_at)
+
+    def _write(self, session_id: str, record_id: str, text: str) -> None:
+        record = Record(
+            id=record_id,
+            owner=_owner(session_id),
+            session_id=session_id,
+            first=0,
+            last=0,
+            text=text,
+            sources=(),
+            created_at=datetime.now(UTC),
+        )
+        self._system.put_facts(_PLACE, [record])
+
+    def _write_again(self, session_id: str, drafts: Sequence[Draft]) -> None:
+        known = self._known.get(session_id) or _Known()
+        ids = {_referred(draft.message) for draft in drafts}
+        there = {record.id for record in self._system.facts(_PLACE, _owner(session_id))}
+        for record_id, text in list(known.texts.items()):
+            if record_id in ids - there:
+                self._write(session_id, record_id, text)
+
+    def _load(self, session_id: str) -> _Known:
+        known = _Known()
+        for record in self._system.facts(_PLACE, _owner(session_id)):
+            known.add(record.id, record.text)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[session_id] = known
+        return known
+
+
+def _owner(session_id: str) -> str:
+    return Scope(None, session_id).owner
+
+
+def _referred(message: Message) -> str | None:
+    """The id of the record that a reference names; None for another message."""
+    found = (message.raw or {}).get("id") if message.format == _FORMAT else None
+    return found if isinstance(found, str) else None

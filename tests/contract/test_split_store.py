@@ -1,0 +1,177 @@
+"""The contract with system messages in a store of their own; and what only that promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent_memory import AgentMemory
+from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.records import Record
+from agent_memory.stores import MemoryStore, SplitStore, SQLStore
+from agent_memory.stores.base import Store
+from agent_memory.testing import (
+    FactStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
+from agent_memory.testing.contract import draft, stored
+
+SECRET = "You are Aurelia, and the vault's word is xylophone."
+PROMPT = {"role": "system", "content": SECRET}
+
+
+class _Contracts(SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract):
+    pass
+
+
+class TestInMemory(_Contracts):
+    @pytest.fixture
+    def store(self) -> Store:
+        return SplitStore(MemoryStore(), MemoryStore())
+
+
+class TestOnSQLite(_Contracts):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path)
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path)
+
+    @pytest.fixture
+    def elsewhere(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path, "elsewhere")
+
+
+class Down(MemoryStore):
+    """A store that can be made to fail."""
+
+    down = False
+
+    def facts(self, block: str, owner: str) -> list[Record]:
+        if self.down:
+            raise StoreUnavailable("The store of system messages is down.")
+        return super().facts(block, owner)
+
+
+def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
+    store = _split(folder, namespace)
+    yield store
+    store.close()
+
+
+def _split(folder: Path, namespace: str = "default") -> SplitStore:
+    main, system = (
+        SQLStore(f"sqlite:///{folder / name}.db", namespace) for name in ("main", "system")
+    )
+    return SplitStore(main, system)
+
+
+def _said(folder: Path, name: str) -> bool:
+    return any(SECRET.encode() in file.read_bytes() for file in folder.glob(f"{name}.db*"))
+
+
+def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
+    """Else: prompts stand in the database of conversations, or stay after a deletion."""
+    store = _split(tmp_path)
+    store.append("s", [draft(SECRET, role="system"), draft("hello")])
+    head = stored(store)
+    assert head.system is not None
+    assert head.system.content == SECRET
+    assert [e.message.content for e in store.read("s")] == [SECRET, "hello"]
+    assert _said(tmp_path, "system")
+    assert not _said(tmp_path, "main")
+    store.delete("s")
+    store.scrub()
+    assert not _said(tmp_path, "system")
+    store.close()
+
+
+def test_a_prompt_that_is_repeated_is_kept_once() -> None:
+    """Else: an application that sends its prompt with every update fills the store, and makes
+    others lose their compare-and-swaps."""
+    system = MemoryStore()
+    store = SplitStore(MemoryStore(), system)
+    first = store.append("s", [draft(SECRET, role="system")])
+    again = SplitStore(store._inner, system)
+    for handle in (store, again):
+        assert handle.append("s", [draft(SECRET, role="system")]).version == first.version
+    assert len(system.facts("_system", "session:s")) == 1
+
+
+def test_a_session_that_begins_anew_while_it_is_deleted() -> None:
+    """Else: a deletion takes the system message of the session that begins in its place."""
+    system = MemoryStore()
+    store = SplitStore(MemoryStore(), system)
+    store.append("s", [draft(SECRET, role="system")])
+    other = SplitStore(store._inner, system)
+    assert stored(other).system is not None
+    store.delete("s")
+    head = other.append("s", [draft(SECRET, role="system")])  # it believes it is there
+    assert head.system is not None
+    fresh = SplitStore(store._inner, system)
+    assert stored(fresh).system == head.system
+    assert head.system.content == SECRET
+
+
+def test_an_outage_stores_nothing_by_half() -> None:
+    """Else: an update fails whose message is in the log."""
+    system = Down()
+    store = SplitStore(MemoryStore(), system)
+    store.append("s", [draft(SECRET, role="system"), draft("a")])
+    system.down = True
+    assert store.append("s", [draft("b")]).end == 3  # what is known serves on
+    fresh = SplitStore(store._inner, system)
+    with pytest.raises(StoreUnavailable):
+        fresh.append("s", [draft("c")])
+    system.down = False
+    assert fresh.append("s", [draft("c")]).end == 4
+
+
+def test_another_store_of_system_messages_is_noticed() -> None:
+    """Else: a wrong setting shows conversations without their prompts."""
+    store = SplitStore(MemoryStore(), MemoryStore())
+    store.append("s", [draft(SECRET, role="system")])
+    store.append("t", [draft("hello")])
+    wrong = SplitStore(store._inner, MemoryStore())
+    for call in (wrong.head, wrong.read):
+        with pytest.raises(StoreError, match="system_store"):
+            call("s")
+    assert [head.session_id for head in wrong.due()] == ["t"]
+    wrong.delete("s")  # it can still be deleted
+    assert store.head("s") is None
+
+
+def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
+    """Else: giving a system_store loses the prompts there were."""
+    main = MemoryStore()
+    main.append("s", [draft(SECRET, role="system")])
+    store = SplitStore(main, MemoryStore())
+    head = stored(store)
+    assert head.system is not None
+    assert head.system.content == SECRET
+    moved = store.move(replace(head, start=1))
+    assert moved is not None
+    assert moved.system == head.system
+
+
+def test_system_store_of_a_memory(tmp_path: Path) -> None:
+    """Else: the setting does nothing, or its store stays open."""
+    urls = {name: f"sqlite:///{tmp_path / name}.db" for name in ("main", "system")}
+    with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:
+        memory.update("s", [PROMPT, {"role": "user", "content": "x"}])
+        assert memory.get("s").messages[0].content == SECRET
+        assert not _said(tmp_path, "main")
+    with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:
+        assert memory.history("s")[0].message.content == SECRET
+        assert [m.content for m in memory.pop("s", 2)] == [SECRET, "x"]
+        assert memory.get("s").messages == []
+        memory.update("s", PROMPT)
+        memory.delete("s")
+    assert not _said(tmp_path, "system")
