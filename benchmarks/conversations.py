@@ -1,0 +1,93 @@
+"""Conversations with questions, in LoCoMo's form, as messages that a memory takes.
+
+Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM Agents", ACL 2024. The data
+is CC BY-NC 4.0, and is no part of this project.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+ADVERSARIAL = 5
+CATEGORIES = {
+    1: "multi-hop",
+    2: "temporal",
+    3: "open-domain",
+    4: "single-hop",
+    ADVERSARIAL: "adversarial",
+}
+_TURN = re.compile(r"D(\d+):(\d+)")
+_SESSION = re.compile(r"session_(\d+)")
+_BETWEEN = timedelta(seconds=30)  # the source dates sessions only
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and the ids of the turns that hold its answer."""
+
+    text: str
+    category: int
+    evidence: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One long conversation.
+
+    Attributes:
+        name: Of the conversation.
+        sessions: For each session, its messages in order, with their turns' ids.
+        questions: Those that have evidence.
+    """
+
+    name: str
+    sessions: dict[str, list[tuple[str, dict[str, Any]]]]
+    questions: list[Question]
+
+
+def read(file: Path) -> list[Conversation]:
+    """The conversations of a file."""
+    return [_conversation(one) for one in json.loads(file.read_text(encoding="utf-8"))]
+
+
+def _conversation(given: dict[str, Any]) -> Conversation:
+    said = given["conversation"]
+    numbers = sorted(int(m[1]) for key in said if (m := _SESSION.fullmatch(key)))
+    sessions = {
+        f"{given['sample_id']}-{number}": _session(said, number)
+        for number in numbers
+        if said[f"session_{number}"]
+    }
+    turns = {turn for messages in sessions.values() for turn, _ in messages}
+    questions = [
+        Question(one["question"], one["category"], evidence)
+        for one in given["qa"]
+        if (evidence := _evidence(one) & turns)
+    ]
+    return Conversation(given["sample_id"], sessions, questions)
+
+
+def _session(said: dict[str, Any], number: int) -> list[tuple[str, dict[str, Any]]]:
+    begun = datetime.strptime(said[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
+    messages = []
+    for place, turn in enumerate(said[f"session_{number}"]):
+        picture = turn.get("blip_caption")
+        message = {
+            "role": "user" if turn["speaker"] == said["speaker_a"] else "assistant",
+            "name": turn["speaker"],
+            "content": turn["text"] + (f" [shares an image: {picture}]" if picture else ""),
+            "created_at": begun.replace(tzinfo=UTC) + place * _BETWEEN,
+        }
+        messages.append((turn["dia_id"], message))
+    return messages
+
+
+def _evidence(question: dict[str, Any]) -> frozenset[str]:
+    """The turns that a question names; some are written together, or with zeros."""
+    named = " ".join(question.get("evidence", []))
+    return frozenset(f"D{int(m[1])}:{int(m[2])}" for m in _TURN.finditer(named))

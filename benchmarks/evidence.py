@@ -1,0 +1,80 @@
+"""How much of the evidence a search brings back. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+DEPTHS = (5, 10, 25, 50)
+_RESAMPLES = 1_000
+_SEED = 20_231_108
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search brought for one question.
+
+    Attributes:
+        category: Of the question.
+        evidence: The turns that hold the answer.
+        ranked: For each memory that was returned, best first, the turns that it holds.
+        within: For each token budget, the turns that were recalled within it.
+        tokens: For each token budget, how many tokens the recalled texts took.
+        seconds: How long the search took.
+    """
+
+    category: int
+    evidence: frozenset[str]
+    ranked: tuple[frozenset[str], ...]
+    within: dict[int, frozenset[str]]
+    tokens: dict[int, int]
+    seconds: float
+
+    def recall(self, depth: int) -> float:
+        """Share of the evidence among the first `depth` memories."""
+        return _share(self.evidence, frozenset().union(*self.ranked[:depth]))
+
+    def within_budget(self, budget: int) -> float:
+        """Share of the evidence that was recalled within a token budget."""
+        return _share(self.evidence, self.within[budget])
+
+    @property
+    def reciprocal_rank(self) -> float:
+        """One over the place of the first memory with evidence; 0 where there is none."""
+        hits = (place for place, turns in enumerate(self.ranked, 1) if turns & self.evidence)
+        return 1 / next(hits, float("inf"))
+
+
+def figures(found: Sequence[Found], budgets: Collection[int]) -> dict[str, float]:
+    """Means over questions, each in percent; tokens as they are.
+
+    `recall@k`: share of the evidence; `all@k`: questions with all of it; `hit@k`: with any of it.
+    """
+    means: dict[str, float] = {}
+    for depth in DEPTHS:
+        shares = [one.recall(depth) for one in found]
+        means[f"recall@{depth}"] = _percent(shares)
+        means[f"all@{depth}"] = _percent([share == 1 for share in shares])
+        means[f"hit@{depth}"] = _percent([share > 0 for share in shares])
+    means["mrr"] = _percent([one.reciprocal_rank for one in found])
+    for budget in budgets:
+        means[f"within {budget}"] = _percent([one.within_budget(budget) for one in found])
+        means[f"tokens at {budget}"] = fmean(one.tokens[budget] for one in found)
+    return means
+
+
+def interval(shares: Sequence[float]) -> tuple[float, float]:
+    """The 95 % percentile bootstrap interval of a mean, in percent; the same for the same."""
+    draws = random.Random(_SEED)
+    means = sorted(fmean(draws.choices(shares, k=len(shares))) for _ in range(_RESAMPLES))
+    return means[int(0.025 * _RESAMPLES)] * 100, means[int(0.975 * _RESAMPLES)] * 100
+
+
+def _share(evidence: frozenset[str], turns: frozenset[str]) -> float:
+    return len(evidence & turns) / len(evidence)
+
+
+def _percent(shares: Sequence[float]) -> float:
+    return fmean(shares) * 100
