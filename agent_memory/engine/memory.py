@@ -15,6 +15,7 @@ from agent_memory.context import MemoryContext
 from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.searching import LOG, search_log
 from agent_memory.engine.session import Session
 from agent_memory.engine.stats import BlockStats, Progress, Stats
 from agent_memory.engine.worker import Worker
@@ -221,6 +222,9 @@ class AgentMemory:
     ) -> list[Recall]:
         """What blocks recall, merged best first, without a window.
 
+        Where no block absorbs, a session is searched in its log, by words alone: the newest 5,000
+        messages, for which an index is made each time.
+
         Args:
             query: What to look for.
             user_id: Whose memory to search.
@@ -236,6 +240,8 @@ class AgentMemory:
         found, warnings = self._recall(scope, Message(role="user", content=query))
         for warning in warnings:
             logger.warning("search: %s", warning)
+        if head is not None and not self._parts.absorber.blocks:
+            found[LOG] = search_log(self._store, head, query, limit)
         merged = [
             recall
             for recall in merge(found)

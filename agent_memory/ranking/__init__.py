@@ -1,0 +1,1 @@
+"""Which messages of a history bear on a question: lexical views, normalised, blended. Pure."""
