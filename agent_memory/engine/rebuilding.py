@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.engine.admission import check_block
 from agent_memory.engine.assembly import Parts, assemble
 from agent_memory.engine.notes import Notes
+from agent_memory.engine.paging import all_heads
 from agent_memory.engine.replaying import REPLAYS
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
@@ -16,6 +18,8 @@ from agent_memory.errors import DimensionMismatch
 
 _TRIES = 5
 """A process with the old settings may write between the dropping and the opening."""
+
+_WAIT = 60.0
 
 
 def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
@@ -25,6 +29,10 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     first. An interrupted rebuild goes on where it stopped. Until it is done the block recalls only
     from the sessions done so far; processes that still run with the old settings recall nothing
     from it, and warn.
+
+    In Qdrant nothing is dropped before all is absorbed: until then processes with the old settings
+    recall as before, and absorb nothing. Where a session could not be absorbed it stays so, until
+    another call comes to an end.
 
     Args:
         config: The new settings.
@@ -38,18 +46,38 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     """
     known = [one.name for one in config.all_blocks if one.absorbs]
     check_block(block, known)
-    with closing(_opened(config, block)) as parts:
-        yield from parts.replay.run(block)
+    parts, beside = _opened(config, block)
+    with closing(parts):
+        step = Progress(block, "", 0, 0, None)
+        for step in parts.replay.run(block):
+            yield step
+        failed = _left(parts, block, config.absorb_attempts) if beside else None
+        if failed is not None:
+            session_id, error = failed
+            yield replace(step, session_id=session_id, error=error)
+            return
+        parts.blocks[block].rebuilt()
 
 
-def _opened(config: AgentMemoryConfig, name: str) -> Parts:
-    """The parts with this block alone: others may have to be rebuilt too, each in its turn."""
+def _opened(config: AgentMemoryConfig, name: str) -> tuple[Parts, bool]:
+    """The parts with this block alone: others may have to be rebuilt too, each in its turn.
+
+    And whether what it had is in force until it is rebuilt.
+    """
     for _ in range(_TRIES):
         try:
-            return assemble(config, name)
+            return _told(assemble(config, name), name)
         except DimensionMismatch:
             _drop_vectors(config, name)
-    return assemble(config, name)
+    return _told(assemble(config, name), name)
+
+
+def _told(parts: Parts, name: str) -> tuple[Parts, bool]:
+    try:
+        return parts, parts.blocks[name].rebuilding()
+    except BaseException:
+        parts.close()
+        raise
 
 
 def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
@@ -61,3 +89,29 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
                 # noted first: whoever replays after a crash must not leave sessions out
                 Notes(resources.store).write(REPLAYS, name, after=None, done=0)
                 block.clear(resources)
+
+
+def _left(parts: Parts, block: str, attempts: int) -> tuple[str, str] | None:
+    """Have the block absorb what the replay could not; tells of a session that still waits.
+
+    Not by what this replay met: it may have gone on where another stopped. Messages that the block
+    can't absorb are given up after so many attempts, and hold nothing up.
+    """
+    for head in all_heads(parts.store):
+        error = _absorbed(parts, block, head.session_id) if head.lag(block) else None
+        for _ in range(attempts if error else 0):
+            error = error and _absorbed(parts, block, head.session_id)
+        if error:
+            return head.session_id, error
+    return None
+
+
+def _absorbed(parts: Parts, block: str, session_id: str) -> str | None:
+    with parts.leases.hold(session_id, _WAIT) as lease:
+        head = parts.store.head(session_id)
+        if head is None or head.deleting:
+            return None
+        if lease is None:
+            return "another worker holds the session"
+        fed = parts.absorber.absorb({block: head.end}, lease)
+        return next((one.error for one in fed if one.error), None)

@@ -81,7 +81,7 @@ class Services:
             if url is None:
                 return main
             from agent_memory.stores.encrypted.store import EncryptedStore
-            from agent_memory.stores.qdrant import QdrantStore
+            from agent_memory.stores.qdrant.store import QdrantStore
 
             beside = QdrantStore(url, config.namespace)
             return main.vectors_of(beside) if isinstance(main, EncryptedStore) else beside

@@ -92,6 +92,20 @@ class Block(BaseModel, ABC):
     def clear(self, resources: Resources) -> None:
         """Drop what settings of before left that these can't be bound over; before a rebuild."""
 
+    def rebuilding(self) -> bool:
+        """Told to a bound block before it is rebuilt.
+
+        Returns:
+            Whether what it absorbs now is put in force only by `rebuilt`.
+
+        Raises:
+            DimensionMismatch: It could be bound, but not written to: `clear` is to come first.
+        """
+        return False
+
+    def rebuilt(self) -> None:
+        """Told to a bound block once it has absorbed everything anew."""
+
     def close(self) -> None:
         """Release what `bind` opened."""
 

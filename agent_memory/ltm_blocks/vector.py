@@ -9,16 +9,12 @@ from typing import Literal, Self
 from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.embedders.base import Embedder
-from agent_memory.errors import (
-    DimensionMismatch,
-    ModelUnavailable,
-    StoreUnavailable,
-    UnknownStore,
-)
+from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
 from agent_memory.messages import Message
 from agent_memory.records import Entry, Recall, Record, Scope
-from agent_memory.stores.base import VectorStore
+from agent_memory.stores.base import SwappingVectorStore, VectorStore
+from agent_memory.stores.qdrant.url import check_qdrant_url
 from agent_memory.transcript import speaker
 
 logger = logging.getLogger(__name__)
@@ -49,12 +45,8 @@ class VectorMemory(Block):
     @field_validator("store")
     @classmethod
     def _scheme(cls, value: str | None) -> str | None:
-        if value not in (None, ":memory:") and not value.startswith(("http://", "https://")):
-            raise UnknownStore(
-                f"VectorMemory cannot open {value!r}. Give the address of a Qdrant server, such as "
-                '"http://localhost:6333", ":memory:" for its local mode, or None for the session '
-                "store's own database."
-            )
+        if value is not None:
+            check_qdrant_url(value)
         return value
 
     def bind(self, resources: Resources) -> Self:
@@ -77,12 +69,27 @@ class VectorMemory(Block):
         return bound
 
     def clear(self, resources: Resources) -> None:
-        """As `Block.clear`: drops all vectors, of whatever model."""
-        self._chosen(resources)  # settings that could not be bound afterwards drop nothing
+        """As `Block.clear`: drops all vectors, of whatever model, or begins others beside them."""
+        embedder = self._chosen(resources)  # settings that could not be bound change nothing
         vectors = resources.vectors(self.store)
-        vectors.clear_vectors(self.name)
-        if self.store is not None:
-            vectors.close()
+        try:
+            if isinstance(vectors, SwappingVectorStore):
+                vectors.begin_vectors(self.name, embedder.dimension, embedder.name)
+            else:
+                vectors.clear_vectors(self.name)
+        finally:
+            if self.store is not None:
+                vectors.close()
+
+    def rebuilding(self) -> bool:
+        if not isinstance(self._vectors, SwappingVectorStore):
+            return False
+        self._ready()
+        return self._vectors.fill_vectors(self.name)
+
+    def rebuilt(self) -> None:
+        if isinstance(self._vectors, SwappingVectorStore):
+            self._vectors.swap_vectors(self.name)
 
     def close(self) -> None:
         if self.store is not None:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from agent_memory.errors import UnknownStore
 from agent_memory.lazy import lazily
-from agent_memory.stores.base import Counts, Durability, FactStore, SessionStore, Store, VectorStore
+from agent_memory.stores.base import (
+    Counts,
+    Durability,
+    FactStore,
+    SessionStore,
+    Store,
+    SwappingVectorStore,
+    VectorStore,
+)
 
 if TYPE_CHECKING:
     from agent_memory.encryption import Keys
@@ -30,6 +38,7 @@ __all__ = [
     "SessionStore",
     "SplitStore",
     "Store",
+    "SwappingVectorStore",
     "VectorStore",
     "check_url",
     "open_store",

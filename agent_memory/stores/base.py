@@ -260,5 +260,39 @@ class VectorStore(Protocol):
 
 
 @runtime_checkable
+class SwappingVectorStore(VectorStore, Protocol):
+    """One that can fill vectors of another embedding beside those in force.
+
+    Others drop a block's vectors before it is rebuilt (`clear_vectors`).
+    """
+
+    def begin_vectors(self, block: str, dimension: int, model: str) -> None:
+        """Have the block written to under this embedding from now on. Idempotent.
+
+        Who opened the one in force goes on searching it; its writes raise DimensionMismatch.
+        """
+        ...
+
+    def fill_vectors(self, block: str) -> bool:
+        """Whether this handle fills vectors that are not in force yet, to swap them later.
+
+        If so, its `delete_vectors` leaves those in force as they are: what it deletes it writes
+        anew. All other handles delete from both.
+
+        Raises:
+            DimensionMismatch: Vectors of another embedding are being filled.
+        """
+        ...
+
+    def swap_vectors(self, block: str) -> None:
+        """Put what was filled in force, in one step, and drop all else of the block. Idempotent.
+
+        Raises:
+            DimensionMismatch: Vectors of another embedding are being filled; nothing changed.
+        """
+        ...
+
+
+@runtime_checkable
 class Store(SessionStore, FactStore, VectorStore, Protocol):
     """A database that keeps sessions, facts and vectors alike."""

@@ -1,6 +1,7 @@
-"""The vector contract on qdrant-client's local mode; a server of the user's runs the same suite.
+"""The vector contract on qdrant-client's local mode, and on the wire.
 
-Set AGENT_MEMORY_TEST_QDRANT to a server's address to run it there too.
+On the wire it runs against a stand-in (see `tests/servers/qdrant.py`). Set AGENT_MEMORY_TEST_QDRANT
+to the address of a server of yours to run it there too, with QDRANT_API_KEY where it wants one.
 """
 
 from __future__ import annotations
@@ -9,20 +10,77 @@ import os
 from collections.abc import Iterator
 from uuid import uuid4
 
+import numpy as np
 import pytest
 
 from agent_memory.stores.base import VectorStore
-from agent_memory.stores.qdrant import QdrantStore
+from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing import VectorStoreContract
+from agent_memory.testing.contract import record, together
+from tests.servers.qdrant import StandIn
 
-URLS = [":memory:", *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")])]
+SERVERS = ["stand-in", *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")])]
 
 
-class TestQdrantStore(VectorStoreContract):
+@pytest.fixture(scope="module", params=SERVERS)
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param != "stand-in":
+        yield request.param
+        return
+    with pytest.MonkeyPatch.context() as patch, StandIn() as server:
+        patch.delenv("QDRANT_API_KEY", raising=False)
+        yield server.url
+
+
+class TestQdrantLocally(VectorStoreContract):
     breaks_ties_by_id = False
 
-    @pytest.fixture(params=URLS)
-    def store(self, request: pytest.FixtureRequest) -> Iterator[VectorStore]:
-        store = QdrantStore(request.param, namespace=uuid4().hex[:8])
+    @pytest.fixture
+    def store(self) -> Iterator[VectorStore]:
+        store = QdrantStore(":memory:", namespace=uuid4().hex[:8])
         yield store
+        store.close()
+
+    def test_many_threads(self, store: VectorStore) -> None:
+        """Else: what one thread writes breaks the search of another."""
+        rows = np.eye(16, dtype=np.float32)
+
+        def run(n: int) -> None:
+            store.open_vectors("v", 16, "m")
+            for turn in range(20):
+                records = [record(f"{n} {turn} {m}") for m in range(16)]
+                store.put_vectors("v", records, rows)
+                store.search_vectors("v", "user:a", rows[n], 9)
+                store.delete_vectors("v", session_id="another")
+
+        together([lambda n=n: run(n) for n in range(6)])
+        assert len(store.search_vectors("v", "user:a", rows[0], 10_000)) == 6 * 20 * 16
+
+
+class TestQdrantServer(VectorStoreContract):
+    breaks_ties_by_id = False
+
+    @pytest.fixture
+    def namespace(self) -> str:
+        return uuid4().hex[:8]
+
+    @pytest.fixture
+    def store(self, url: str, namespace: str) -> Iterator[VectorStore]:
+        store = QdrantStore(url, namespace)
+        yield store
+        for block in ("v", "w"):
+            store.clear_vectors(block)
+        store.close()
+
+    @pytest.fixture
+    def other(self, url: str, namespace: str) -> Iterator[VectorStore]:
+        store = QdrantStore(url, namespace)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def elsewhere(self, url: str) -> Iterator[VectorStore]:
+        store = QdrantStore(url, f"elsewhere {uuid4().hex[:8]}")
+        yield store
+        store.clear_vectors("v")
         store.close()

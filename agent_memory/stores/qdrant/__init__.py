@@ -1,0 +1,1 @@
+"""Vectors on a Qdrant server, or in qdrant-client's local mode (for trials and tests)."""

@@ -1,0 +1,134 @@
+"""qdrant-client, set up, and its errors made ours."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from agent_memory.errors import AgentMemoryError, ConfigError, MissingExtra, StoreUnavailable
+from agent_memory.stores.qdrant.url import LOCAL, check_qdrant_url
+
+if TYPE_CHECKING:
+    from httpx import Request, Response
+    from qdrant_client import QdrantClient
+
+logger = logging.getLogger(__name__)
+
+KEY = "QDRANT_API_KEY"
+_CONNECT_SECONDS = 3.0
+_CALL_SECONDS = 10
+_NEAR = ("localhost", "127.0.0.1", "::1")
+_RIGHTS = "It must be allowed to create and delete collections, to change aliases, and to write."
+
+
+class Missing(StoreUnavailable):
+    """There is no such collection."""
+
+
+class Taken(StoreUnavailable):
+    """There is a collection of that name already."""
+
+
+class Connection:
+    """A client and where it leads to.
+
+    Args:
+        url: "http://host:6333" (its key, if any, comes from QDRANT_API_KEY), or ":memory:".
+
+    Attributes:
+        local: Whether it is the client's local mode, within this process.
+
+    Raises:
+        MissingExtra: qdrant-client is not installed.
+        UnknownStore: The URL names no Qdrant server.
+    """
+
+    def __init__(self, url: str) -> None:
+        check_qdrant_url(url)
+        if importlib.util.find_spec("qdrant_client") is None:
+            raise MissingExtra("A Qdrant vector store", "qdrant")
+        from qdrant_client import QdrantClient
+
+        self._url = url
+        self._key = os.environ.get(KEY) or None
+        self.local = url == LOCAL
+        # the local mode is not made for threads
+        self._turn: AbstractContextManager[Any] = threading.RLock() if self.local else nullcontext()
+        if self.local:
+            self._client = QdrantClient(location=url)
+            return
+        parts = urlsplit(url)
+        if self._key and parts.scheme == "http" and parts.hostname not in _NEAR:
+            logger.warning("%s is sent to %s in plain: use https", KEY, url)
+        self._client = QdrantClient(
+            url=url,
+            timeout=_CALL_SECONDS,
+            # as a header: given as `api_key`, each start warns, be it of the same machine
+            metadata={"api-key": self._key} if self._key else {},
+            check_compatibility=False,  # it asks the server at each start, and warns if it is down
+        )
+        self._client.http.client.add_middleware(_bounded)
+
+    @contextmanager
+    def reached(self) -> Iterator[QdrantClient]:
+        """The client, for a few calls.
+
+        Raises:
+            Missing: There is no such collection.
+            Taken: There is one already.
+            ConfigError: The server refuses the key, or what the key may do.
+            StoreUnavailable: It cannot be reached, or failed.
+        """
+        from qdrant_client.common.client_exceptions import QdrantException
+        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+        try:
+            with self._turn:
+                yield self._client
+        except UnexpectedResponse as error:
+            raise self._refusal(error.status_code or 0, str(error)) from error
+        except (ResponseHandlingException, QdrantException) as error:
+            raise StoreUnavailable(
+                f"The Qdrant server at {self._url} could not be used: {self._told(error)}. Check "
+                "that it runs, and the address in VectorMemory(store=...)."
+            ) from error
+        except ValueError as error:  # how the local mode says what a server says by its status
+            if "not found" in str(error):
+                raise Missing(str(error)) from error
+            if "already exists" in str(error):
+                raise Taken(str(error)) from error
+            raise
+
+    def close(self) -> None:
+        """Close the client. Idempotent."""
+        self._client.close()
+
+    def _refusal(self, status: int, told: str) -> AgentMemoryError:
+        where = f"The Qdrant server at {self._url}"
+        if status in (401, 403):  # what it answers may repeat the key
+            if not self._key:
+                return ConfigError(f"{where} wants a key: set {KEY}. {_RIGHTS}")
+            what = "does not know the key in" if status == 401 else "refuses what is asked with"
+            return ConfigError(f"{where} {what} {KEY} (status {status}). {_RIGHTS}")
+        kind = {404: Missing, 409: Taken}.get(status, StoreUnavailable)
+        return kind(
+            f"{where} could not be used: {self._told(told)}. Check that the address in "
+            "VectorMemory(store=...) is that of a Qdrant server, and look into its log."
+        )
+
+    def _told(self, error: object) -> str:
+        told = " ".join(str(error).split()) or type(error).__name__
+        return told.replace(self._key, "***") if self._key else told
+
+
+def _bounded(request: Request, send: Callable[[Request], Response]) -> Response:
+    """An address that answers nothing is given up sooner than a call that is slow."""
+    timeout = request.extensions.get("timeout", {})
+    request.extensions["timeout"] = {**timeout, "connect": _CONNECT_SECONDS}
+    return send(request)

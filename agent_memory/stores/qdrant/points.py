@@ -1,0 +1,78 @@
+"""Records as Qdrant's points, filters, and batches. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
+
+from agent_memory.records import Record
+from agent_memory.stores.coding import record_body, record_of, to_micros
+
+if TYPE_CHECKING:
+    import numpy as np
+    from qdrant_client import models
+
+DENSE = "dense"
+"""Name of the vector, so that vectors of another kind can be added to the same points."""
+
+_POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
+_MOST = 256
+_MOST_BYTES = 8 * 2**20  # a server takes 32 MB, if not set otherwise; a proxy often less
+_FLOAT_BYTES = 22
+_REST_BYTES = 500
+
+
+def batches(records: Sequence[Record], vectors: np.ndarray) -> Iterator[list[models.PointStruct]]:
+    """Points to send at once, by number and by what they weigh as JSON."""
+    from qdrant_client import models
+
+    batch: list[models.PointStruct] = []
+    weight = 0
+    for record, vector in zip(records, vectors, strict=True):
+        payload = _payload(record)
+        weighs = _FLOAT_BYTES * len(vector) + 2 * len(payload["body"].encode()) + _REST_BYTES
+        if batch and (len(batch) == _MOST or weight + weighs > _MOST_BYTES):
+            yield batch
+            batch, weight = [], 0
+        point = str(uuid5(_POINTS, record.id))
+        batch.append(models.PointStruct(id=point, vector={DENSE: vector.tolist()}, payload=payload))
+        weight += weighs
+    if batch:
+        yield batch
+
+
+def record_at(payload: dict[str, Any] | None) -> Record:
+    """The record that a point's payload holds."""
+    return record_of(SimpleNamespace(**(payload or {})))
+
+
+def where(
+    *, owner: str | None = None, session_id: str | None = None, after: int = 0
+) -> models.Filter:
+    """What matches all that is given."""
+    from qdrant_client import models
+
+    if owner is None and session_id is None:
+        raise ValueError("Name an owner or a session.")
+    must: list[Any] = [
+        models.FieldCondition(key=key, match=models.MatchValue(value=value))
+        for key, value in (("owner", owner), ("session_id", session_id))
+        if value is not None
+    ]
+    if after:
+        must.append(models.FieldCondition(key="last", range=models.Range(gt=after)))
+    return models.Filter(must=must)
+
+
+def _payload(record: Record) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "owner": record.owner,
+        "session_id": record.session_id,
+        "first": record.first,
+        "last": record.last,
+        "created_at": to_micros(record.created_at),
+        "body": record_body(record),
+    }

@@ -1,0 +1,227 @@
+"""`QdrantStore`: vectors on a Qdrant server, one collection per block and embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from agent_memory.errors import DimensionMismatch, StoreUnavailable
+from agent_memory.records import Lease, Record
+from agent_memory.stores.coding import mismatch
+from agent_memory.stores.qdrant.collections import Collections
+from agent_memory.stores.qdrant.connection import Connection, Missing
+from agent_memory.stores.qdrant.names import Names, embedding
+from agent_memory.stores.qdrant.points import DENSE, batches, record_at, where
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_TRIES = 5
+"""Other processes may begin the block, or drop it, between two steps."""
+
+
+class QdrantStore:
+    """One point per record, searched among those of its owner. A `SwappingVectorStore`.
+
+    A block that is rebuilt for another embedding has two collections: the one in force, which
+    processes with the former settings go on searching, and the one that is filled. Each process
+    writes only to the collection of its own embedding, so that no two ever mix.
+
+    Args:
+        url: "http://host:6333" (its key, if any, comes from QDRANT_API_KEY), or ":memory:".
+        namespace: As in the session store.
+
+    Raises:
+        MissingExtra: qdrant-client is not installed.
+        UnknownStore: The URL names no Qdrant server.
+    """
+
+    def __init__(self, url: str, namespace: str = "default") -> None:
+        self._connection = Connection(url)
+        self._names = Names(namespace)
+        self._collections = Collections(self._connection, self._names)
+        self._opened: dict[str, tuple[int, str]] = {}
+        self._filled: set[str] = set()
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        """As `VectorStore.open_vectors`. While another embedding is being filled, those who have
+        the one in force open it too: they can search."""
+        name = self._names.vectors(block, dimension, model)
+        for _ in range(_TRIES):
+            roles = self._collections.roles(block)
+            stored = {roles.recalled, roles.written} - {None}
+            if not stored:
+                with suppress(Missing):  # another process has just finished what was begun
+                    stored = {self._collections.begin(block, name, dimension)}
+            if name in stored:
+                self._opened[block] = (dimension, model)
+                return
+            if stored:
+                other = embedding(str(roles.recalled or stored.pop()))
+                raise DimensionMismatch(mismatch(block, other, (dimension, model)))
+        raise StoreUnavailable(
+            f"The collections of block {block!r} in Qdrant come and go while they are opened. See "
+            "that nobody clears them, and try again."
+        )
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        """As `VectorStore.put_vectors`.
+
+        Raises:
+            DimensionMismatch: The block is being rebuilt, or was, for another embedding.
+        """
+        if not records:
+            return
+        name = self._own(block, vectors.shape[1])
+        # A rebuild that begins after this look and before the write takes nothing away: the session
+        # was in the log before, so that the rebuild comes to it, waits for its lease, which this
+        # writer holds, and puts its cursor back. If the lease ran out meanwhile, the cursor that
+        # this writer would move is refused.
+        if not self._collections.is_written(block, name):
+            self._check_written(block, name)
+        try:
+            with self._connection.reached() as client:
+                for batch in batches(records, vectors):
+                    client.upsert(name, batch, wait=True)
+        except Missing:  # the rebuild that began meanwhile is even done
+            self._check_written(block, name)
+            raise
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        """As `VectorStore.search_vectors`.
+
+        Raises:
+            DimensionMismatch: The block was rebuilt for another embedding.
+        """
+        if block in self._opened:
+            name: str | None = self._own(block, len(vector))
+        else:
+            name = self._in_force(block, len(vector))
+        if limit < 1 or name is None:
+            return []
+        try:
+            with self._connection.reached() as client:
+                found = client.query_points(
+                    name,
+                    query=vector.tolist(),
+                    using=DENSE,
+                    query_filter=where(owner=owner),
+                    limit=limit,
+                    with_payload=True,
+                ).points
+        except Missing:
+            self._check_recalled(block)
+            return []
+        return [(record_at(point.payload), float(point.score)) for point in found]
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        """As `VectorStore.delete_vectors`: from all of the block's collections. Only who rebuilds
+        it, and takes nothing back but to write it anew, leaves the one in force as it is."""
+        matched = where(owner=owner, session_id=session_id, after=after)
+        own = self._opened.get(block) if block in self._filled else None
+        names = [self._names.vectors(block, *own)] if own else self._collections.of(block)
+        for name in names:
+            with suppress(Missing), self._connection.reached() as client:
+                client.delete(name, points_selector=matched, wait=True)
+
+    def clear_vectors(self, block: str) -> None:
+        """As `VectorStore.clear_vectors`."""
+        self._collections.drop(*self._collections.of(block), self._names.claim(block))
+        self._opened.pop(block, None)
+
+    def begin_vectors(self, block: str, dimension: int, model: str) -> None:
+        """As `SwappingVectorStore.begin_vectors`."""
+        name = self._names.vectors(block, dimension, model)
+        roles = self._collections.roles(block)
+        if roles.recalled is None and roles.written != name:
+            self.clear_vectors(block)  # what was left by who was killed, if anything
+            self.open_vectors(block, dimension, model)
+            return
+        self._collections.make(name, dimension)
+        if roles.written != name:
+            self._collections.write_to(block, name)
+        if roles.written and roles.written not in (name, roles.recalled):
+            self._collections.drop(roles.written)  # its rebuild is given up for this one
+
+    def fill_vectors(self, block: str) -> bool:
+        """As `SwappingVectorStore.fill_vectors`."""
+        name = self._own(block)
+        roles = self._collections.roles(block)
+        if roles.written != name:
+            raise self._replaced(block, roles.written)
+        if roles.recalled == name:
+            return False
+        self._filled.add(block)
+        return True
+
+    def swap_vectors(self, block: str) -> None:
+        """As `SwappingVectorStore.swap_vectors`."""
+        name = self._own(block)
+        others = self._collections.of(block)  # listed first: one that comes later is no leftover
+        roles = self._collections.roles(block)
+        if roles.written != name:
+            raise self._replaced(block, roles.written)
+        if roles.recalled != name:
+            self._collections.recall_from(block, name)
+        left = [other for other in others if other != name]
+        self._collections.drop(*left, self._names.claim(block))
+        self._filled.discard(block)
+
+    def close(self) -> None:
+        """Close the client."""
+        self._connection.close()
+
+    def _own(self, block: str, width: int | None = None) -> str:
+        """The collection of the embedding that the block was opened with."""
+        opened = self._opened.get(block, (0, "no embedder"))
+        if opened[0] == 0 or width not in (None, opened[0]):
+            raise DimensionMismatch(mismatch(block, opened, (width or 0, "unnamed")))
+        return self._names.vectors(block, *opened)
+
+    def _in_force(self, block: str, width: int) -> str | None:
+        with self._connection.reached() as client:
+            if not client.collection_exists(self._names.recalled(block)):
+                return None
+        recalled = self._collections.roles(block).recalled
+        if recalled and (stored := embedding(recalled))[0] != width:
+            raise DimensionMismatch(mismatch(block, stored, (width, "unnamed")))
+        return recalled
+
+    def _check_recalled(self, block: str) -> None:
+        recalled = self._collections.roles(block).recalled
+        opened = self._opened.get(block)
+        if opened and recalled and recalled != self._names.vectors(block, *opened):
+            raise self._replaced(block, recalled)
+
+    def _check_written(self, block: str, name: str) -> None:
+        written = self._collections.roles(block).written
+        if written is None:  # somebody has cleared it since it was opened
+            self.open_vectors(block, *self._opened[block])
+        elif written != name:
+            raise self._replaced(block, written)
+
+    def _replaced(self, block: str, written: str | None) -> DimensionMismatch:
+        model, stored = self._opened[block][1], embedding(str(written))
+        return DimensionMismatch(
+            f"Block {block!r} is rebuilt for {stored[1]!r} with {stored[0]} dimensions; this "
+            f"process has {model!r} still. Replace it by one with the new settings, which absorbs "
+            f"what waits. Or go back: `agent-memory replay {block}` with the settings of this one."
+        )

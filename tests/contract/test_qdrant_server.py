@@ -1,0 +1,413 @@
+"""What is asked of a Qdrant server, on the wire, against a stand-in: see `tests/servers/qdrant.py`.
+
+Who wins a race for a new block, and what is told when the server is not there or refuses.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from agent_memory import VectorMemory
+from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable, UnknownStore
+from agent_memory.stores.qdrant.names import Names, embedding
+from agent_memory.stores.qdrant.points import batches
+from agent_memory.stores.qdrant.store import QdrantStore
+from agent_memory.testing.contract import record, together
+from tests.servers.qdrant import Refused, Request, StandIn
+
+ALIAS = "agent_memory_default_v"
+KEY = "k3y-of-the-test"
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn() as server:
+        yield server
+
+
+@pytest.fixture
+def stores(server: StandIn) -> Iterator[list[QdrantStore]]:
+    stores = [QdrantStore(server.url) for _ in range(6)]
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def units(count: int, dimension: int = 4) -> np.ndarray:
+    return np.eye(dimension, dtype=np.float32)[[n % dimension for n in range(count)]]
+
+
+def asked(server: StandIn, what: str) -> list[Request]:
+    return [request for request in server.requests if str(request).startswith(what)]
+
+
+def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: each search walks the points of all users, or no second kind of vector can be added
+    to the points later."""
+    stores[0].open_vectors("v", 4, "openai/m")
+    (name,) = server.collections
+    assert name.startswith(f"{ALIAS}.openai-m-4-")
+    assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
+    (made,) = asked(server, f"PUT /collections/{name}")[:1]
+    assert made.body["vectors"] == {"dense": {"size": 4, "distance": "Cosine"}}
+    assert made.body["hnsw_config"] == {"m": 0, "payload_m": 16}
+    assert server.indexes[name] == {
+        "owner": {"type": "keyword", "is_tenant": True},
+        "session_id": "keyword",
+        "last": "integer",
+    }
+    stores[0].put_vectors("v", [record("a")], units(1))
+    stores[0].search_vectors("v", "user:a", units(1)[0], 3)
+    stores[0].delete_vectors("v", session_id="s", after=2)
+    sent = asked(server, f"PUT /collections/{name}/points")[0].body["points"][0]
+    assert sent["vector"] == {"dense": [1.0, 0.0, 0.0, 0.0]}
+    query = asked(server, f"POST /collections/{name}/points/query")[0].body
+    assert (query["using"], query["limit"]) == ("dense", 3)
+    assert query["filter"]["must"] == [{"key": "owner", "match": {"value": "user:a"}}]
+    deleted = asked(server, f"POST /collections/{name}/points/delete")[0].body
+    assert [one["key"] for one in deleted["filter"]["must"]] == ["session_id", "last"]
+
+
+def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: some processes of a fresh deployment fail, or write where nobody reads."""
+
+    def run(n: int) -> None:
+        stores[n].open_vectors("v", 4, "m")
+        stores[n].put_vectors("v", [record(f"{n}")], units(1))
+
+    together([lambda n=n: run(n) for n in range(6)])
+    (name,) = server.collections
+    assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
+    assert len(server.points(name)) == 6
+    assert set(server.indexes[name]) == {"owner", "session_id", "last"}
+
+
+def test_two_embedders_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: both believe to have won, and what one writes is never found."""
+    meeting = threading.Barrier(6)
+    seen: set[int] = set()
+
+    def before(request: Request) -> None:
+        if str(request) == "GET /aliases" and threading.get_ident() not in seen and len(seen) < 6:
+            seen.add(threading.get_ident())
+            meeting.wait(10)  # all have seen that there is nothing
+
+    def run(n: int) -> str:
+        try:
+            stores[n].open_vectors("v", 4 + n % 2, f"m{n % 2}")
+            stores[n].put_vectors("v", [record(f"{n}")], units(1, 4 + n % 2))
+        except DimensionMismatch:
+            return "refused"
+        return "won"
+
+    server.before = before
+    outcomes = together([lambda n=n: run(n) for n in range(6)])
+    assert sorted(outcomes) == ["refused"] * 3 + ["won"] * 3
+    assert len({n % 2 for n, outcome in enumerate(outcomes) if outcome == "won"}) == 1
+    (name,) = server.collections
+    assert set(server.aliases.values()) == {name}
+    assert len(server.points(name)) == 3
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore], cut: int) -> None:
+    """Wrong: a block whose first process was killed half-way can never be opened again, or not by
+    one with another embedder, once that was asked for."""
+    left = cut
+
+    def before(request: Request) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            raise Refused(500, "it was killed here")
+
+    server.before = before
+    try:
+        stores[0].open_vectors("v", 4, "m")
+    except StoreUnavailable:
+        assert cut < 11
+    else:
+        assert cut == 11
+    server.before = lambda request: None
+    if server.collections:
+        with pytest.raises(DimensionMismatch, match="replay"):
+            stores[1].open_vectors("v", 5, "n")
+    if cut % 2:
+        stores[2].open_vectors("v", 4, "m")  # ends what was begun
+        stores[2].put_vectors("v", [record("a")], units(1))
+    stores[3].begin_vectors("v", 5, "n")
+    stores[3].open_vectors("v", 5, "n")
+    stores[3].put_vectors("v", [record("b")], units(1, 5))
+    stores[3].swap_vectors("v")
+    (name,) = server.collections
+    assert embedding(name)[0] == 5
+    assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
+
+
+def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: a process that has a block open fails for ever after another has cleared it."""
+    stores[0].open_vectors("v", 4, "m")
+    stores[1].clear_vectors("v")
+    assert server.collections == []
+    assert server.aliases == {}
+    assert stores[0].search_vectors("v", "user:a", units(1)[0], 3) == []
+    stores[0].put_vectors("v", [record("a")], units(1))
+    assert len(stores[1].search_vectors("v", "user:a", units(1)[0], 3)) == 1
+
+
+def test_a_swap_that_comes_too_late(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: a rebuild that another has taken over puts its vectors in force, and drops those of
+    the other."""
+    stores[0].open_vectors("v", 4, "m")
+    stores[1].begin_vectors("v", 5, "n")
+    stores[1].open_vectors("v", 5, "n")
+    assert stores[1].fill_vectors("v")
+    stores[2].begin_vectors("v", 6, "o")
+    before = server.aliases
+    for late in (stores[1].swap_vectors, stores[1].fill_vectors, stores[0].fill_vectors):
+        with pytest.raises(DimensionMismatch, match="is rebuilt for 'o' with 6"):
+            late("v")
+    assert server.aliases == before
+    assert [embedding(name)[0] for name in server.collections] == [4, 6]
+
+
+def test_a_third_begins_in_the_middle_of_a_swap(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: the swap drops what was in force, or what the third has begun."""
+    stores[0].open_vectors("v", 4, "m")
+    stores[1].begin_vectors("v", 5, "n")
+    stores[1].open_vectors("v", 5, "n")
+
+    def before(request: Request) -> None:
+        if str(request) == "POST /collections/aliases":
+            server.before = lambda request: None
+            stores[2].begin_vectors("v", 6, "o")
+
+    server.before = before
+    with pytest.raises(StoreUnavailable, match="Not found"):
+        stores[1].swap_vectors("v")
+    assert {alias: embedding(name)[0] for alias, name in server.aliases.items()} == {
+        ALIAS: 4,
+        f"{ALIAS}.written": 6,
+    }
+    assert [embedding(name)[0] for name in server.collections] == [4, 6]
+
+
+def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -> None:
+    """Wrong: it is told that there is nothing, as if the user had never said a word; or it writes
+    where nobody reads."""
+    old, new = stores[:2]
+    old.open_vectors("v", 4, "m")
+    old.put_vectors("v", [record("a")], units(1))
+    new.begin_vectors("v", 5, "n")
+    new.open_vectors("v", 5, "n")
+    assert len(old.search_vectors("v", "user:a", units(1)[0], 3)) == 1
+    new.swap_vectors("v")
+    for use in (
+        lambda: old.search_vectors("v", "user:a", units(1)[0], 3),
+        lambda: old.put_vectors("v", [record("b")], units(1)),
+    ):
+        with pytest.raises(DimensionMismatch, match="is rebuilt for 'n' with 5"):
+            use()
+    old.delete_vectors("v", owner="user:a")
+
+
+# Not there, or not for us
+
+
+def test_a_server_that_is_down(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: an error of the driver's, or one that does not say what to look at."""
+    for way in ("down", "stopped"):
+        server.way = "down"
+        if way == "stopped":
+            server.stop()
+        with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:\d+ could not be used.*VectorM"):
+            stores[0].open_vectors("v", 4, "m")
+    server.way = ""
+    server.restart()
+    stores[0].open_vectors("v", 4, "m")
+
+
+def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a start waits as long as a slow call may take for a connection that never comes."""
+    monkeypatch.setattr("agent_memory.stores.qdrant.connection._CONNECT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        address = listener.getsockname()
+        waiting = [socket.socket() for _ in range(8)]
+        for one in waiting:  # they fill the queue of the listener, which takes nobody
+            one.setblocking(False)
+            one.connect_ex(address)
+        store = QdrantStore(f"http://127.0.0.1:{address[1]}")
+        begun = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="timed out"):
+            store.open_vectors("v", 4, "m")
+        assert time.monotonic() - begun < 5  # a call may take 10
+        store.close()
+        for one in waiting:
+            one.close()
+
+
+def test_a_server_that_is_slow(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a call to a server that hangs never ends."""
+    monkeypatch.setattr("agent_memory.stores.qdrant.connection._CALL_SECONDS", 1)
+    store = QdrantStore(server.url)
+    server.way, server.late = "slow", 2.0
+    with pytest.raises(StoreUnavailable, match="timed out"):
+        store.open_vectors("v", 4, "m")
+    server.late = 0.01
+    store.open_vectors("v", 4, "m")
+    store.close()
+
+
+@pytest.mark.parametrize("fault", ["none", "wrong", "may not write"])
+def test_a_key_that_is_refused(
+    server: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: str,
+) -> None:
+    """Wrong: the error does not name the setting, or it, a repr or a log shows the key."""
+    server.key = "another" if fault == "wrong" else KEY
+    server.way = "refuse" if fault == "may not write" else ""
+    if fault != "none":
+        monkeypatch.setenv("QDRANT_API_KEY", KEY)
+    store = QdrantStore(server.url)
+    with caplog.at_level(logging.DEBUG), pytest.raises(ConfigError) as raised:
+        store.open_vectors("v", 4, "m")
+    told = "".join(traceback.format_exception(raised.value))
+    assert "QDRANT_API_KEY" in str(raised.value)
+    assert "create and delete collections" in str(raised.value)
+    for text in (told, repr(store), repr(vars(store)), caplog.text):
+        assert KEY not in text
+    store.close()
+
+
+def test_a_server_that_repeats_the_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what a server answers carries the key into logs."""
+    monkeypatch.setenv("QDRANT_API_KEY", KEY)
+
+    def before(request: Request) -> None:
+        raise Refused(500, f"what is {KEY}?")
+
+    server.before = before
+    store = QdrantStore(server.url)
+    with pytest.raises(StoreUnavailable) as raised:
+        store.open_vectors("v", 4, "m")
+    assert "what is ***?" in str(raised.value)
+    store.close()
+
+
+def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the key is not sent, or a warning of the client's makes each start noisy."""
+    server.key = KEY
+    monkeypatch.setenv("QDRANT_API_KEY", KEY)
+    store = QdrantStore(server.url)  # warnings are errors here
+    store.open_vectors("v", 4, "m")
+    store.close()
+    assert all(request.path.startswith(("/collections", "/aliases")) for request in server.requests)
+
+
+def test_a_key_in_plain_over_a_network(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: nobody is told that a key goes over the network unencrypted."""
+    monkeypatch.setenv("QDRANT_API_KEY", KEY)
+    for url in ("http://qdrant.example:6333", "https://qdrant.example", "http://localhost:6333"):
+        QdrantStore(url).close()
+    (told,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert told == "QDRANT_API_KEY is sent to http://qdrant.example:6333 in plain: use https"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://user:{KEY}@host:6333",
+        f"http://host:6333?api_key={KEY}",
+        f"http://host:{KEY}",
+        f"qdrant://:{KEY}@host",
+        f"http://[{KEY}",
+        f"http://host:6333#{KEY}",
+        "http://",
+        "http://:6333",
+    ],
+)
+def test_addresses_that_are_none(url: str) -> None:
+    """Wrong: a key in an address is passed over, or shown; or a slip is told by the driver."""
+    for make in (QdrantStore, lambda url: VectorMemory(store=url)):
+        with pytest.raises(UnknownStore, match="store") as raised:
+            make(url)
+        assert KEY not in "".join(traceback.format_exception(raised.value))
+
+
+def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Wrong: the web server that answers 404 to all is taken for a Qdrant that holds nothing."""
+
+    def before(request: Request) -> None:
+        raise Refused(404, "no such page")
+
+    server.before = before
+    with pytest.raises(StoreUnavailable, match="Qdrant server"):
+        stores[0].open_vectors("v", 4, "m")
+    with pytest.raises(StoreUnavailable, match="Qdrant server"):
+        stores[0].search_vectors("v", "user:a", units(1)[0], 3)
+
+
+# Pure
+
+
+def test_batches_keep_below_the_limits_of_servers() -> None:
+    """Wrong: long messages or wide vectors make a request that the server refuses for its size."""
+
+    def sizes(texts: list[str], dimension: int) -> list[int]:
+        records = [record(f"{n}", text=text) for n, text in enumerate(texts)]
+        vectors = np.full((len(texts), dimension), 1 / 3, dtype=np.float32)
+        found = list(batches(records, vectors))
+        assert all(
+            len(batch) == 1 or sum(len(p.model_dump_json()) for p in batch) < 8 * 2**20
+            for batch in found
+        )
+        assert [p.payload["id"] for b in found for p in b] == [r.id for r in records]
+        return [len(batch) for batch in found]
+
+    assert sizes(["short"] * 600, 8) == [256, 256, 88]
+    assert max(sizes(["short"] * 300, 3072)) < 130
+    assert max(sizes(["\n" * 1_000_000] * 10, 8)) < 5
+    assert sizes(["x" * 40_000_000, "y"], 8) == [1, 1]
+    assert sizes([], 8) == []
+
+
+def test_no_two_share_a_name() -> None:
+    """Wrong: one namespace or block reads and clears another's vectors."""
+    every: dict[str, tuple[str, str]] = {}
+    spaces = ["a", "a_b", "a-b", "A", "ä", "a/b", "a b", "a.b", "_", "x" * 64, "x" * 63 + "_"]
+    for space in spaces:
+        for block in ("c", "b_c", "c_claim", "c_written"):
+            names = Names(space)
+            for name in (
+                names.recalled(block),
+                names.written(block),
+                names.claim(block),
+                names.vectors(block, 3, "m"),
+                names.vectors(block, 4, "m"),
+                names.vectors(block, 3, "M"),
+            ):
+                assert every.setdefault(name, (space, block)) == (space, block)
+                assert len(name) < 200
+                assert not set(name) & set('<>:"/\\|?* ')
+            assert names.is_of(block, names.vectors(block, 3, "openai/m-3"))
+            assert not names.is_of(block, names.claim(block))
+            assert not any(names.is_of(block, name) for name in every if every[name][1] != block)
+    assert len(every) == len(spaces) * 4 * 6
+    assert embedding(Names("a.b").vectors("v", 3, "openai/m-3.5")) == (3, "openai-m-3-5")

@@ -1,0 +1,433 @@
+"""Another embedding model, with the vectors in Qdrant: filled beside, and swapped in whole.
+
+On the wire, against a stand-in: see `tests/servers/qdrant.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, FlushToLTM, VectorMemory, rebuild
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable
+from agent_memory.stores import EncryptedStore, Keys, MemoryStore
+from agent_memory.stores.base import Store
+from agent_memory.stores.qdrant.connection import Connection
+from agent_memory.stores.qdrant.names import embedding
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.watching import watched
+from tests.servers.qdrant import Request, StandIn
+
+OLD, NEW, OTHER = "openai/old", "openai/new", "openai/other"
+ALIAS = "agent_memory_default_vector"
+SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
+    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.02)
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM(dimension=8) as fake:
+        yield fake
+
+
+class Rig:
+    """A session store, a stand-in for Qdrant, and memories with one embedding model or another."""
+
+    def __init__(self, server: StandIn, fake: FakeLLM) -> None:
+        self.server = server
+        self.store: Store = MemoryStore()
+        self._fake = fake
+
+    def settings(self, model: str, store: Store | None = None, **fields: Any) -> AgentMemoryConfig:
+        block = VectorMemory(store=self.server.url, min_score=-1.0)
+        return AgentMemoryConfig(
+            store=store or self.store,
+            overflow=FlushToLTM(blocks=[block], absorb="every_update"),
+            embedding=model,
+            api_base=self._fake.api_base,
+            api_key="k",
+            **fields,
+        )
+
+    @contextmanager
+    def memory(self, model: str, **fields: Any) -> Iterator[AgentMemory]:
+        settings = self.settings(model, **fields)
+        given = {name: getattr(settings, name) for name in settings.model_fields_set}
+        with AgentMemory(**given) as memory:
+            yield memory
+
+    def held(self) -> dict[str, list[str]]:
+        """What is in each collection, by its model."""
+        return {
+            embedding(name)[1].removeprefix("openai-"): sorted(
+                point.payload["body"].split('"')[3] for point in self.server.points(name)
+            )
+            for name in self.server.collections
+        }
+
+    @property
+    def roles(self) -> tuple[str, str]:
+        """The models of what is recalled from and of what is written to."""
+        aliases = self.server.aliases
+        both = aliases[ALIAS], aliases[f"{ALIAS}.written"]
+        recalled, written = (embedding(name)[1].removeprefix("openai-") for name in both)
+        return recalled, written
+
+
+@pytest.fixture
+def rig(fake: FakeLLM) -> Iterator[Rig]:
+    with StandIn() as server:
+        yield Rig(server, fake)
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def talk(rig: Rig, sessions: int = 3) -> list[str]:
+    """Sessions of two messages each, absorbed under the old model."""
+    with rig.memory(OLD) as memory:
+        for n in range(sessions):
+            memory.update(f"s{n}", [user(f"fact {n}"), user(f"wish {n}")], user_id="ada")
+    return sorted(f"user: {what} {n}" for n in range(sessions) for what in ("fact", "wish"))
+
+
+def recalled(memory: AgentMemory) -> list[str]:
+    return sorted(found.text for found in memory.search("fact", user_id="ada", limit=100))
+
+
+class Cut(Exception):
+    """The process ends here."""
+
+
+def test_swapped_in_whole(rig: Rig) -> None:
+    """Wrong: during a rebuild the processes with the old settings recall less, or absorb what the
+    new ones then lack; or what was filled is not in force after it."""
+    everything = talk(rig)
+    with rig.memory(OLD) as old:
+        rebuilding = rebuild(rig.settings(NEW), "vector")
+        for done in range(3):
+            next(rebuilding)
+            assert recalled(old) == everything
+            assert rig.roles == ("old", "new")
+            assert len(rig.held()["new"]) == 2 * (done + 1)
+        with rig.memory(OLD) as late:  # one that is started again meanwhile
+            assert recalled(late) == everything
+            assert late.get("s0", "fact").warnings == []
+        with rig.memory(NEW) as new:
+            assert recalled(new) == everything
+        old.update("s0", user("said to the old one"))
+        old.update("s new", user("said in a new session"), user_id="ada")
+        warnings = old.get("s0", "fact").warnings
+        assert any("is rebuilt for 'openai-new'" in warning for warning in warnings)
+        assert rig.held()["old"] == everything
+        switches = len([r for r in rig.server.requests if r.path == "/collections/aliases"])
+        assert list(rebuilding) == []
+        after = [r for r in rig.server.requests if r.path == "/collections/aliases"][switches:]
+        assert [len(request.body["actions"]) for request in after] == [1]
+        assert rig.roles == ("new", "new")
+        everything += ["user: said to the old one", "user: said in a new session"]
+        assert rig.held() == {"new": sorted(everything)}  # the end of it looks at all sessions
+        assert recalled(old) == []
+        assert any("DimensionMismatch" in warning for warning in old.get("s0", "fact").warnings)
+        with pytest.raises(DimensionMismatch, match="replay"), rig.memory(OLD):
+            pass
+    with rig.memory(NEW) as new:
+        new.flush()
+        assert recalled(new) == sorted(everything)
+        assert new.dead_letters() == []
+
+
+def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a rebuild that was cut short costs what was in force, leaves sessions out, or leaves a
+    block that nobody can rebuild."""
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
+    reached, steps = Connection.reached, 0
+
+    def watch(name: str) -> None:
+        nonlocal steps
+        steps -= 1
+        if steps <= 0:
+            raise Cut(name)
+
+    @contextmanager
+    def cut(self: Connection) -> Iterator[Any]:
+        watch("before Qdrant")
+        with reached(self) as client:
+            yield client
+        watch("after Qdrant")
+
+    for step in range(2, 400, 4):
+        everything = talk(rig, sessions=2)
+        steps = step
+        monkeypatch.setattr(Connection, "reached", cut)
+        whole = False
+        try:
+            list(rebuild(rig.settings(NEW, watched(rig.store, watch)), "vector"))
+            whole = True
+        except Cut:
+            pass
+        monkeypatch.setattr(Connection, "reached", reached)
+        if rig.roles[0] == "old":
+            with rig.memory(OLD) as old:
+                assert recalled(old) == everything, step
+        time.sleep(0.01)
+        progress = list(rebuild(rig.settings(NEW), "vector"))
+        assert all(one.error is None for one in progress), step
+        assert rig.roles == ("new", "new"), step
+        assert rig.held() == {"new": everything}, step
+        assert rig.store.facts("_notes", "replays") == []
+        rig.store = MemoryStore()
+        for name in rig.server.collections:
+            rig.server._client.delete_collection(name)
+        if whole:
+            break
+    assert step > 50
+
+
+def test_deletion_meanwhile(rig: Rig) -> None:
+    """Wrong: what a user had deleted during a rebuild is recalled still by the processes with the
+    old settings, or comes back; or a deletion by one of these leaves it in what is filled."""
+    talk(rig)
+    for model in (OLD, NEW):
+        with rig.memory(OLD) as memory:
+            memory.update("s of eve", user("of eve"), user_id="eve")
+            memory.update("s of bob", user("of bob"), user_id="bob")
+            memory.update("s9", [user("fact 9"), user("popped 9")], user_id="ada")
+        with rig.memory(OLD) as old:
+            rebuilding = rebuild(rig.settings(NEW), "vector")
+            list(zip(range(6), rebuilding, strict=False))
+            assert {len(texts) for texts in rig.held().values()} == {10}
+            with rig.memory(model) as memory:
+                memory.delete_user("eve")
+                memory.delete("s of bob")
+                memory.pop("s9")
+            for texts in rig.held().values():
+                assert not [text for text in texts if "eve" in text or "bob" in text], texts
+                assert not [text for text in texts if "popped" in text], texts
+                assert len(texts) == 7
+            assert len(recalled(old)) == 7
+            rebuilding.close()  # given up: back to the old ones
+        list(rebuild(rig.settings(OLD), "vector"))
+        assert list(rig.held()) == ["old"]
+        with rig.memory(OLD) as memory:
+            memory.delete("s9")
+
+
+def test_back_to_the_former_model(rig: Rig) -> None:
+    """Wrong: a rebuild that is regretted half-way can't be taken back, or what was said to the new
+    processes meanwhile is lost."""
+    everything = talk(rig)
+    with rig.memory(OLD) as old:
+        next(rebuild(rig.settings(NEW), "vector"))
+        with rig.memory(NEW) as new:
+            new.update("s0", user("said to the new one"))
+        everything.append("user: said to the new one")
+        assert rig.roles == ("old", "new")
+        back = rebuild(rig.settings(OLD), "vector")
+        next(back)
+        assert rig.roles == ("old", "old")
+        assert len(recalled(old)) == 7
+        assert all(step.error is None for step in back)
+        assert rig.held() == {"old": sorted(everything)}
+        old.update("s0", user("and on"))
+        assert len(recalled(old)) == 8
+
+
+def test_a_third_model(rig: Rig) -> None:
+    """Wrong: of two rebuilds for different models both go on, or neither; or one given up leaves
+    its vectors behind."""
+    everything = talk(rig)
+    first = rebuild(rig.settings(NEW), "vector")
+    next(first)
+    second = rebuild(rig.settings(OTHER), "vector")
+    next(second)
+    assert set(rig.held()) == {"old", "other"}
+    errors = [step.error or "" for step in first]
+    assert len(errors) == 3  # two sessions, and one that still waits
+    assert all("is rebuilt for 'openai-other'" in error for error in errors)
+    assert [step.error for step in second] == [None, None]
+    assert rig.held() == {"other": everything}
+    assert rig.roles == ("other", "other")
+
+
+def test_two_rebuilds_at_once(rig: Rig) -> None:
+    """Wrong: two calls for the same model get in each other's way, and leave sessions out."""
+    everything = talk(rig, sessions=8)
+    done: list[str | None] = []
+
+    def run() -> None:
+        done.extend(step.error for step in rebuild(rig.settings(NEW), "vector"))
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert set(done) == {None}
+    assert rig.held() == {"new": everything}
+    assert rig.roles == ("new", "new")
+
+
+def test_who_looked_before_and_writes_after(rig: Rig) -> None:
+    """Wrong: a message that an old process was absorbing when the rebuild began is in what is
+    dropped, and its cursor says that it is absorbed."""
+    talk(rig)
+    begun = threading.Event()
+    steps: list[str | None] = []
+
+    def run() -> None:
+        steps.extend(step.error for step in rebuild(rig.settings(NEW), "vector"))
+
+    thread = threading.Thread(target=run)
+
+    def before(request: Request) -> None:
+        if str(request) == "POST /collections/aliases":
+            begun.set()
+        if "said at" in str(request.body) and not begun.is_set():
+            thread.start()
+            assert begun.wait(SECONDS)  # the look is over, the write is not
+            until(lambda: rig.roles == ("old", "new"))
+
+    # the stand-in answers one request at a time, but calls `before` for several
+    rig.server.before = before
+    with rig.memory(OLD) as old:
+        old.update("s1", user("said at the wrong moment"))
+        thread.join(SECONDS)
+    assert steps == [None, None, None]
+    assert "user: said at the wrong moment" in rig.held()["new"]
+    assert list(rig.held()) == ["new"]
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_an_outage_of_the_embedder_swaps_nothing(
+    rig: Rig, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: vectors in force are dropped for such as lack half of the sessions."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+    everything = talk(rig)
+    rebuilding = rebuild(rig.settings(NEW), "vector")
+    next(rebuilding)
+    fake.outage("refuse", only="embeddings")
+    try:
+        errors = [step.error for step in rebuilding]
+    finally:
+        fake.clear()
+    assert len(errors) == 3  # two sessions, and one that still waits
+    assert all(error and "ModelUnavailable" in error for error in errors)
+    assert rig.roles == ("old", "new")
+    assert rig.held()["old"] == everything
+    assert all(step.error is None for step in rebuild(rig.settings(NEW), "vector"))
+    assert rig.held() == {"new": everything}
+
+
+def test_messages_that_cannot_be_embedded_hold_nothing_up(rig: Rig, fake: FakeLLM) -> None:
+    """Wrong: for one message that the model refuses the old vectors stay in force for ever."""
+    everything = talk(rig)
+    rebuilding = rebuild(rig.settings(NEW, absorb_attempts=3), "vector")
+    next(rebuilding)
+    fake.fail(400, times=4)  # the replay of s1 and of s2, and s1 until it is given up
+    errors = [step.error or "" for step in rebuilding]
+    assert len(errors) == 2
+    assert all("ModelRefused" in error for error in errors)
+    assert rig.roles == ("new", "new")
+    with rig.memory(NEW) as memory:
+        (letter,) = memory.dead_letters()
+        assert letter.attempts == 3
+        memory.retry(letter.block)
+        memory.flush()
+    assert rig.held() == {"new": everything}
+
+
+def test_beside_an_encrypted_store(rig: Rig) -> None:
+    """Wrong: a rebuild is not possible there, leaves the old vectors, or puts texts in plain."""
+    rig.store = EncryptedStore(MemoryStore(), Keys({"k": bytes(range(32))}))
+    everything = talk(rig)
+    assert [step.error for step in rebuild(rig.settings(NEW), "vector")] == [None] * 3
+    with rig.memory(NEW) as memory:
+        assert recalled(memory) == everything
+    assert rig.roles == ("new", "new")
+    (held,) = rig.held().values()
+    assert not [text for text in held if "fact" in text]
+    assert len(held) == 6
+
+
+# Outages of Qdrant
+
+
+def test_a_service_starts_without_qdrant(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: with Qdrant down a restarted service can't even append, or stays without it."""
+    clock = [0.0]
+    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    rig.server.stop()
+    with rig.memory(OLD) as memory:
+        memory.update("s", user("said in the dark"), user_id="ada")
+        context = memory.get("s", "dark")
+        assert context.messages[0].text() == "said in the dark"
+        assert any("StoreUnavailable" in warning for warning in context.warnings)
+        rig.server.restart()
+        clock[0] += 1000.0
+        memory.flush()
+        assert recalled(memory) == ["user: said in the dark"]
+        rig.server.way = "down"
+        memory.update("s", user("said in the second one"))
+        assert any("vector" in warning for warning in memory.get("s", "dark").warnings)
+        with pytest.raises(StoreUnavailable):
+            memory.delete("s")
+        assert memory.get("s").messages == []
+        rig.server.way = ""
+        clock[0] += 1000.0
+        memory.flush()
+        assert recalled(memory) == []
+        assert memory.dead_letters() == []
+    assert rig.held() == {"old": []}
+
+
+def test_a_rebuild_without_qdrant(rig: Rig) -> None:
+    """Wrong: it goes through all sessions in vain, or tells of something else."""
+    everything = talk(rig)
+    rig.server.stop()
+    with pytest.raises(StoreUnavailable, match="could not be used"):
+        next(rebuild(rig.settings(NEW), "vector"))
+    rig.server.restart()
+    assert [step.error for step in rebuild(rig.settings(NEW), "vector")] == [None] * 3
+    assert rig.held() == {"new": everything}
+
+
+def test_a_wrong_key_is_told_at_the_start(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a service with a wrong key starts, and says so in warnings of contexts only. Or: one
+    whose key is taken away fails an update, or loses what is said meanwhile."""
+    rig.server.key = "right"
+    monkeypatch.setenv("QDRANT_API_KEY", "wrong")
+    with pytest.raises(ConfigError, match="QDRANT_API_KEY"), rig.memory(OLD):
+        pass
+    monkeypatch.setenv("QDRANT_API_KEY", "right")
+    clock = [0.0]
+    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    with rig.memory(OLD) as memory:
+        rig.server.key = "changed"
+        memory.update("s", user("hello"), user_id="ada")
+        assert any("QDRANT_API_KEY" in warning for warning in memory.get("s", "hello").warnings)
+        rig.server.key = "right"
+        clock[0] += 1000.0
+        memory.flush()
+        assert recalled(memory) == ["user: hello"]
+        assert memory.dead_letters() == []

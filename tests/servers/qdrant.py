@@ -1,0 +1,263 @@
+"""A stand-in for a Qdrant server: REST on 127.0.0.1, over the local mode of Qdrant's own client.
+
+It proves what we send and how we take what comes back (requests, their JSON, timeouts, errors) on
+real HTTP. How a Qdrant server behaves it does not prove. What the local mode does otherwise than a
+server, and our store relies on, is here as the server's source has it: statuses, and that a
+collection can't take the name of an alias.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import sleep
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from pydantic import BaseModel
+from qdrant_client import QdrantClient, models
+
+Way = Literal["", "down", "slow", "refuse"]
+
+_MOST_BYTES = 32 * 2**20
+_WRITES = ("PUT", "DELETE", "POST /collections/aliases")
+
+
+@dataclass
+class Request:
+    """What a client asked for."""
+
+    method: str
+    path: str
+    body: Any
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Refused(Exception):
+    """A status other than 200."""
+
+    def __init__(self, status: int, told: str) -> None:
+        super().__init__(told)
+        self.status = status
+
+
+@dataclass
+class StandIn:
+    """Answers as a Qdrant server would, as far as our store asks.
+
+    Attributes:
+        key: What each request must bring as its `api-key`; None lets everybody in.
+        way: "down" closes connections unanswered, "slow" answers late, "refuse" lets nobody write.
+        late: Seconds that "slow" waits.
+        requests: What was asked, in order.
+        indexes: The payload indexes that were made, by collection and field.
+        before: Called with each request before it is answered.
+    """
+
+    key: str | None = None
+    way: Way = ""
+    late: float = 0.5
+    requests: list[Request] = field(default_factory=list)
+    indexes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    before: Callable[[Request], None] = lambda request: None
+
+    def __post_init__(self) -> None:
+        self._client = QdrantClient(":memory:")
+        self._turn = threading.Lock()
+        self._start(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._client.close()
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def collections(self) -> list[str]:
+        """The names of all collections, sorted."""
+        return sorted(one.name for one in self._client.get_collections().collections)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Where aliases point to."""
+        return {one.alias_name: one.collection_name for one in self._client.get_aliases().aliases}
+
+    def points(self, collection: str) -> list[Any]:
+        """What a collection holds, vectors and all."""
+        return list(self._client.scroll(collection, limit=10_000, with_vectors=True)[0])
+
+    def stop(self) -> None:
+        """Listen no more; what is stored stays. Idempotent."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+    def restart(self) -> None:
+        """Listen again, at the same address."""
+        self._start(self.port)
+
+    def _start(self, port: int) -> None:
+        self._server = _Server(self, port)
+        self.port: int = self._server.server_port
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
+        self._thread.start()
+
+    def answer(self, request: Request, key: str | None) -> Any:
+        """What a request gives back.
+
+        Raises:
+            Refused: With another status than 200.
+        """
+        self.requests.append(request)
+        if self.key is not None and key != self.key:
+            raise Refused(401, "Invalid API key or JWT")
+        if self.way == "refuse" and str(request).startswith(_WRITES):
+            raise Refused(403, "Forbidden: Global manage access is required")
+        self.before(request)
+        with self._turn:
+            return self._done(request)
+
+    def _done(self, request: Request) -> Any:
+        client, body = self._client, request.body
+        match request.method, request.path.strip("/").split("/"):
+            case "GET", ["collections"]:
+                return client.get_collections()
+            case "GET", ["aliases"]:
+                return client.get_aliases()
+            case "POST", ["collections", "aliases"]:
+                return self._change(models.ChangeAliasesOperation.model_validate(body).actions)
+            case "GET", ["collections", name, "aliases"]:
+                return client.get_collection_aliases(name)
+            case "GET", ["collections", name, "exists"]:
+                return {"exists": client.collection_exists(name)}
+            case "PUT", ["collections", name]:
+                return self._create(name, models.CreateCollection.model_validate(body))
+            case "DELETE", ["collections", name]:
+                self.indexes.pop(name, None)
+                return name in self.collections and client.delete_collection(name)
+            case method, ["collections", name, *rest]:
+                if not client.collection_exists(name):
+                    raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")
+                return self._points(f"{method} {'/'.join(rest)}", name, body)
+        raise Refused(404, "")
+
+    def _points(self, asked: str, name: str, body: Any) -> Any:
+        client = self._client
+        match asked:
+            case "GET ":
+                return client.get_collection(name)
+            case "PUT index":
+                wanted = models.CreateFieldIndex.model_validate(body)
+                self.indexes.setdefault(name, {})[wanted.field_name] = body["field_schema"]
+                return {"status": "completed", "operation_id": 0}
+            case "PUT points":
+                return client.upsert(name, models.PointsList.model_validate(body).points)
+            case "POST points/delete":
+                matched = models.FilterSelector.model_validate(body).filter
+                return client.delete(name, points_selector=matched)
+            case "POST points/query":
+                query = models.QueryRequest.model_validate(body)
+                return client.query_points(
+                    name,
+                    query=cast("list[float]", query.query),
+                    using=query.using,
+                    query_filter=query.filter,
+                    limit=query.limit or 10,
+                    with_payload=True,
+                )
+        raise Refused(404, "")
+
+    def _create(self, name: str, wanted: models.CreateCollection) -> bool:
+        if name in self.collections:
+            raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
+        if name in self.aliases:
+            raise Refused(400, f"Wrong input: Alias with the same name already exists: {name}")
+        return self._client.create_collection(name, vectors_config=cast("Any", wanted.vectors))
+
+    def _change(self, actions: list[Any]) -> bool:
+        for action in actions:
+            created = getattr(action, "create_alias", None)
+            if created and created.collection_name not in self.collections:
+                raise Refused(404, f"Not found: Collection `{created.collection_name}`")
+            if created and created.alias_name in self.collections:
+                raise Refused(409, f"Wrong input: Collection `{created.alias_name}` already exists")
+        return self._client.update_collection_aliases(actions)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, standing: StandIn, port: int) -> None:
+        self.standing = standing
+        super().__init__(("127.0.0.1", port), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing to stderr."""
+
+    def _any(self) -> None:
+        standing = cast("_Server", self.server).standing
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if standing.way == "down":
+            return
+        if standing.way == "slow":
+            sleep(standing.late)
+        path = re.sub(r"\?.*", "", self.path)
+        request = Request(self.command, path, json.loads(sent) if sent else None)
+        try:
+            if len(sent) > _MOST_BYTES:
+                raise Refused(413, "Payload too large")
+            result = standing.answer(request, self.headers.get("api-key"))
+        except Refused as error:
+            self._send(error.status, {"status": {"error": str(error)}, "time": 0.0})
+        except ValueError as error:  # of the local mode: the server's word for it is 400
+            self._send(400, {"status": {"error": f"Wrong input: {error}"}, "time": 0.0})
+        else:
+            if isinstance(result, BaseModel):
+                result = result.model_dump(mode="json")
+            self._send(200, {"result": result, "status": "ok", "time": 0.0})
+
+    def do_GET(self) -> None:
+        self._any()
+
+    def do_PUT(self) -> None:
+        self._any()
+
+    def do_POST(self) -> None:
+        self._any()
+
+    def do_DELETE(self) -> None:
+        self._any()
+
+    def _send(self, status: int, body: Any) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
