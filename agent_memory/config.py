@@ -73,10 +73,10 @@ class AgentMemoryConfig(Sourced):
         recall_timeout: Seconds that `get` and `search` wait for blocks.
     """
 
-    store: str | Store = "sqlite:///agent_memory.db"
+    store: str | Store = Field(default="sqlite:///agent_memory.db", repr=False)
     durability: Durability = "process"
     encryption: str | None = None
-    system_store: str | Store | None = None
+    system_store: str | Store | None = Field(default=None, repr=False)
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
     max_recall_tokens: int = Field(default=2_000, ge=0)

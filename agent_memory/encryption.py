@@ -13,6 +13,7 @@ from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.processes import fork_safe_lock
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SHORTEST_KEY = 43  # characters of 32 bytes in base64, without padding
 
 
 class Keys:
@@ -79,9 +80,13 @@ class Keys:
                     f"Entry {place} of {variable} is not `id:base64`, with an id of letters, "
                     'digits, "_" and "-".'
                 )
+            named = f"Key {key_id!r} of {variable}"
+            if len(key_id) >= _SHORTEST_KEY:  # perhaps the two stand in the wrong order
+                named = f"The key of entry {place} of {variable}"
+            secret = _decoded(encoded, named)
             if key_id in found:
                 raise ConfigError(f"{variable} has two keys with the id {key_id!r}. Rename one.")
-            found[key_id] = _decoded(encoded, f"Key {key_id!r} of {variable}")
+            found[key_id] = secret
         keys = cls(found)
         keys._source = f"those in {variable}"
         return keys

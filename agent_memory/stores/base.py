@@ -90,8 +90,8 @@ class SessionStore(Protocol):
     def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
         """In one transaction: `move(head)` and remove all entries with seq above `end`.
 
-        `end` is 0, or above `head.expired`. None, and nothing changed, where messages were appended
-        after `head.end`, too.
+        `end` is above `head.expired`, or 0 where that is 0. None, and nothing changed, where
+        messages were appended after `head.end`, too.
         """
         ...
 

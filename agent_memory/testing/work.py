@@ -24,8 +24,7 @@ from agent_memory.testing.contract import Contract, draft, record, stored, toget
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
 _LEASE = Lease("s", "w1")
 
-
-_WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
+WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
     "move": lambda store, head, lease: store.move(replace(head, start=1), lease=lease),
     "truncate": lambda store, head, lease: store.truncate(head, 1, lease=lease),
     "put_facts": lambda store, _, lease: store.put_facts(
@@ -41,6 +40,7 @@ _WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
         "v", session_id="s", lease=lease
     ),
 }
+"""All that is written under a lease, given the head of a session that is `filled`."""
 
 
 def _take_over(store: Store) -> None:
@@ -77,7 +77,7 @@ _LOSSES: dict[str, Callable[[Store], None]] = {
 }
 
 
-def _filled(store: Store) -> Head:
+def filled(store: Store) -> Head:
     """A session with two entries, a fact and a vector."""
     store.open_vectors("v", 2, "m")
     store.append("s", [draft("a"), draft("b")], "u")
@@ -86,7 +86,8 @@ def _filled(store: Store) -> Head:
     return stored(store)
 
 
-def _all(store: Store) -> Any:
+def all_of(store: Store) -> Any:
+    """All that a store has of a session that was `filled`."""
     found = [r for r, _ in store.search_vectors("v", "user:a", _VECTOR[0], 9)]
     return store.head("s"), store.read("s"), store.facts("facts", "user:a"), found
 
@@ -105,36 +106,36 @@ def _look(store: SessionStore, session_id: str = "s", seconds: float | None = No
 class WorkStoreContract(Contract):
     """What a `Store` must do for the workers that tend its sessions."""
 
-    @pytest.mark.parametrize("write", _WRITES)
+    @pytest.mark.parametrize("write", WRITES)
     def test_who_holds_the_lease_writes(self, store: Store, other: Store, write: str) -> None:
         """Else: a worker is refused its own session."""
-        head = _filled(store)
-        before = _all(store)
+        head = filled(store)
+        before = all_of(store)
         assert other.lease("s", "w1", 60)
-        _WRITES[write](store, head, _LEASE)
-        assert _all(other) != before
+        WRITES[write](store, head, _LEASE)
+        assert all_of(other) != before
 
-    @pytest.mark.parametrize("write", _WRITES)
+    @pytest.mark.parametrize("write", WRITES)
     def test_a_lease_that_nobody_took_over_still_writes(self, store: Store, write: str) -> None:
         """Else: a worker's pause undoes its work though nobody else began it."""
-        head = _filled(store)
-        before = _all(store)
+        head = filled(store)
+        before = all_of(store)
         assert store.lease("s", "w1", 0)
-        _WRITES[write](store, head, _LEASE)
-        assert _all(store) != before
+        WRITES[write](store, head, _LEASE)
+        assert all_of(store) != before
 
     @pytest.mark.parametrize("loss", _LOSSES)
-    @pytest.mark.parametrize("write", _WRITES)
+    @pytest.mark.parametrize("write", WRITES)
     def test_who_lost_the_lease_writes_nothing(
         self, store: Store, other: Store, write: str, loss: str
     ) -> None:
         """Else: a worker that stalled spoils what its successor did."""
-        head = _filled(store)
+        head = filled(store)
         _LOSSES[loss](other)
-        before = _all(store)
+        before = all_of(store)
         with pytest.raises(LeaseLost, match="'s'"):
-            _WRITES[write](store, head, _LEASE)
-        assert _all(store) == _all(other) == before
+            WRITES[write](store, head, _LEASE)
+        assert all_of(store) == all_of(other) == before
 
     def test_renewing_takes_nothing(self, store: Store, other: Store) -> None:
         """Else: a worker that stalled while its lease is renewed takes a session back it lost."""
@@ -158,7 +159,7 @@ class WorkStoreContract(Contract):
 
     def test_leases_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
         """Else: a worker writes by the lease that it holds in another deployment."""
-        head = _filled(store)
+        head = filled(store)
         elsewhere.append("s", [draft("a")])
         assert elsewhere.lease("s", "w1", 60)
         with pytest.raises(LeaseLost):
@@ -166,7 +167,7 @@ class WorkStoreContract(Contract):
 
     def test_a_fence_falls_at_once(self, store: Store, other: Store) -> None:
         """Else: the lease is looked at before the write's transaction, and lost in between."""
-        _filled(store)
+        filled(store)
 
         def stalled(name: str, lease: Lease, written: threading.Event) -> None:
             with suppress(LeaseLost):
@@ -354,11 +355,11 @@ class WorkStoreContract(Contract):
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
         """Else: erasing one session's traces harms another, or fails where there are none."""
         store.scrub()
-        _filled(store)
+        filled(store)
         store.append("t", [draft("gone" * 1000)])
         store.delete("t")
-        before = _all(store)
+        before = all_of(store)
         store.scrub()
-        assert _all(store) == _all(other) == before
+        assert all_of(store) == all_of(other) == before
         other.append("s", [draft("more")])
         assert stored(store).end == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -11,11 +13,17 @@ from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
+from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
+from tests.servers.process import free_port
 from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_nothing
 
 
-class OutageContract(ServerFixtures):
+class OutageContract(ServerFixtures, MemoryOutageContract):
     """Outages are told within seconds, pass by themselves, and neither lose nor double."""
+
+    @pytest.fixture
+    def away(self, server: Served) -> tuple[Stoppable, str]:
+        return server.private(), server.url
 
     def test_a_restarted_server(self, server: Served, store: Store, other: Store) -> None:
         """Else: after a restart of its server a handle fails until its process starts anew."""
@@ -80,9 +88,9 @@ class OutageContract(ServerFixtures):
     ) -> None:
         """Else: a server that does not answer any more holds its callers for ever."""
         own = server.private()
-        for module in ("sql_mysql", "sql_postgres"):
+        for module in ("mysql", "postgres"):
             for name in ("CALL_SECONDS", "CONNECT_SECONDS"):
-                monkeypatch.setattr(f"agent_memory.stores.{module}.{name}", 1)
+                monkeypatch.setattr(f"agent_memory.stores.sql.{module}.{name}", 1)
         with line_to(own) as line:
             far = SQLStore(line.url, namespace)
             far.append("s", [draft("a")], "u")
@@ -95,8 +103,9 @@ class OutageContract(ServerFixtures):
             assert far.append("s", [draft("c")]).end >= 2
             far.close()
 
-    def test_who_is_not_let_in(self, server: Served) -> None:
+    def test_who_is_not_let_in(self, server: Served, caplog: pytest.LogCaptureFixture) -> None:
         """Else: a typing error in a URL is a riddle, or prints the password."""
+        caplog.set_level(logging.DEBUG)
         own = server.private()
         for url, says in (
             (own.url_of("nowhere"), "nowhere"),
@@ -108,6 +117,7 @@ class OutageContract(ServerFixtures):
                 SQLStore(url)
             assert says in str(caught.value)
             assert told_nothing(caught.value, "lion")
+        assert not {"s3cr3t", "tiger", "lion"} & set(re.split(r"\W", caplog.text))
 
     def test_a_port_in_the_password(self, server: Served) -> None:
         """Else: a password with special characters is printed by whoever cannot read it."""
@@ -115,6 +125,14 @@ class OutageContract(ServerFixtures):
         with pytest.raises(ConfigError, match="%-escapes") as caught:
             SQLStore(f"{scheme}://user:s3cr3t/tiger@host:x/db?s3cr3t=1")
         assert told_nothing(caught.value)
+
+    @pytest.mark.parametrize("password", ["s3cr3t@tiger", "12/s3cr3t", "12?s3cr3t", "s3cr3t#tiger"])
+    def test_a_password_that_is_not_escaped(self, server: Served, password: str) -> None:
+        """Else: a part of it is taken for the host or the database, and told as such."""
+        url = f"{scheme_of(server.url)}://user:{password}@127.0.0.1:{free_port()}/db"
+        with pytest.raises((ConfigError, StoreUnavailable), match="setting `store`") as caught:
+            SQLStore(url)
+        assert told_nothing(caught.value, "user:12")
 
     def test_a_closed_store(self, server: Served, store: Store) -> None:
         """Else: a background thread connects again behind a closed store."""

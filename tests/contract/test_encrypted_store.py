@@ -16,7 +16,7 @@ import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.encryption import Keys
-from agent_memory.errors import ConfigError, Undecryptable
+from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Summary
 from agent_memory.stores import open_store
@@ -31,6 +31,7 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import DAY, draft, record, stored
+from tests.servers.sql import told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"
@@ -154,6 +155,17 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert CANARY not in repr(open_store(url, "n").read("s"))
     store = encrypted(open_store(url, "n"), namespace="n")
     assert [entry.message.to_dict() for entry in store.read("s")] == [said]
+
+
+@pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])
+def test_a_key_in_the_place_of_its_id_is_not_told(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: who writes key and id in the wrong order finds the key in a log."""
+    monkeypatch.setenv("AGENT_MEMORY_KEYS", f"{given}:2026a,{given}:2026b")
+    with pytest.raises(ConfigError, match="ntry 1 of AGENT_MEMORY_KEYS") as caught:
+        Keys.from_environment()
+    assert told_nothing(caught.value, given)
 
 
 def test_vectors_in_qdrant_are_encrypted_too() -> None:
@@ -348,6 +360,26 @@ def test_an_append_that_meets_a_strange_summary_says_what_it_did() -> None:
     with pytest.raises(Undecryptable, match="The new messages were stored"):
         store.append("s", [draft("once")])
     assert inner.counts().entries == 4
+
+
+def test_an_append_while_the_key_service_is_down_says_what_it_did() -> None:
+    """Else: the caller takes for an outage of the store what is in the log, and says it again."""
+
+    def ask(key_id: str) -> bytes:
+        if down and key_id == "k2":
+            raise TimeoutError
+        return {"k": SECRET, "k2": LATER}[key_id]
+
+    inner, down = MemoryStore(), [True]
+    store = EncryptedStore(inner, Keys(ask, current="k"))
+    filled(store, "s")
+    other = EncryptedStore(inner, Keys({"k2": LATER, "k": SECRET}))
+    assert other.move(stored(other)) is not None
+    with pytest.raises(StoreUnavailable, match=r"key 'k2'.*The new messages were stored"):
+        store.append("s", [draft("once")])
+    assert inner.counts().entries == 4
+    down.clear()
+    assert store.append("s", [draft("twice")]).summary == SUMMARY
 
 
 def test_one_unreadable_session_keeps_no_other_waiting(

@@ -13,10 +13,17 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
+from tests.contract.clock_contract import ClockContract
+from tests.contract.long_log_contract import LongLogContract
 
 
 class TestMemoryStore(
-    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+    SessionStoreContract,
+    FactStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+    LongLogContract,
+    ClockContract,
 ):
     """`MemoryStore` keeps the contract."""
 

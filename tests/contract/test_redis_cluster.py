@@ -17,6 +17,9 @@ from agent_memory.stores.redis.scripts import SessionScript
 from agent_memory.stores.redis.server import Argument
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft
+from tests.contract.clock_contract import ClockContract
+from tests.contract.long_log_contract import LongLogContract
+from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import RedisContract, begun, namespace
 
@@ -31,12 +34,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisNodes]:
     nodes.stop()
 
 
-class TestCluster(RedisContract):
+class TestCluster(RedisContract, ClockContract, LongLogContract):
     """`RedisStore` keeps the contract on a cluster."""
+
+    by_server = True
 
     @pytest.fixture
     def url(self, cluster: RedisNodes) -> str:
         return cluster.url
+
+
+class TestMemory(MemoryOutageContract):
+    """On a cluster."""
+
+    @pytest.fixture
+    def away(self, cluster: RedisNodes) -> tuple[Stoppable, str]:
+        return cluster, cluster.url
 
 
 def test_a_writer_that_dies_between_two_nodes(cluster: RedisNodes, namespace: str) -> None:

@@ -6,15 +6,18 @@ import multiprocessing
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
-from agent_memory.stores.base import Counts
+from agent_memory.stores.base import Store
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record, stored
+from tests.contract.clock_contract import ClockContract
+from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.servers.redis import RedisServer, Relay
 from tests.servers.redis_suite import (
     GIVEN,
@@ -41,8 +44,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-class TestRedis(RedisContract):
+class TestRedis(RedisContract, ClockContract):
     """`RedisStore` keeps the contract."""
+
+    by_server = True
 
 
 @pytest.fixture(scope="module")
@@ -127,24 +132,31 @@ def test_no_walk_over_the_keys(server: RedisServer) -> None:
     store.close()
 
 
-def test_a_hundred_thousand_entries(url: str, namespace: str) -> None:
-    """Else: a long session fails, or its pages come wrong."""
-    store = RedisStore(url, namespace)
-    drafts = [draft(f"{n}", 1) for n in range(5000)]
-    for _ in range(20):
-        head = store.append("s", drafts)
-    assert (head.end, head.total) == (100_000, 100_000)
-    page = store.read("s", after=54_321, limit=3)
-    assert [(e.seq, e.message.content) for e in page] == [
-        (54_322, "4321"), (54_323, "4322"), (54_324, "4323"),
-    ]  # fmt: skip
-    assert [e.seq for e in store.pick("s", [99_999, 7])] == [7, 99_999]
-    cut = store.truncate(head, 2)
-    assert cut is not None
-    assert (cut.end, cut.total, store.counts()) == (2, 2, Counts(1, 2))
-    store.delete("s")
-    assert store.read("s") == []
-    store.close()
+class TestLongLogs(LongLogContract):
+    """`RedisStore` with a long log."""
+
+    @pytest.fixture
+    def store(self, server: RedisServer, namespace: str) -> Iterator[Store]:
+        store = RedisStore(server.url, namespace)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def other(self, server: RedisServer, store: Store, namespace: str) -> Iterator[Store]:
+        other = RedisStore(server.url, namespace)
+        yield other
+        other.close()
+
+    @pytest.fixture
+    def steps(self, server: RedisServer, other: Store) -> Steps:
+        """Counts the commands, those of scripts too."""
+
+        def steps(call: Callable[[Store], Any]) -> int:
+            with server.watched(within_scripts=True) as commands:
+                call(other)
+            return len(commands)
+
+        return steps
 
 
 def _append_many(store: RedisStore, name: str) -> None:

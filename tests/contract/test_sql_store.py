@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlmodel import SQLModel
@@ -14,6 +15,7 @@ from sqlmodel import SQLModel
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Durability, Store
+from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.compiling import SQLITE_FILE, sqlite_source
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_statements import STATEMENTS
@@ -25,6 +27,8 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, stored
+from tests.contract.clock_contract import ClockContract
+from tests.contract.long_log_contract import LongLogContract, Steps
 
 
 @pytest.fixture
@@ -32,7 +36,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
 
 
-class TestSQLite(SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract):
+class TestSQLite(
+    SessionStoreContract,
+    FactStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+    LongLogContract,
+    ClockContract,
+):
     """`SQLStore` on a SQLite file keeps the contract."""
 
     @pytest.fixture
@@ -52,6 +63,28 @@ class TestSQLite(SessionStoreContract, FactStoreContract, VectorStoreContract, W
         elsewhere = open_store(f"sqlite:///{path}", "elsewhere")
         yield elsewhere
         elsewhere.close()
+
+    @pytest.fixture
+    def steps(self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
+        """Counts the instructions of SQLite's machine, ten at a time."""
+        seen: list[None] = []
+
+        def connected(*args: Any) -> sqlite3.Connection:
+            connection = connect(*args)
+            connection.set_progress_handler(lambda: seen.append(None), 10)
+            return connection
+
+        connect = sqlite._connect
+        monkeypatch.setattr(sqlite, "_connect", connected)
+        counted = SQLStore(f"sqlite:///{path}")
+
+        def steps(call: Callable[[Store], Any]) -> int:
+            seen.clear()
+            call(counted)
+            return len(seen)
+
+        yield steps
+        counted.close()
 
 
 def test_data_outlives_the_handle(path: Path) -> None:
@@ -105,6 +138,37 @@ def test_not_a_database(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="unable to open"):
         SQLStore(f"sqlite:///{tmp_path}")
     assert file.read_text().startswith("This is not")
+
+
+def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else: a forgotten transaction of somebody's is a driver's error, or ends the handle."""
+    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    for session in ("s", "t"):
+        with pytest.raises(StoreUnavailable, match=r"memory\.db.*locked"):
+            store.append(session, [draft("b"), draft("c")])
+    assert (stored(store).end, store.head("t")) == (1, None)
+    holder.close()
+    assert store.append("s", [draft("b")]).end == 2
+    store.close()
+
+
+def test_a_disk_that_is_full(path: Path) -> None:
+    """Else: a part of a list is stored, or the handle is of no use after."""
+    store = SQLStore(f"sqlite:///{path}")
+    head = store.append("s", [draft("a")])
+    store._database.alone(lambda c: c.value("PRAGMA max_page_count=1"))  # as many as there are
+    for session in ("s", "t"):
+        with pytest.raises(StoreUnavailable, match="full") as caught:
+            store.append(session, [draft("b"), draft("my secret " * 10_000)])
+        assert "my secret" not in f"{caught.value} {caught.value.__cause__}"
+    assert (stored(store), store.head("t"), len(store.read("s"))) == (head, None, 1)
+    store._database.alone(lambda c: c.value("PRAGMA max_page_count=1000000"))
+    assert store.append("s", [draft("b")]).end == 2
+    store.close()
 
 
 @pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_memory.encryption import Keys
-from agent_memory.errors import Undecryptable
+from agent_memory.errors import StoreUnavailable, Undecryptable
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Entry, Head, Lease, Record
-from agent_memory.stores.base import Counts, Store, VectorStore
+from agent_memory.stores.base import Store, SwappingVectorStore, VectorStore
 from agent_memory.stores.encrypted.heads import HeadSeals
 from agent_memory.stores.encrypted.messages import MessageSeals
-from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
+from agent_memory.stores.encrypted.vectors import (
+    EncryptedSwappingVectors,
+    EncryptedVectors,
+    RecordSeals,
+)
+from agent_memory.stores.passing import PassingStore
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +26,7 @@ _UNREADABLE_SECONDS = 600.0
 _UNSEEN = Message(role="user", content="")  # before its seq is known, a store is shown no more
 
 
-class EncryptedStore(EncryptedVectors):
+class EncryptedStore(EncryptedVectors, PassingStore):
     """Encrypts messages, system messages, summaries and the texts of records, each bound to its
     place, and keeps them in another store.
 
@@ -47,25 +52,24 @@ class EncryptedStore(EncryptedVectors):
         *,
         plaintext: bool = False,
     ) -> None:
-        super().__init__(inner, RecordSeals(keys, namespace, plaintext))
-        self._inner = inner
+        EncryptedVectors.__init__(self, inner, RecordSeals(keys, namespace, plaintext))
+        PassingStore.__init__(self, inner)
         self._messages = MessageSeals(keys, namespace, plaintext)
         self._heads = HeadSeals(keys, namespace, plaintext)
 
     def vectors_of(self, store: VectorStore) -> EncryptedVectors:
         """A vector store of another database, encrypted with the same keys."""
+        if isinstance(store, SwappingVectorStore):
+            return EncryptedSwappingVectors(store, self._records)
         return EncryptedVectors(store, self._records)
-
-    @property
-    def remote(self) -> bool:
-        """See `SessionStore.remote`."""
-        return self._inner.remote
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`.
 
         Raises:
             Undecryptable: The session's system message or its summary cannot be opened.
+            StoreUnavailable: So it is with the store, or with the keys; if the messages were stored
+                all the same, it says so.
         """
         if not self._heads.knows(session_id):  # who is refused must have stored nothing
             self.head(session_id)
@@ -73,8 +77,9 @@ class EncryptedStore(EncryptedVectors):
         after = self._inner.append(session_id, sealed, user_id)
         try:
             return self._heads.opened(after)
-        except Undecryptable as error:  # another process has put something there meanwhile
-            raise Undecryptable(f"{error} The new messages were stored.") from error
+        except (Undecryptable, StoreUnavailable) as error:
+            # another process has put something there meanwhile
+            raise type(error)(f"{error} The new messages were stored.") from error
 
     def head(self, session_id: str) -> Head | None:
         """See `SessionStore.head`.
@@ -84,10 +89,6 @@ class EncryptedStore(EncryptedVectors):
         """
         head = self._inner.head(session_id)
         return None if head is None else self._heads.opened(head)
-
-    def standing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.standing`."""
-        return self._inner.standing(session_ids)
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """See `SessionStore.read`.
@@ -114,14 +115,6 @@ class EncryptedStore(EncryptedVectors):
         """See `SessionStore.truncate`."""
         return _as_given(self._inner.truncate(self._heads.sealed(head), end, lease=lease), head)
 
-    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lease`."""
-        return self._inner.lease(session_id, owner, seconds, renew=renew)
-
-    def release(self, session_id: str, owner: str) -> None:
-        """See `SessionStore.release`."""
-        self._inner.release(session_id, owner)
-
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`. A session that cannot be opened is put off, with a warning."""
         heads: list[Head] = []
@@ -133,22 +126,10 @@ class EncryptedStore(EncryptedVectors):
                 self._inner.put_off(head, _UNREADABLE_SECONDS)
         return heads
 
-    def put_off(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.put_off`."""
-        return self._inner.put_off(head, seconds)
-
-    def wake(self) -> None:
-        """See `SessionStore.wake`."""
-        self._inner.wake()
-
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """See `SessionStore.delete`."""
         self._inner.delete(session_id, lease=lease)
         self._heads.forget(session_id)
-
-    def scrub(self) -> None:
-        """See `SessionStore.scrub`."""
-        self._inner.scrub()
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -160,10 +141,6 @@ class EncryptedStore(EncryptedVectors):
         """
         found = self._inner.sessions(user_id=user_id, limit=limit, after=after)
         return [self._heads.opened(head) for head in found]
-
-    def counts(self) -> Counts:
-        """See `SessionStore.counts`."""
-        return self._inner.counts()
 
     def put_facts(
         self,
@@ -185,26 +162,6 @@ class EncryptedStore(EncryptedVectors):
         """
         found = self._inner.facts(block, owner)
         return [self._records.opened("fact", block, record) for record in found]
-
-    def delete_facts(
-        self,
-        block: str,
-        *,
-        record_id: str | None = None,
-        owner: str | None = None,
-        session_id: str | None = None,
-        after: int = 0,
-        lease: Lease | None = None,
-    ) -> None:
-        """See `FactStore.delete_facts`."""
-        self._inner.delete_facts(
-            block,
-            record_id=record_id,
-            owner=owner,
-            session_id=session_id,
-            after=after,
-            lease=lease,
-        )
 
     def _sealed(self, session_id: str, draft: Draft) -> Draft:
         message = draft.message

@@ -11,7 +11,7 @@ from agent_memory.encryption import Keys
 from agent_memory.encryption_sealing import Place
 from agent_memory.messages import compact_json
 from agent_memory.records import Lease, Record
-from agent_memory.stores.base import VectorStore
+from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.encrypted.messages import sealed_text
 
@@ -118,3 +118,28 @@ class EncryptedVectors:
     def close(self) -> None:
         """See `VectorStore.close`."""
         self._vectors.close()
+
+
+class EncryptedSwappingVectors(EncryptedVectors):
+    """The same, over a store that can fill vectors beside those in force.
+
+    Args:
+        inner: Where they are kept.
+        seals: Seals them.
+    """
+
+    def __init__(self, inner: SwappingVectorStore, seals: RecordSeals) -> None:
+        super().__init__(inner, seals)
+        self._swapping = inner
+
+    def begin_vectors(self, block: str, dimension: int, model: str) -> None:
+        """See `SwappingVectorStore.begin_vectors`."""
+        self._swapping.begin_vectors(block, dimension, model)
+
+    def fill_vectors(self, block: str) -> bool:
+        """See `SwappingVectorStore.fill_vectors`."""
+        return self._swapping.fill_vectors(block)
+
+    def swap_vectors(self, block: str) -> None:
+        """See `SwappingVectorStore.swap_vectors`."""
+        self._swapping.swap_vectors(block)

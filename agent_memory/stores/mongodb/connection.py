@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from agent_memory.errors import MissingExtra, StoreError, StoreUnavailable
 from agent_memory.processes import begin_anew_in_child
@@ -73,13 +73,7 @@ class Deployment:
     def __init__(self, url: str, durability: Durability = "process") -> None:
         self._url = url
         self._journal = True if durability == "power" else None
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            raise _unusable("no URL") from None
-        self._name = unquote(parts.path.strip("/")) or _DATABASE
-        self._hosts = parts.netloc.rpartition("@")[2]
-        self._options = {key.lower() for key, _ in parse_qsl(parts.query)}
+        self._hosts, self._name, self._options = _parts(url)
         self._client: MongoClient[Doc] | None = None
         self._database: Database[Doc] | None = None
         self._closed = False
@@ -113,7 +107,8 @@ class Deployment:
                     raise
                 return work(self._connected()[name])
         except (PyMongoError, BSONError) as failed:
-            raise self._failure(failed) from None  # its text may quote what was to be written
+            failure = self._failure(failed)
+        raise failure  # not from the driver's, which may quote what was to be written
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -133,11 +128,8 @@ class Deployment:
         return database
 
     def _connect(self) -> Database[Doc]:
-        settings = {key: at for key, at in _SETTINGS.items() if key.lower() not in self._options}
-        try:
-            client = MongoClient[Doc](self._url, **settings)
-        except (PyMongoError, ValueError) as failed:
-            raise _unusable(type(failed).__name__) from None
+        client = self._new_client()
+        failure: StoreError | None = None
         try:
             database = client.get_database(
                 self._name,
@@ -146,17 +138,27 @@ class Deployment:
                 write_concern=WriteConcern("majority", j=self._journal),
             )
             hello = client.admin.command("hello")
-        except BaseException as failed:
+        except PyMongoError as failed:
+            invalid = isinstance(failed, InvalidName)
+            failure = _unusable(type(failed).__name__) if invalid else self._failure(failed)
+        except BaseException:
             client.close()
-            if isinstance(failed, InvalidName):
-                raise _unusable(type(failed).__name__) from None
-            if isinstance(failed, PyMongoError):
-                raise self._failure(failed) from None
             raise
+        if failure is not None:
+            client.close()
+            raise failure
         self._client = client
         if "setName" in hello or hello.get("msg") == "isdbgrid":
             return database.with_options(read_concern=ReadConcern("majority"))
         return database
+
+    def _new_client(self) -> MongoClient[Doc]:
+        settings = {key: at for key, at in _SETTINGS.items() if key.lower() not in self._options}
+        try:
+            return MongoClient[Doc](self._url, **settings)
+        except (PyMongoError, ValueError) as failed:
+            failure = _unusable(type(failed).__name__)
+        raise failure
 
     def _begin_anew(self) -> None:
         """In a forked child: the connections are the parent's, who goes on with them."""
@@ -186,6 +188,20 @@ class Deployment:
                 "its address."
             )
         return StoreError(f"{where} refused a command ({named}).")
+
+
+def _parts(url: str) -> tuple[str, str, set[str]]:
+    """Hosts, database and names of the options of a URL, read as the driver reads it.
+
+    Raises:
+        StoreUnavailable: A part of the password would be taken for one of these.
+    """
+    place, _, options = url.partition("://")[2].partition("?")
+    hosts, _, database = place.partition("/")
+    if "@" in database or ("@" not in hosts and "@" in options):
+        raise _unusable("no URL")
+    named = {key.lower() for key, _ in parse_qsl(options)}
+    return hosts.rpartition("@")[2], unquote(database) or _DATABASE, named
 
 
 def _unusable(why: str) -> StoreUnavailable:

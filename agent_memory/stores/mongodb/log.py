@@ -196,11 +196,13 @@ class Log:
 
     def expire(self, key: str) -> None:
         """Remove the entries up to a session's `expired`."""
-        session = self._sessions.one({"_id": key}, fields=_LOG)
-        if session is None:
-            return
-        if any(row["n"] <= session["expired"] for row in session["tail"].values()):
-            self.spill(session)
+        while True:
+            session = self._sessions.one({"_id": key}, fields=_LOG)
+            if session is None:
+                return
+            if all(row["n"] > session["expired"] for row in session["tail"].values()):
+                break
+            self.spill(session)  # whoever spills the same at the same time then takes it back
         self._entries.delete_all({"log": session["log"], "n": {"$lte": session["expired"]}})
 
     def clear_cut(self, session: Doc) -> None:

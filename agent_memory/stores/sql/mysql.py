@@ -125,6 +125,8 @@ class MySQLDriver:
             given = make_url("mysql+pymysql://" + url.partition("://")[2])
         except (ArgumentError, ValueError):
             given = None
+        if given is not None and "@" in (given.host or ""):  # the end of the password
+            given = None
         if given is None or not given.database:  # the driver's words may tell the password
             raise ConfigError(
                 "The setting `store` is no URL of a MySQL or MariaDB database. Write "
@@ -149,6 +151,7 @@ class MySQLDriver:
             "database": given.database,
             **options,
         }
+        self._place = options.get("unix_socket") or "{host}:{port}".format(**self._given)
 
     def connect(self, *, patient: bool = False) -> _Connection:
         """See `Driver.connect`."""
@@ -171,8 +174,8 @@ class MySQLDriver:
         else:
             return self._set_up(raw, patient)
         raise StoreUnavailable(
-            f"The MySQL server could not be used: {told} See that it runs, and that host, port, "
-            "user, password and database of the setting `store` are right."
+            f"The MySQL server could not be used, at {self._place}: {told} See that it runs, and "
+            "that host, port, user, password and database of the setting `store` are right."
         )
 
     def _set_up(self, raw: _Connection, patient: bool) -> _Connection:

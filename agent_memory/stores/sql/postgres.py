@@ -88,9 +88,13 @@ class PostgresDriver:
 
     def __init__(self, url: str, durability: Durability) -> None:
         self._durability = durability
+        rest = url.partition("://")[2]
+        place, _, database = rest.partition("?")[0].partition("/")
         try:
-            given = conninfo_to_dict("postgresql://" + url.partition("://")[2])
+            given = conninfo_to_dict(f"postgresql://{rest}")
         except psycopg.Error:
+            given = None
+        if place.count("@") > 1 or "@" in database:  # libpq takes what stands there for a host
             given = None
         if given is None:  # not from the driver's error, which may tell the password
             raise ConfigError(

@@ -1,0 +1,155 @@
+"""What holds on stores whose handles are on machines with different clocks, as tests."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
+from functools import wraps
+from typing import Any, ClassVar, Self, cast
+
+import pytest
+
+from agent_memory.errors import LeaseLost
+from agent_memory.records import Lease
+from agent_memory.stores.base import Store
+from agent_memory.testing.contract import Contract, draft, stored
+from agent_memory.testing.work import WRITES, all_of, filled
+
+MINUTES = 5
+
+_Handle = Callable[[Store, float], Store]
+
+
+class _Date(datetime):
+    """What stores take for the time when a session begins."""
+
+    ahead: ClassVar[float] = 0
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cast("Self", datetime.now(tz) + timedelta(seconds=cls.ahead))
+
+
+class _Ahead:
+    """A handle whose calls see a clock that is so many seconds ahead."""
+
+    def __init__(self, inner: Store, seconds: float, patch: pytest.MonkeyPatch) -> None:
+        self._inner, self._seconds, self._patch = inner, seconds, patch
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+
+        @wraps(value)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            now = time.time
+            with self._patch.context() as patch:
+                patch.setattr(time, "time", lambda: now() + self._seconds)
+                patch.setattr(_Date, "ahead", self._seconds)
+                return value(*args, **kwargs)
+
+        return call
+
+
+class ClockContract(Contract):
+    """What a `Store` must do where clocks differ by minutes.
+
+    Attributes:
+        by_server: Whether leases and dues go by the server's clock, and not by its clients'.
+    """
+
+    by_server = False
+
+    @pytest.fixture
+    def with_clock(self, monkeypatch: pytest.MonkeyPatch) -> _Handle:
+        """A handle that sees a clock so many minutes ahead, or behind."""
+        for name, module in list(sys.modules.items()):
+            if name.startswith("agent_memory.stores.") and vars(module).get("datetime") is datetime:
+                monkeypatch.setattr(module, "datetime", _Date)
+        return lambda store, minutes: cast("Store", _Ahead(store, 60 * minutes, monkeypatch))
+
+    @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
+    def test_whoever_takes_a_lease_early_fences_the_other_off(
+        self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
+    ) -> None:
+        """Else: of two workers, each the only one by its own clock, both write."""
+        head = filled(store)
+        holder, taker = with_clock(store, holds), with_clock(other, takes)
+        assert holder.lease("s", "w1", 60)
+        taken = taker.lease("s", "w2", 60)
+        assert taken is not self.by_server
+        before = all_of(store)
+        first, second = Lease("s", "w1"), Lease("s", "w2")
+        if not taken:
+            first, second = second, first
+        else:
+            assert not holder.lease("s", "w1", 60, renew=True)
+        for write in WRITES.values():
+            with pytest.raises(LeaseLost):
+                write(holder, head, first)
+        assert all_of(store) == before
+        assert taker.move(replace(head, start=1), lease=second) is not None
+        holder.release("s", first.owner)
+        assert taker.lease("s", second.owner, 60, renew=True)
+
+    def test_a_lease_of_a_clock_ahead_ends(
+        self, store: Store, other: Store, with_clock: _Handle
+    ) -> None:
+        """Else: a session is held for ever by a machine whose clock is wrong."""
+        store.append("s", [draft("a")])
+        ahead = with_clock(other, MINUTES)
+        assert ahead.lease("s", "w1", 0)
+        assert store.lease("s", "w2", 0) is self.by_server
+        assert with_clock(store, MINUTES + 0.1).lease("s", "w2", 0)
+        assert not ahead.lease("s", "w1", 60, renew=True)
+
+    def test_dues_are_late_by_no_more_than_the_difference(
+        self, store: Store, other: Store, with_clock: _Handle
+    ) -> None:
+        """Else: what a machine with a wrong clock appended or put off is never looked at."""
+        ahead, behind = with_clock(other, MINUTES), with_clock(other, -MINUTES)
+
+        def due(handle: Store) -> list[str]:
+            return [head.session_id for head in handle.due()]
+
+        for name in ("s", "t"):
+            ahead.append(name, [draft("a")])
+        assert due(ahead) == ["s", "t"]
+        assert due(store) == (["s", "t"] if self.by_server else [])
+        assert due(with_clock(store, MINUTES + 0.1)) == ["s", "t"]
+        store.append("t", [draft("b")])  # whoever is right puts it right
+        assert "t" in due(store)
+        store.wake()
+        assert sorted(due(store)) == ["s", "t"]
+        for name in ("s", "t"):
+            assert store.put_off(stored(store, name), None)
+        assert due(ahead) == due(behind) == []
+        behind.append("s", [draft("c")])
+        assert due(store) == ["s"]
+        assert store.put_off(stored(store), None)
+        ahead.append("s", [draft("d")])
+        assert due(with_clock(store, MINUTES + 0.1)) == ["s"]
+        assert ahead.put_off(stored(store), 60)
+        assert due(store) == []
+        assert due(with_clock(store, MINUTES + 1.1)) == ([] if self.by_server else ["s"])
+
+    def test_a_session_that_began_before_the_last_one(
+        self, store: Store, other: Store, with_clock: _Handle
+    ) -> None:
+        """Else: a time of creation that runs backward has two sessions taken for one."""
+        ahead, behind = with_clock(store, MINUTES), with_clock(other, -MINUTES)
+        first = ahead.append("s", [draft("a"), draft("b")], "ann")
+        behind.delete("s")
+        anew = behind.append("s", [draft("c"), draft("d")], "bob")
+        assert anew.created_at < first.created_at
+        assert (anew.version, anew.end) == (first.version, first.end)
+        for handle in (ahead, store, behind):
+            assert handle.move(replace(first, start=1)) is None
+            assert handle.truncate(first, 1) is None
+            assert handle.put_off(first, None) is False
+        assert ahead.append("s", [draft("e")], "bob").end == 3
+        assert [entry.message.text() for entry in store.read("s")] == ["c", "d", "e"]
+        assert [entry.seq for entry in behind.read("s")] == [1, 2, 3]
+        assert stored(store).created_at == anew.created_at

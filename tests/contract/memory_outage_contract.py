@@ -1,0 +1,114 @@
+"""What `AgentMemory` does when the server of its store goes away in use, as tests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol
+from uuid import uuid4
+
+import pytest
+
+from agent_memory import AgentMemory, FlushToLTM, VectorMemory
+from agent_memory.errors import StoreUnavailable
+from tests.servers.sql import told_nothing
+
+SECRETS = ("s3cr3t", "tiger", "hunter2")
+
+
+def _said(first: int, last: int) -> list[dict[str, str]]:
+    return [
+        {"role": "user", "content": f"Note number {n}: the lamp of room {n} is to be mended."}
+        for n in range(first, last)
+    ]
+
+
+class Stoppable(Protocol):
+    """A private server, or several."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class MemoryOutageContract:
+    """The session store itself goes away: refused whole, nothing lost, and on it goes after."""
+
+    @pytest.fixture
+    def away(self) -> tuple[Stoppable, str]:
+        """The server to stop, and the URL of a store on it."""
+        pytest.fail("Give the contract an `away` fixture.")
+
+    @pytest.mark.parametrize("mode", ["inline", "background"])
+    def test_a_memory_outlives_an_outage(
+        self,
+        away: tuple[Stoppable, str],
+        mode: Literal["inline", "background"],
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Else: an update is half stored, or the memory has to be opened anew after an outage."""
+        caplog.set_level(logging.DEBUG)
+        # what a worker held when the server went away runs out by itself, some time after
+        monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)
+        monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.2)
+        server, url = away
+        with _memory(url, mode) as memory:
+            memory.update("s", _said(0, 12), user_id="ann")
+            memory.update("t", _said(0, 2), user_id="bob")
+            with _stopped(server):
+                for call in _calls(memory):
+                    with pytest.raises(StoreUnavailable) as caught:
+                        call()
+                    assert told_nothing(caught.value, *SECRETS, "room 12")
+            head = memory.update("s", _said(12, 14))
+            assert head.end == 14
+            memory.update("s", _said(14, 20))
+            assert _texts(memory, "s") == [one["content"] for one in _said(0, 20)]
+            assert _texts(memory, "t") == [one["content"] for one in _said(0, 2)]
+            assert memory.get("new").head is None
+            memory.flush()
+            assert memory.stats().blocks["vector"].lag == 0
+            found = memory.search("Which lamp is to be mended?", user_id="ann", limit=50)
+            assert sorted(source for recall in found for source in recall.sources) == [
+                ("s", seq) for seq in range(1, 21)
+            ]
+            assert memory.get("s", "And room 3?").warnings == []
+            memory.delete("s")
+            assert memory.history("s") == []
+        assert not any(secret in caplog.text for secret in SECRETS)
+
+
+def _calls(memory: AgentMemory) -> list[Callable[[], Any]]:
+    return [
+        lambda: memory.update("s", _said(12, 13)),
+        lambda: memory.update("s", _said(12, 14)),
+        lambda: memory.update("new", _said(12, 13), user_id="ann"),
+        lambda: memory.get("s", "And room 3?"),
+        lambda: memory.history("s"),
+        lambda: memory.pop("s"),
+        lambda: memory.delete("t"),
+        lambda: memory.flush("s"),
+    ]
+
+
+def _texts(memory: AgentMemory, session_id: str) -> list[str]:
+    return [entry.message.text() for entry in memory.history(session_id)]
+
+
+@contextmanager
+def _memory(url: str, mode: Literal["inline", "background"]) -> Iterator[AgentMemory]:
+    blocks = FlushToLTM(blocks=[VectorMemory()], max_stm_ratio=0.3)
+    with AgentMemory(
+        store=url, namespace=uuid4().hex, max_tokens=600, overflow=blocks, overflow_mode=mode
+    ) as memory:
+        yield memory
+
+
+@contextmanager
+def _stopped(server: Stoppable) -> Iterator[None]:
+    server.stop()
+    try:
+        yield
+    finally:
+        server.start()

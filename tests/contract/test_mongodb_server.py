@@ -1,0 +1,149 @@
+"""What a MongoDB server does to a store: it is down, restarted, refuses, or cannot be found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.stores.base import Store
+from agent_memory.stores.mongodb import connection
+from agent_memory.stores.mongodb.store import MongoDBStore
+from agent_memory.testing.contract import draft, stored
+from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
+from tests.contract.mongodb_suite import brisk, namespace, other, server, store, url
+from tests.servers.mongodb import MongoDBServer, RefusingServer
+from tests.servers.process import free_port
+from tests.servers.sql import told_nothing
+
+_AT_ONCE = "serverSelectionTimeoutMS=100"
+
+__all__ = ["brisk", "namespace", "other", "server", "store", "url"]
+
+
+@pytest.mark.usefixtures("brisk")
+class TestMemory(MemoryOutageContract):
+    """Over MongoDB's protocol."""
+
+    @pytest.fixture
+    def away(self, server: MongoDBServer) -> tuple[Stoppable, str]:
+        return server, server.url_at(server.port, seconds=0.2)
+
+
+@pytest.mark.usefixtures("brisk")
+def test_goes_on_after_a_restart(server: MongoDBServer, store: Store, other: Store) -> None:
+    """Else: a restart of the server needs one of the application."""
+    store.append("s", [draft("a")], "u")
+    server.restart()
+    assert store.append("s", [draft("b")], "u").end == 2
+    assert [e.message.text() for e in other.read("s")] == ["a", "b"]
+    server.kill()
+    server.start()
+    assert other.append("s", [draft("c")], "u").end == 3
+    assert stored(store).end == 3
+
+
+@pytest.mark.usefixtures("brisk")
+def test_a_server_that_goes_away(server: MongoDBServer, namespace: str) -> None:
+    """Else: a call hangs, or a driver's error reaches the caller."""
+    store = MongoDBStore(server.url_at(server.port, seconds=0.2), namespace)
+    store.append("s", [draft("a")])
+    server.stop()
+    try:
+        for call in (lambda: store.append("s", [draft("b")]), lambda: store.head("s")):
+            with pytest.raises(StoreUnavailable, match="Check that it runs"):
+                call()
+    finally:
+        server.start()
+    assert store.append("s", [draft("b")]).end == 2
+    store.close()
+
+
+def test_a_server_that_hangs(
+    server: MongoDBServer, store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: an update waits for ever, or the next call reads the answer to the last."""
+    monkeypatch.setitem(connection._SETTINGS, "socketTimeoutMS", 200)
+    far = MongoDBStore(f"{server.url}?{_AT_ONCE}", namespace)
+    far.append("s", [draft("a")])
+    with _paused(server):
+        for call in (lambda: far.head("s"), lambda: far.append("s", [draft("late")])):
+            with pytest.raises(StoreUnavailable, match="Check that it runs") as caught:
+                call()
+            assert told_nothing(caught.value, "late")
+    assert stored(store).session_id == "s"
+    head = far.append("s", [draft("b")])
+    texts = [entry.message.text() for entry in store.read("s")]
+    assert texts in (["a", "b"], ["a", "late", "b"])
+    assert head.end == len(texts)
+    far.close()
+
+
+@contextmanager
+def _paused(server: MongoDBServer) -> Iterator[None]:
+    """Stop the process as it stands, for at most a while, with its connections open."""
+    assert server._process is not None
+    process = server._process.pid
+    os.kill(process, signal.SIGSTOP)
+    again = threading.Timer(20, os.kill, (process, signal.SIGCONT))
+    again.start()
+    try:
+        yield
+    finally:
+        again.cancel()
+        os.kill(process, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    ("rest", "says"),
+    [
+        (f"127.0.0.1:{free_port()}/x?{_AT_ONCE}", "Check that it runs"),
+        ("127.0.0.1:port/x", "percent-encode"),
+        ("wor@d@127.0.0.1/x", "percent-encode"),
+        ("127.0.0.1/a.b", "cannot use the URL"),
+        ("[::1/x", "cannot use the URL"),
+    ],
+)
+def test_urls_that_lead_nowhere(rest: str, says: str) -> None:
+    """Else: the user learns nothing, waits for minutes, or finds the password in the log."""
+    with pytest.raises(StoreUnavailable, match=says) as caught:
+        MongoDBStore(f"mongodb://bob:s3cret@{rest}")
+    assert "`store`" in str(caught.value)
+    assert told_nothing(caught.value, "s3cret")
+
+
+@pytest.mark.parametrize("password", ["s3c#ret", "12/s3cret", "12?s3cret", "s3c/ret", "s3c?ret"])
+def test_a_password_that_is_not_encoded(password: str) -> None:
+    """Else: a part of it is taken for the host and told, or messages go to another database."""
+    with pytest.raises(StoreUnavailable) as caught:
+        MongoDBStore(f"mongodb://bob:{password}@127.0.0.1:{free_port()}/x?{_AT_ONCE}")
+    if "#" in password:  # which the driver takes as it is
+        assert "at 127.0.0.1:" in str(caught.value)
+        assert "(database 'x')" in str(caught.value)
+    else:
+        assert "percent-encode" in str(caught.value)
+    assert told_nothing(caught.value, "s3c", "12/", "bob:12")
+
+
+@pytest.mark.parametrize(("code", "says"), [(18, "password"), (13, "readWrite"), (59, "refused")])
+def test_a_server_that_refuses(code: int, says: str) -> None:
+    """Else: a wrong password or a missing permission is taken for an outage, or is printed."""
+    server = RefusingServer(code)
+    with pytest.raises(StoreError, match=says) as caught:
+        MongoDBStore(f"mongodb://127.0.0.1:{server.port}/x?appname=s3cret")
+    assert isinstance(caught.value, StoreUnavailable) == (code != 59)
+    assert told_nothing(caught.value, "s3cret")
+    server.close()
+
+
+def test_errors_do_not_tell_messages(store: Store) -> None:
+    """Else: what users said turns up in logs of database errors."""
+    with pytest.raises(StoreError) as caught:
+        store.append("s", [draft("my secret " * 2**21)])
+    assert told_nothing(caught.value, "secret")
+    assert store.head("s") is None

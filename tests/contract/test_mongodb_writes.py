@@ -1,0 +1,260 @@
+"""Writes to MongoDB that are cut off, repeated, or overtaken, at each of their commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from agent_memory.errors import LeaseLost, SessionDeleting, StoreUnavailable
+from agent_memory.records import Head, Lease
+from agent_memory.stores.base import Store
+from agent_memory.stores.mongodb.store import MongoDBStore
+from agent_memory.testing.contract import DAY, draft, record, stored
+from tests.contract.mongodb_suite import (
+    VECTORS,
+    Doc,
+    brisk,
+    long_drafts,
+    server,
+    texts_of,
+    url,
+)
+from tests.servers.mongodb import Link, MongoDBServer
+
+__all__ = ["brisk", "server", "url"]
+
+
+def _state(store: Store) -> Any:
+    """All of a session and of what derives from it, but for its version and its time."""
+    head = store.head("s")
+    owners = ("user:a", "user:b")
+    found = [store.search_vectors("v", owner, VECTORS[0], 9) for owner in owners]
+    return (
+        head and replace(head, version=0, created_at=DAY),
+        [(e.seq, e.total, e.message.text()) for e in store.read("s")],
+        [store.facts("facts", owner) for owner in owners],
+        [[one for one, _ in records] for records in found],
+    )
+
+
+def _put_facts(store: Store, lease: Lease | None) -> None:
+    new = [record("f1", text="new", owner="user:b"), record("f9", last=9)]
+    store.put_facts("facts", new, replacing=("s", 2, 2), lease=lease)
+
+
+def _put_vectors(store: Store, lease: Lease) -> None:
+    store.open_vectors("v", 2, "m")
+    new = [record("v1", text="new", owner="user:b"), record("v9")]
+    store.put_vectors("v", new, VECTORS, lease=lease)
+
+
+def _truncate(store: Store, lease: Lease) -> Head | None:
+    head = store.head("s")
+    return None if head is None else store.truncate(head, 10, lease=lease)
+
+
+def _expire(store: Store) -> Head | None:
+    head = store.head("s")
+    return None if head is None else store.move(replace(head, expired=40))
+
+
+def _expired(url: str) -> list[Doc]:
+    """What stands in the database of entries that no log has any more."""
+    with MongoClient[Doc](url) as client:
+        database = client.get_default_database()
+        return [
+            entry
+            for session in database["agent_memory_sessions"].find({"expired": {"$gt": 0}})
+            for entry in database["agent_memory_entries"].find(
+                {"log": session["log"], "n": {"$lte": session["expired"]}}
+            )
+        ]
+
+
+_WORK: dict[str, tuple[int, Callable[[Store, Lease], Any]]] = {
+    "begin": (0, lambda store, _: store.append("s", [draft("c")])),
+    "append": (1, lambda store, _: store.append("s", [draft("c")])),
+    "append many": (1, lambda store, _: store.append("s", long_drafts("c", 70))),
+    "append and spill": (50, lambda store, _: store.append("s", long_drafts("c", 20))),
+    "truncate": (130, _truncate),
+    "expire": (50, lambda store, _: _expire(store)),
+    "put facts": (1, _put_facts),
+    "put facts without a lease": (1, lambda store, _: _put_facts(store, None)),
+    "put vectors": (1, _put_vectors),
+}
+
+
+def _prepared(store: Store, count: int) -> None:
+    store.open_vectors("v", 2, "m")
+    if count:
+        store.append("s", long_drafts("a", count))
+        store.append("s", long_drafts("b", 1))
+        assert store.lease("s", "w1", 0)
+    store.put_facts("facts", [record(f"f{n}", last=n) for n in range(1, 4)])
+    store.put_vectors("v", [record("v1"), record("v2", owner="user:b")], VECTORS)
+
+
+@pytest.mark.usefixtures("brisk")
+@pytest.mark.parametrize("name", _WORK)
+def test_cut_off_at_any_command(
+    server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: a part of a write is there, or what is left of it bars the way, or comes back."""
+    # whoever is waited for here is dead
+    monkeypatch.setattr("agent_memory.stores.mongodb.commits._PATIENCE_SECONDS", 0.01)
+    count, work = _WORK[name]
+    model = MongoDBStore(server.url, uuid4().hex[:8])
+    _prepared(model, count)
+    before = _state(model)
+    work(model, Lease("s", "w1"))
+    after = _state(model)
+    model.close()
+    assert after != before
+    for command in range(1, 30):
+        namespace = uuid4().hex[:8]
+        direct = MongoDBStore(server.url, namespace)
+        link = Link(server.port)
+        far = MongoDBStore(server.url_at(link.port), namespace)
+        _prepared(direct, count)
+        link.break_at(command, for_good=True)
+        try:
+            work(far, Lease("s", "w1"))
+            failed = False
+        except StoreUnavailable:
+            failed = True
+        broke = link.came
+        link.close()
+        far.close()
+        direct.lease("s", "w2", 0)
+        cut = _state(direct)
+        assert cut == _state(direct)
+        assert cut in (before, after)
+        assert failed or cut == after
+        if cut == before:
+            work(direct, Lease("s", "w2"))
+            assert _state(direct) == after
+        assert direct.move(stored(direct)) is not None
+        assert not _expired(server.url)
+        texts = texts_of(direct)
+        direct.append("s", on := long_drafts("on", 100))
+        assert texts_of(direct) == texts + [one.message.text().split()[0] for one in on]
+        direct.close()
+        if not broke:
+            return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.usefixtures("brisk")
+@pytest.mark.parametrize("name", ["begin", "append", "append many", "truncate"])
+def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: str) -> None:
+    """Else: a message is stored twice, or refused though it is stored."""
+    count, work = _WORK[name]
+    for command in range(1, 6):
+        link = Link(server.port)
+        far = MongoDBStore(server.url_at(link.port, seconds=5), uuid4().hex[:8])
+        _prepared(far, count)
+        end = len(far.read("s"))
+        link.break_at(command, for_good=False)
+        assert work(far, Lease("s", "w1")) is not None
+        texts = texts_of(far)
+        expected = {"begin": 1, "append": end + 1, "append many": end + 70, "truncate": 10}[name]
+        assert len(texts) == expected == stored(far).end
+        assert len(set(texts)) == len(texts)
+        far.close()
+        link.close()
+
+
+_MEANWHILE: dict[str, Callable[[Store], Any]] = {
+    "read": _state,
+    "append": lambda store: store.append("s", long_drafts("d", 60)),
+    "cut": lambda store: store.truncate(stored(store), 40),
+    "cut and append": lambda s: (s.truncate(stored(s), 40), s.append("s", long_drafts("d", 90))),
+    "expire": _expire,
+    "delete": lambda store: store.delete("s"),
+    "begin anew": lambda store: (store.delete("s"), store.append("s", long_drafts("d", 3))),
+}
+
+
+_PAIRS = [
+    *((name, "append") for name in ("append many", "append and spill", "truncate")),
+    *(("append and spill", other) for other in ("cut", "cut and append", "delete", "expire")),
+    ("expire", "cut and append"),
+    *(("truncate", meanwhile) for meanwhile in ("cut and append", "begin anew")),
+    *(("put facts", meanwhile) for meanwhile in ("read", "delete")),
+]
+
+
+@pytest.mark.parametrize(("name", "meanwhile"), _PAIRS)
+def test_others_act_between_any_two_commands(
+    server: MongoDBServer, url: str, name: str, meanwhile: str
+) -> None:
+    """Else: a log with gaps or doubles, a write in part, or documents that nobody reads again."""
+    count, work = _WORK[name]
+    with MongoClient[Doc](url) as client:
+        client.get_default_database()["agent_memory_entries"].delete_many({})
+    for command in range(1, 30):
+        namespace = uuid4().hex[:8]
+        direct = MongoDBStore(url, namespace)
+        link = Link(server.port)
+        far = MongoDBStore(server.url_at(link.port), namespace)
+        _prepared(direct, max(count, 50))
+        link.act_before(command, partial(_MEANWHILE[meanwhile], direct))
+        with suppress(LeaseLost, SessionDeleting):
+            work(far, Lease("s", "w1"))
+        entries = direct.read("s")
+        begun = entries[0].seq if entries else 1
+        assert begun == 1 or begun == stored(direct).expired + 1
+        assert [(e.seq, e.total) for e in entries] == [
+            (n, 3 * n) for n in range(begun, begun + len(entries))
+        ]
+        assert not _expired(url)
+        assert len({e.message.text() for e in entries}) == len(entries)
+        facts = [r.id for owner in ("user:a", "user:b") for r in direct.facts("facts", owner)]
+        assert facts in (["f1", "f2", "f3"], ["f9", "f1"])
+        if meanwhile == "read" and name == "put facts":
+            assert facts == ["f9", "f1"]
+        if meanwhile in ("read", "append") and name.startswith("append"):
+            assert {one.message.text() for one in entries} >= {
+                one.message.text() for one in long_drafts("c", 20)
+            }
+        came = link.came
+        direct.delete("s")
+        far.close()
+        link.close()
+        direct.close()
+        with MongoClient[Doc](url) as client:
+            assert not list(client.get_default_database()["agent_memory_entries"].find(limit=3))
+        if not came:
+            return
+    pytest.fail("it never came to an end")
+
+
+def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) -> None:
+    """Else: what was kept as long as it should stays in the database, if its writer was slow."""
+    namespace = uuid4().hex[:8]
+    direct, link = MongoDBStore(server.url, namespace), Link(server.port)
+    far = MongoDBStore(server.url_at(link.port), namespace)
+    head = direct.append("s", [draft("x") for _ in range(112)])  # more than leave a tail at once
+    session = direct._sessions.one({"sid": "s", "ns": namespace}) or {}
+    rows = sorted(session["tail"].values(), key=lambda row: int(row["n"]))
+
+    def slowly(some: list[Doc]) -> None:
+        assert direct._log._spill(session["_id"], session["log"], some)
+
+    link.act_before(3, lambda: slowly(rows[:100]))  # far has changed the head, and seen the tail
+    assert far.move(replace(head, expired=110)) is not None
+    assert link.came
+    if direct._sessions.one({"_id": session["_id"], f"tail.e{rows[-1]['n']}": {"$exists": True}}):
+        slowly(rows[100:])
+    assert [entry.seq for entry in direct.read("s")] == [111, 112]
+    assert not _expired(server.url)
+    for store in (direct, far):
+        store.close()
+    link.close()
