@@ -129,25 +129,27 @@ class Deployment:
 
     def _connect(self) -> Database[Doc]:
         client = self._new_client()
-        failure: StoreError | None = None
         try:
-            database = client.get_database(
-                self._name,
-                codec_options=CodecOptions(),
-                read_preference=ReadPreference.PRIMARY,
-                write_concern=WriteConcern("majority", j=self._journal),
-            )
-            hello = client.admin.command("hello")
+            database = self._open(client)
+            self._client = client
+            return database
         except PyMongoError as failed:
             invalid = isinstance(failed, InvalidName)
             failure = _unusable(type(failed).__name__) if invalid else self._failure(failed)
         except BaseException:
             client.close()
             raise
-        if failure is not None:
-            client.close()
-            raise failure
-        self._client = client
+        client.close()
+        raise failure  # as above
+
+    def _open(self, client: MongoClient[Doc]) -> Database[Doc]:
+        database = client.get_database(
+            self._name,
+            codec_options=CodecOptions(),
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=WriteConcern("majority", j=self._journal),
+        )
+        hello = client.admin.command("hello")
         if "setName" in hello or hello.get("msg") == "isdbgrid":
             return database.with_options(read_concern=ReadConcern("majority"))
         return database
