@@ -169,7 +169,7 @@ def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Non
             yield client
         watch("after Qdrant")
 
-    for step in range(2, 400, 4):
+    for step in range(2, 400, 7):
         everything = talk(rig, sessions=2)
         steps = step
         monkeypatch.setattr(Connection, "reached", cut)
