@@ -302,3 +302,7 @@ def _require_unicode(text: str, where: str) -> None:
             f"The message's `{where}` holds a character split into two surrogates, which JSON "
             'would join. Join them first: text.encode("utf-16", "surrogatepass").decode("utf-16").'
         )
+
+
+# What pydantic prepares with its first dump is not left half-prepared to a child forked meanwhile.
+Message(role="user", content="").to_openai()
