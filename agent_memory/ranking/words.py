@@ -47,10 +47,6 @@ def _is_accent(character: str) -> bool:
 
 
 def _parts(word: str) -> Iterator[str]:
-    if word.isascii():
-        if word not in STOP_WORDS:
-            yield _stem(word)
-        return
     start = 0
     for run in _RUN.finditer(word):
         if start < run.start():

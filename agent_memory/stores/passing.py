@@ -1,4 +1,4 @@
-"""`PassingStore`: what a store around another one begins with."""
+"""What a store around another one begins with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,61 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from agent_memory.records import Draft, Entry, Head, Lease, Record
-from agent_memory.stores.base import Counts, Store
+from agent_memory.stores.base import Counts, Store, VectorStore
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class PassingStore:
+class PassingVectors:
+    """Hands every call on to another vector store, as `VectorStore` describes it.
+
+    Args:
+        inner: The other store. `close` closes it too.
+    """
+
+    def __init__(self, inner: VectorStore) -> None:
+        self._vectors = inner
+
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        self._vectors.open_vectors(block, dimension, model)
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        vectors: np.ndarray,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        self._vectors.put_vectors(block, records, vectors, lease=lease)
+
+    def search_vectors(
+        self, block: str, owner: str, vector: np.ndarray, limit: int
+    ) -> list[tuple[Record, float]]:
+        return self._vectors.search_vectors(block, owner, vector, limit)
+
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        self._vectors.delete_vectors(
+            block, owner=owner, session_id=session_id, after=after, lease=lease
+        )
+
+    def clear_vectors(self, block: str) -> None:
+        self._vectors.clear_vectors(block)
+
+    def close(self) -> None:
+        self._vectors.close()
+
+
+class PassingStore(PassingVectors):
     """Hands every call on to another store, as `Store` describes it.
 
     Args:
@@ -20,6 +68,7 @@ class PassingStore:
     """
 
     def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
         self._inner = inner
 
     @property
@@ -102,40 +151,3 @@ class PassingStore:
         self._inner.delete_facts(
             block, record_id=record_id, owner=owner, session_id=session_id, after=after, lease=lease
         )
-
-    def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        self._inner.open_vectors(block, dimension, model)
-
-    def put_vectors(
-        self,
-        block: str,
-        records: Sequence[Record],
-        vectors: np.ndarray,
-        *,
-        lease: Lease | None = None,
-    ) -> None:
-        self._inner.put_vectors(block, records, vectors, lease=lease)
-
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
-        return self._inner.search_vectors(block, owner, vector, limit)
-
-    def delete_vectors(
-        self,
-        block: str,
-        *,
-        owner: str | None = None,
-        session_id: str | None = None,
-        after: int = 0,
-        lease: Lease | None = None,
-    ) -> None:
-        self._inner.delete_vectors(
-            block, owner=owner, session_id=session_id, after=after, lease=lease
-        )
-
-    def clear_vectors(self, block: str) -> None:
-        self._inner.clear_vectors(block)
-
-    def close(self) -> None:
-        self._inner.close()

@@ -14,6 +14,7 @@ from agent_memory.records import Lease, Record
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.encrypted.messages import sealed_text
+from agent_memory.stores.passing import PassingVectors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +58,7 @@ class RecordSeals:
         return (kind, self._namespace, block, record.id, *origin, record.sources, moment)
 
 
-class EncryptedVectors:
+class EncryptedVectors(PassingVectors):
     """Encrypts the texts and metadata of a vector store's records; the vectors it can't: they are
     what is searched.
 
@@ -67,12 +68,8 @@ class EncryptedVectors:
     """
 
     def __init__(self, inner: VectorStore, seals: RecordSeals) -> None:
-        self._vectors = inner
+        PassingVectors.__init__(self, inner)
         self._records = seals
-
-    def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """See `VectorStore.open_vectors`."""
-        self._vectors.open_vectors(block, dimension, model)
 
     def put_vectors(
         self,
@@ -96,28 +93,6 @@ class EncryptedVectors:
         """
         found = self._vectors.search_vectors(block, owner, vector, limit)
         return [(self._records.opened("vector", block, record), score) for record, score in found]
-
-    def delete_vectors(
-        self,
-        block: str,
-        *,
-        owner: str | None = None,
-        session_id: str | None = None,
-        after: int = 0,
-        lease: Lease | None = None,
-    ) -> None:
-        """See `VectorStore.delete_vectors`."""
-        self._vectors.delete_vectors(
-            block, owner=owner, session_id=session_id, after=after, lease=lease
-        )
-
-    def clear_vectors(self, block: str) -> None:
-        """See `VectorStore.clear_vectors`."""
-        self._vectors.clear_vectors(block)
-
-    def close(self) -> None:
-        """See `VectorStore.close`."""
-        self._vectors.close()
 
 
 class EncryptedSwappingVectors(EncryptedVectors):
