@@ -8,12 +8,18 @@ from typing import Any, Literal
 
 from agent_memory.fusion import select
 from agent_memory.messages import Message
+from agent_memory.passages import excerpt, joined
 from agent_memory.records import Entry, Head, Recall, Summary
 from agent_memory.text import escape
 from agent_memory.tokens.counter import TokenCounter
 from agent_memory.window import fit, visible
 
 MemoryRole = Literal["system", "user"]
+
+_LEAST_ASKED = 50
+_TOKENS_EACH = 40  # of short messages
+_LEAST_RECALLS = 4
+"""So many fit, however long they are: what is longer is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +184,11 @@ class Packer:
     role: MemoryRole
     blocks: Mapping[str, BlockInfo]
 
+    @property
+    def candidates(self) -> int:
+        """How much to ask of each block, so that there is enough to choose from."""
+        return max(_LEAST_ASKED, self.max_recall_tokens // _TOKENS_EACH)
+
     def window(self, head: Head | None, entries: Sequence[Entry]) -> Shown:
         """Leading messages (system, summary) and the turns that fit beside them.
 
@@ -205,8 +216,13 @@ class Packer:
         window: Shown,
         recalls: Sequence[Recall],
         warnings: list[str],
+        question: str = "",
     ) -> MemoryContext:
-        """The context: the window, and as many of the merged recalls as there is room for."""
+        """The context: the window, and of the merged recalls what is worth most for its tokens.
+
+        A recall that would take more than a quarter of the room is cut to the part that bears most
+        on the question. Neighbouring messages become one passage.
+        """
         leading, turns = window.leading, window.turns
         messages = [*leading, *[entry.message for entry in turns]]
         if head and head.system and head.system not in leading:
@@ -214,18 +230,23 @@ class Packer:
         chat = _chat(messages) if recalls else []
         used = window.leading_tokens + sum([entry.tokens for entry in turns])
         room = min(self.max_recall_tokens, self.max_tokens - used)
-        priced = [
-            replace(recall, tokens=self.counter.text(render_line(recall)) + 1) for recall in recalls
-        ]
+        most = room // _LEAST_RECALLS
+        priced = [self._priced(self._cut(recall, question, most)) for recall in recalls]
         limits = {name: info.max_tokens for name, info in self.blocks.items()}
+
+        def cost(recalls: Sequence[Recall]) -> int:
+            return self._memory_cost(chat, len(leading), joined(recalls)) if recalls else 0
+
         chosen = select(priced, room, limits)
+        if len(chosen) < len(priced):  # what joining saves is room for more
+            saved = sum(recall.tokens for recall in chosen) - cost(chosen)
+            chosen = select(priced, room + max(0, saved), limits)
         # The element's own tags cost too, and text joined to a message may be counted anew.
-        while chosen and (extra := self._memory_cost(chat, len(leading), chosen)) > room:
+        while (extra := cost(chosen)) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
-        extra = self._memory_cost(chat, len(leading), chosen) if chosen else 0
         return MemoryContext(
             messages=messages,
-            recalls=chosen,
+            recalls=[self._priced(passage) for passage in joined(chosen)],
             tokens=used + extra,
             max_tokens=self.max_tokens,
             warnings=warnings,
@@ -233,6 +254,19 @@ class Packer:
             blocks=self.blocks,
             memory_role=self.role,
         )
+
+    def _priced(self, recall: Recall) -> Recall:
+        return replace(recall, tokens=self.counter.text(render_line(recall)) + 1)
+
+    def _cut(self, recall: Recall, question: str, most: int) -> Recall:
+        if 4 * len(recall.text) <= most:  # no character is more tokens than bytes
+            return recall
+        limit = most - self.counter.text(render_line(replace(recall, text=""))) - 1
+        text = excerpt(recall.text, question, self._escaped_cost, max(1, limit))
+        return recall if text is recall.text else replace(recall, text=text)
+
+    def _escaped_cost(self, text: str) -> int:
+        return self.counter.text(escape(text).replace("\n", "\n  "))
 
     def _memory_cost(
         self, chat: list[dict[str, Any]], leading: int, recalls: Sequence[Recall]

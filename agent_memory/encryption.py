@@ -99,6 +99,11 @@ class Keys:
         """The key that new records are written with."""
         return self._current
 
+    @property
+    def known(self) -> list[Key]:
+        """All keys that were given or asked for so far, the current one first."""
+        return list(dict.fromkeys((self._current, *list(self._known.values()))))
+
     def rotate(self, key_id: str, secret: bytes | None = None) -> None:
         """Write with another key from now on; the former ones go on opening what they sealed.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import hmac
 import os
+from functools import lru_cache
 
 from agent_memory.errors import MissingExtra
 from agent_memory.messages import compact_json
@@ -14,10 +15,12 @@ Place = tuple[object, ...]
 not be parted from."""
 
 KEY_BYTES = 32
+_MOST_TERMS = 100_000
 MARK = "sealed.1."  # the number is the format's
 
 _NONCE_BYTES = 12
 _STEADY_NONCES = b"agent-memory: nonces derived from what they seal"
+_BLIND_TERMS = b"agent-memory: numbers of words"
 _NAMES = {
     "message": "Message {3} of session {2!r}",
     "system": "The system message of session {2!r}",
@@ -48,6 +51,8 @@ class Key:
         self._cipher = AESGCM(secret)
         self._refusals = (ValueError, InvalidTag)
         self._nonces = hmac.digest(secret, _STEADY_NONCES, "sha256")
+        self._terms = hmac.digest(secret, _BLIND_TERMS, "sha256")
+        self._blind = lru_cache(_MOST_TERMS)(self._blinded)
 
     def is_same(self, other: Key) -> bool:
         """Whether both have the same secret."""
@@ -55,6 +60,14 @@ class Key:
 
     def __repr__(self) -> str:
         return f"Key({self.id!r})"
+
+    def blind(self, term: int) -> int:
+        """Another number (32 bits) for a word's, the same each time, as only this key gives it."""
+        return self._blind(term)
+
+    def _blinded(self, term: int) -> int:
+        digest = hmac.digest(self._terms, term.to_bytes(4, "big"), "sha256")
+        return int.from_bytes(digest[:4], "big")
 
     def seal(self, place: Place, plain: bytes, *, steady: bool = False) -> str:
         """Encrypt `plain` for a place.

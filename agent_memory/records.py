@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -216,6 +216,20 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Hit:
+    """A record that a search by its traits found.
+
+    Attributes:
+        record: The record.
+        scores: What each view gives it, in the order of `ranking.traits.VIEWS`; higher is better,
+            and what a view gives can be compared with what it gives others, not with other views.
+    """
+
+    record: Record
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """One thing a block brings back.
 
@@ -224,6 +238,7 @@ class Recall:
         id: The record's id.
         text: What a model will read.
         score: Relevance within its block; higher is better.
+        views: What the score is made of, by the name of the view, where the block tells.
         tokens: Cost of the text, filled in by the engine.
         created_at: Time of what it tells of (UTC), where known.
         sources: `(session_id, seq)` of the messages it comes from.
@@ -238,6 +253,7 @@ class Recall:
     created_at: datetime | None = None
     sources: tuple[Source, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    views: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from agent_memory import AgentMemory
 from agent_memory.engine.paging import all_heads
 from agent_memory.records import Entry, Head, Record, Scope
 from agent_memory.stores.base import Store
+from agent_memory.testing.traits import everything
 from benchmarks.torture_ledger import DOUBLED, LOST, REORDERED, UNFINISHED, Finding
 from benchmarks.torture_site import FACTS, VECTORS
 
@@ -21,7 +22,6 @@ LEASED, DUE = "leased", "due"
 
 _INSPECTION = 60.0
 _POLL = 0.02
-_ALL = 10**6
 _DIMENSION = 256
 
 
@@ -150,5 +150,4 @@ def _check_records(
 def _records(store: Store, block: str, owner: str) -> list[Record]:
     if block == FACTS:
         return store.facts(block, owner)
-    anywhere = np.eye(_DIMENSION, dtype=np.float32)[0]
-    return [record for record, _ in store.search_vectors(block, owner, anywhere, _ALL)]
+    return everything(store, block, owner, _DIMENSION)

@@ -138,7 +138,7 @@ def load_config(store: str | None, file: Path | None, **fields: Any) -> AgentMem
     config = _read_config(file, given)
     if {"overflow", "blocks"} & config.model_fields_set:
         return config
-    return _read_config(file, {**given, "blocks": _default_blocks(config)})
+    return _read_config(file, {**given, "blocks": _default_blocks()})
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
@@ -204,9 +204,9 @@ def plain(text: str) -> str:
 
 def local_embedder() -> bool:
     """Whether the extra `local` is installed."""
-    from importlib.util import find_spec
+    from agent_memory.embedders.local import is_installed
 
-    return find_spec("wordllama") is not None
+    return is_installed()
 
 
 class _Lines(logging.Handler):
@@ -224,11 +224,10 @@ def _read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
     return AgentMemoryConfig.from_file(file, **given)
 
 
-def _default_blocks(config: AgentMemoryConfig) -> list[Any]:
+def _default_blocks() -> list[Any]:
     from agent_memory.ltm_blocks import ExtractiveMemory, VectorMemory
 
-    has_embedder = config.embedding is not None or local_embedder()
-    return [ExtractiveMemory(), *([VectorMemory()] if has_embedder else [])]
+    return [ExtractiveMemory(), VectorMemory()]
 
 
 def _settings_error(error: ValueError) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent_memory.cli import conversation
-from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, local_embedder, quiet
+from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, quiet
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -119,7 +119,7 @@ def opened(
 
 
 def strategy_of(kind: Kind, max_tokens: int, model: str | None, facts: tuple[str, ...]) -> Strategy:
-    """The strategy to show, with the blocks that this machine can run."""
+    """The strategy to show."""
     from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory
     from agent_memory.strategies import FlushToLTM, Summarize, Trim
 
@@ -132,6 +132,6 @@ def strategy_of(kind: Kind, max_tokens: int, model: str | None, facts: tuple[str
             blocks = [
                 *([StaticMemory(facts=facts)] if facts else []),
                 *([ExtractiveMemory()] if facts or model else []),
-                *([VectorMemory()] if local_embedder() else []),
+                VectorMemory(),
             ]
             return FlushToLTM(blocks=tuple(blocks), max_stm_ratio=0.5)

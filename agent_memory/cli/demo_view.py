@@ -54,7 +54,7 @@ def introduce(max_tokens: int, model: str | None) -> None:
     console.print(cell(how))
     if not local_embedder():
         console.print(
-            cell(f"VectorMemory is left out: it needs the local embedder. Install it: {_EXTRA}"),
+            cell(f"VectorMemory goes by words alone. For meaning too: {_EXTRA}"),
             style="yellow",
         )
 

@@ -60,8 +60,7 @@ def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
     from agent_memory.embedders import open_embedder
 
     if config.embedding is None and not local_embedder():
-        wanted = any(block.kind == "vector" for block in config.all_blocks)
-        return Check("✗" if wanted else NOTHING, "embedder", NO_EMBEDDER)
+        return Check(NOTHING, "embedder", NO_EMBEDDER)
     if is_remote(config.embedding) and not call:
         return _key(str(config.embedding), config, "embedder")
     embedder = open_embedder(

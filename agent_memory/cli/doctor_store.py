@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from agent_memory.engine.services import Services
     from agent_memory.ltm_blocks.vector import VectorMemory
 
-NO_EMBEDDER = 'The local embedder is not installed. Install it: pip install "agent-memory[local]"'
+NO_EMBEDDER = (
+    "The local embedder is not installed: a VectorMemory goes by words alone. "
+    'For meaning too: pip install "agent-memory[local]"'
+)
 _SQLITE = "sqlite:///"
 _SHOWN = 10
 
@@ -154,15 +157,20 @@ def _vectors(config: AgentMemoryConfig, services: Services, call: bool) -> Check
             _search(block, block.store, services)
     places = sorted({block.store or "the session store" for block in blocks})
     kept = ", ".join(without_password(place) for place in places)
+    by_default = any((block.embedding or config.embedding) is None for block in blocks)
+    if by_default and not local_embedder():
+        return Check("✓", "vectors", f"What is in {kept} can be searched. {NO_EMBEDDER}")
     return Check("✓", "vectors", f"Vectors in {kept} and the embedder agree on their dimension.")
 
 
 def _search(block: VectorMemory, url: str, services: Services) -> None:
     """Search a Qdrant server, which refuses a vector of another dimension; binding changes it."""
-    resources = services.resources
-    vector = resources.embedders(block.embedding).embed(["Is anyone there?"])[0]
+    from agent_memory.ranking.traits import Sought
+
+    resources, question = services.resources, "Does anybody answer?"
+    vector = resources.embedders(block.embedding).embed([question])[0]
     with closing(resources.vectors(url)) as server:
-        server.search_vectors(block.name, "nobody", vector, 1)
+        server.search_vectors(block.name, "nobody", Sought.of(question, vector), 1)
 
 
 def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:

@@ -99,6 +99,9 @@ def search(
         str | None, typer.Option("--session", metavar="ID", help="Only what comes from it.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 10,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each score is made of.")
+    ] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -108,7 +111,13 @@ def search(
     console = out()
     with open_memory(load_config(store, config)) as memory:
         found = memory.search(query, user_id=user, session_id=session, limit=limit)
-    console.print(recalls_table(found) if found else "Nothing found.")
+    console.print(recalls_table(found, explain=explain) if found else "Nothing found.")
+    if explain and any(recall.views for recall in found):
+        told = (
+            "Each view is a share of what its best record here has; a score is their weighted "
+            "mean, and the priors on top of it."
+        )
+        console.print(cell(told, "dim"))
     if user is None and session is None:
         told = "Only what holds for everyone was searched; name --user or --session."
         console.print(cell(told, "dim"))

@@ -114,7 +114,7 @@ def _table(console: Console, memory: AgentMemory, tally: Tally, name: str) -> No
     table.add_row("time", f"{tally.seconds:.1f} s")
     console.print(table)
     if config.strategy.kind == "flush_to_ltm" and not local_embedder():
-        told = 'VectorMemory was left out. It needs: pip install "agent-memory[local]"'
+        told = 'VectorMemory went by words alone. For meaning: pip install "agent-memory[local]"'
         console.print(cell(told, "yellow"))
 
 

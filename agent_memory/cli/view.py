@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from agent_memory.context import MemoryContext
     from agent_memory.ltm_blocks.base import Block
+    from agent_memory.ltm_blocks.vector import VectorMemory
     from agent_memory.messages import Message
     from agent_memory.records import Absorbed, Entry, Recall, Scope
 
@@ -97,15 +98,23 @@ def context_table(context: MemoryContext, count: Any) -> Table:
     return table
 
 
-def recalls_table(recalls: Iterable[Recall]) -> Table:
-    """Recalls with their score and where they come from."""
-    table = grid("score", "block", "text", "source", right=("score",))
-    table.columns[2].ratio = 1
-    for recall in recalls:
+def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
+    """Recalls with their score and where they come from.
+
+    Args:
+        recalls: In order.
+        explain: With what each score is made of, so far as blocks tell.
+    """
+    shown = list(recalls)
+    views = list(dict.fromkeys(view for recall in shown for view in recall.views)) * explain
+    names = [view.replace("_", "\n") for view in views]
+    table = grid("score", *names, "block", "text", "source", right=("score", *names))
+    table.columns[2 + len(views)].ratio = 1
+    for recall in shown:
         day = f"[{recall.created_at:%Y-%m-%d}] " if recall.created_at else ""
-        table.add_row(
-            f"{recall.score:.2f}", recall.block, cell(day + recall.text), cell(sources(recall))
-        )
+        parts = (f"{recall.views[v]:.2f}" if v in recall.views else "" for v in views)
+        text = (cell(day + recall.text), cell(sources(recall)))
+        table.add_row(f"{recall.score:.2f}", *parts, recall.block, *text)
     return table
 
 
@@ -171,14 +180,40 @@ def holdings(block: Block, scope: Scope) -> list[Recall]:
     """All that a block holds for a scope, in the order of the log."""
     from agent_memory.engine.bridge import resolve
     from agent_memory.ltm_blocks.vector import VectorMemory
-    from agent_memory.messages import Message
 
-    if isinstance(block, VectorMemory):  # it lists by likeness only: ask it for the unlike too
-        every = block.model_copy(update={"min_score": -1.0})
-        found = every.get(scope, Message(role="user", content="everything"), _ALL)
-    else:
-        found = resolve(block.get(scope, None, _ALL))
+    if isinstance(block, VectorMemory):  # it can be searched, not listed: one record a message
+        return _absorbed(block, scope)
+    found = resolve(block.get(scope, None, _ALL))
     return sorted(found, key=lambda recall: recall.sources)
+
+
+def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
+    from agent_memory.ranking.turns import spoken, turn_said
+    from agent_memory.records import Recall
+
+    store = block.resources.store
+    if scope.user_id is not None:
+        heads = store.sessions(user_id=scope.user_id, limit=_ALL)
+    else:
+        head = store.head(scope.session_id or "")
+        heads = [head] if head is not None else []
+    read = [
+        entry
+        for head in heads
+        if (cursor := head.cursors.get(block.name, 0))
+        for entry in store.read(head.session_id, limit=cursor)
+        if entry.seq <= cursor
+    ]
+    return [
+        Recall(
+            block=block.name,
+            id=f"{entry.session_id}#{entry.seq}",
+            text=str(turn_said(entry)),
+            created_at=entry.created_at,
+            sources=((entry.session_id, entry.seq),),
+        )
+        for entry in spoken(read, block.roles)
+    ]
 
 
 def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

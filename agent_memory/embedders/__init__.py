@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from pydantic import SecretStr
 
 from agent_memory.embedders.base import Embedder
 from agent_memory.usage import Ledger
 
 __all__ = ["Embedder", "open_embedder"]
+
+logger = logging.getLogger(__name__)
 
 
 def open_embedder(
@@ -21,8 +25,9 @@ def open_embedder(
     """The embedder of a name, behind a cache. Loads no model and asks no provider yet.
 
     Args:
-        name: None or "local" for the one that runs here; "fastembed/<model>" for an ONNX model;
-            else a litellm model, such as "openai/text-embedding-3-small".
+        name: "local" for the one that runs here, None for the same where it is installed, and else
+            for none; "fastembed/<model>" for an ONNX model; else a litellm model, such as
+            "openai/text-embedding-3-small".
         api_base: Address of the provider's API, for a litellm model.
         api_key: The provider's key, for a litellm model.
         ledger: Where the usage of a litellm model is added up.
@@ -32,11 +37,18 @@ def open_embedder(
         MissingExtra: The embedder's optional package is not installed.
     """
     from agent_memory.embedders.cache import CachedEmbedder
+    from agent_memory.embedders.local import WordLlamaEmbedder, is_installed
 
     inner: Embedder
-    if name is None or name == "local":
-        from agent_memory.embedders.local import WordLlamaEmbedder
+    if name is None and not is_installed():
+        from agent_memory.embedders.none import NoEmbedder
 
+        logger.warning(
+            "No embedder is installed or configured: recall goes by words alone. For meaning too, "
+            "pip install 'agent-memory[local]', or set `embedding`."
+        )
+        return NoEmbedder()
+    if name is None or name == "local":
         inner = WordLlamaEmbedder()
     elif name.startswith("fastembed/"):
         from agent_memory.embedders.onnx import FastEmbedEmbedder

@@ -22,6 +22,11 @@ class Embedder(Protocol):
         """Length of a vector. May load the model or ask the provider, the first time."""
         ...
 
+    @property
+    def unrelated(self) -> float:
+        """Cosine of the best of many texts with one that is foreign to all; 0 if not known."""
+        ...
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A (len(texts), dimension) float32 array, each row of length 1 (all 0 for an empty text).
 

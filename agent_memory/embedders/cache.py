@@ -41,6 +41,11 @@ class CachedEmbedder:
         """Length of a vector."""
         return self.inner.dimension
 
+    @property
+    def unrelated(self) -> float:
+        """The inner embedder's."""
+        return self.inner.unrelated
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text; those not kept come from one call of the inner embedder."""
         import numpy as np

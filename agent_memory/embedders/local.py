@@ -19,6 +19,11 @@ _LONG_TEXT = 2_000
 _BATCH = 64
 
 
+def is_installed() -> bool:
+    """Whether the extra "local" is there."""
+    return importlib.util.find_spec("wordllama") is not None
+
+
 class WordLlamaEmbedder:
     """Vectors from WordLlama, whose weights come with its package (the extra "local").
 
@@ -27,7 +32,7 @@ class WordLlamaEmbedder:
     """
 
     def __init__(self) -> None:
-        if importlib.util.find_spec("wordllama") is None:
+        if not is_installed():
             raise MissingExtra("The local embedder", "local")
         self._lock = fork_safe_lock()
         self._model: Any = None
@@ -44,6 +49,11 @@ class WordLlamaEmbedder:
     def dimension(self) -> int:
         """Length of a vector."""
         return 256
+
+    @property
+    def unrelated(self) -> float:
+        """Calibrated on long conversations: see docs/recall.md."""
+        return 0.25
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text, zeros for a blank one."""

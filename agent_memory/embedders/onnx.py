@@ -61,6 +61,11 @@ class FastEmbedEmbedder:
             "TextEmbedding.list_supported_models() names those it has."
         )
 
+    @property
+    def unrelated(self) -> float:
+        """Not known."""
+        return 0.0
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text, zeros for a blank one.
 

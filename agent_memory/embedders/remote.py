@@ -81,6 +81,11 @@ class LiteLLMEmbedder:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
         return self._dimension
 
+    @property
+    def unrelated(self) -> float:
+        """Not known."""
+        return 0.0
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text, zeros for a blank one.
 

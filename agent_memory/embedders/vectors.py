@@ -29,10 +29,17 @@ def unit_rows(rows: Any) -> np.ndarray:
     return units.astype(np.float32)
 
 
+_PART = 1_000
+"""Characters that are embedded at a time: no model reads less, and many read not much more."""
+
+
 def embed_texts(
     texts: Sequence[str], dimension: int, embed: Callable[[list[str]], Any]
 ) -> np.ndarray:
     """Unit vectors for the texts; blank ones get zeros, and the model never sees them.
+
+    Models cut off what is too long for them, or refuse it. So a long text is embedded in parts, and
+    its vector is the mean of theirs, by their lengths.
 
     Providers refuse empty texts, and a model's vector for one would be noise. A half of a
     surrogate pair, which no model can read, counts as a question mark.
@@ -44,5 +51,22 @@ def embed_texts(
     filled = [index for index, text in enumerate(texts) if text.strip()]
     if filled:
         readable = [texts[index].encode("utf-8", "replace").decode() for index in filled]
-        vectors[filled] = unit_rows(embed(readable))
+        split = [_parts(text) for text in readable]
+        rows = unit_rows(embed([part for parts in split for part in parts]))
+        if len(rows) > len(split):
+            lengths = np.array([len(part) for parts in split for part in parts], np.float32)
+            starts = np.cumsum([0, *(len(parts) for parts in split[:-1])])
+            rows = unit_rows(np.add.reduceat(rows * lengths[:, None], starts, axis=0))
+        vectors[filled] = rows
     return vectors
+
+
+def _parts(text: str) -> list[str]:
+    """A text in parts that are short enough, cut between words where there are any."""
+    parts = []
+    while len(text) > _PART:
+        blank = text.rfind(" ", _PART // 2, _PART)
+        end = blank if blank > 0 else _PART
+        parts.append(text[:end])
+        text = text[end:]
+    return [part for part in (*parts, text) if part.strip()]

@@ -42,6 +42,7 @@ from agent_memory.window import role_of
 logger = logging.getLogger(__name__)
 
 _WAIT = 60.0
+_ELSEWHERE = 20
 
 
 class AgentMemory:
@@ -148,12 +149,14 @@ class AgentMemory:
             turns = (entry.message for entry in reversed(window.turns))
             query = next((turn for turn in turns if role_of(turn) == "user"), None)
         owner = head.user_id if head and head.user_id is not None else user_id
-        found, warnings = self._recall(Scope(owner, session_id), query)
+        most = self._parts.packer.candidates
+        found, warnings = self._recall(Scope(owner, session_id), query, most)
         recalls: list[Recall] = []
         if any(found.values()):
             recalls = merge(found, {(entry.session_id, entry.seq) for entry in window.turns})
         warnings += [*self._parts.absorber.troubles(), *self._parts.overflow.troubles(head)]
-        return self._parts.packer.pack(head, window, recalls, warnings)
+        question = query.text() if query is not None else ""
+        return self._parts.packer.pack(head, window, recalls, warnings, question)
 
     def delete(self, session_id: str) -> None:
         """Remove the session's log and head, and every record that blocks derived from it.
@@ -237,7 +240,9 @@ class AgentMemory:
         head = self._owned(session_id, user_id) if session_id is not None else None
         owner = head.user_id if head and head.user_id is not None else user_id
         scope = Scope(owner, session_id)
-        found, warnings = self._recall(scope, Message(role="user", content=query))
+        # of what is found elsewhere nothing is shown, and how much that is nobody knows
+        most = limit if session_id is None else _ELSEWHERE * limit
+        found, warnings = self._recall(scope, Message(role="user", content=query), most)
         for warning in warnings:
             logger.warning("search: %s", warning)
         if head is not None and not self._parts.absorber.blocks:
@@ -373,10 +378,10 @@ class AgentMemory:
         return head
 
     def _recall(
-        self, scope: Scope, message: Message | None
+        self, scope: Scope, message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """What the blocks recall, without what comes from sessions that are gone."""
-        found, warnings = self._parts.recaller.recall(scope, message)
+        found, warnings = self._parts.recaller.recall(scope, message, limit)
         named = {
             source[0] for recalls in found.values() for one in recalls for source in one.sources
         }

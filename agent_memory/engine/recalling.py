@@ -13,9 +13,6 @@ from agent_memory.messages import Message
 from agent_memory.processes import fork_safe_lock
 from agent_memory.records import Recall, Scope
 
-CANDIDATES = 50
-"""What each block is asked for; the token budget decides how much of it is used."""
-
 
 class Recaller:
     """Reads blocks in parallel.
@@ -32,16 +29,21 @@ class Recaller:
         self._breaker = _Breaker()
 
     def recall(
-        self, scope: Scope, message: Message | None
+        self, scope: Scope, message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """What each block recalls, and a warning for each that failed or was too slow.
+
+        Args:
+            scope: Whose memory.
+            message: What it is to bear on.
+            limit: So much of each block at most.
 
         One that keeps failing rests for a while, so that not every call waits for it.
         """
         has_owner = scope.user_id is not None or scope.session_id is not None
         meant = {block.name: block for block in self._blocks if has_owner or not block.absorbs}
         asked = {
-            name: partial(_ask, block, scope, message)
+            name: partial(_ask, block, scope, message, limit)
             for name, block in meant.items()
             if self._breaker.ask(name)
         }
@@ -94,8 +96,8 @@ class _Breaker:
                 self._rests.failed(name)
 
 
-def _ask(block: Block, scope: Scope, message: Message | None) -> list[Recall]:
-    return [_named(recall, block.name) for recall in resolve(block.get(scope, message, CANDIDATES))]
+def _ask(block: Block, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+    return [_named(recall, block.name) for recall in resolve(block.get(scope, message, limit))]
 
 
 def _named(recall: Recall, name: str) -> Recall:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Head, Recall
+from agent_memory.records import Head, Recall
 from agent_memory.stores.base import SessionStore
-from agent_memory.transcript import speaker
-from agent_memory.window import role_of
 
 LOG = "log"
 """What stands for the block's name in what the log itself gives."""
@@ -18,35 +15,21 @@ _ROLES = ("user", "assistant")
 def search_log(store: SessionStore, head: Head, query: str, limit: int) -> list[Recall]:
     """The messages of a session that bear on a query, best first; of the newest 5,000.
 
-    By their words alone, see `agent_memory.ranking.turns`: there is nothing else to go by.
+    By their words alone: an index is made for this search, and words cost least.
     """
-    import numpy as np
+    from agent_memory.embedders.none import NoEmbedder
+    from agent_memory.ranking.index import TraitIndex
+    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.ranking.turns import ranked, record_of_turn, spoken, turn_said
+    from agent_memory.stores.indexes import hits
 
-    from agent_memory.ranking.turns import Turn, Turns
-
-    said = [
-        (entry, text)
-        for entry in store.read(head.session_id, after=head.end - _MOST)
-        if role_of(entry.message) in _ROLES and (text := entry.message.text().strip())
-    ]
-    turns = [
-        Turn(speaker(entry.message), text, entry.created_at, role_of(entry.message) == "user")
-        for entry, text in said
-    ]
-    scores = Turns([turns]).scores(query)
-    best: list[int] = np.argsort(-scores, kind="stable")[:limit].tolist()
-    found = [(said[place], float(scores[place])) for place in best]
-    return [_recall(entry, text, score) for (entry, text), score in found if score > 0]
-
-
-def _recall(entry: Entry, text: str, score: float) -> Recall:
-    message: Message = entry.message
-    return Recall(
-        block=LOG,
-        id=f"{entry.session_id}#{entry.seq}",
-        text=f"{speaker(message)}: {text}",
-        score=score,
-        created_at=entry.created_at,
-        sources=((entry.session_id, entry.seq),),
-        metadata={"role": role_of(message) or ""},
-    )
+    entries = spoken(store.read(head.session_id, after=max(0, head.end - _MOST)), _ROLES)
+    if not entries:
+        return []
+    nothing = NoEmbedder()
+    traits = Traits.of_turns([turn_said(entry) for entry in entries], 0, nothing.embed)
+    records = [record_of_turn(entry, f"{entry.session_id}#{entry.seq}", "") for entry in entries]
+    by_id = {record.id: record for record in records}
+    index = TraitIndex(nothing.dimension).extended(list(by_id), traits)
+    found = index.search(Sought.of(query, nothing.embed([query])[0]), max(100, 2 * limit))
+    return ranked(LOG, query, hits(found, by_id), limit)

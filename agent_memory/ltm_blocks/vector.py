@@ -1,4 +1,4 @@
-"""`VectorMemory`: messages that passed, found again by meaning."""
+"""`VectorMemory`: messages that passed, found again by their words and by meaning."""
 
 from __future__ import annotations
 
@@ -6,22 +6,50 @@ import logging
 from collections.abc import Sequence
 from typing import Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from agent_memory.embedders.base import Embedder
 from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.records import Entry, Recall, Scope
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.qdrant.url import check_qdrant_url
-from agent_memory.transcript import speaker
 
 logger = logging.getLogger(__name__)
 
+_DEPTH = 100  # candidates of each view
+_BEFORE = 16  # entries before a batch that may belong to the surroundings of its first
+
+
+class Weights(BaseModel):
+    """What each view counts in a blend, in proportion; 0 leaves it out.
+
+    Attributes:
+        words: The words of the message, with its speaker and day (BM25).
+        words_around: The words of the message and of those right before it (BM25).
+        meaning: The vector of the message (cosine).
+        meaning_around: The vector of the message and of those right before it (cosine).
+        priors: What speaks for a message beside its words: that its speaker or its day is named in
+            the question, that its session has the best one; and against it: that it says little, or
+            only asks. 1 as they are, 0 not at all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    words: float = Field(default=0.15, ge=0)
+    words_around: float = Field(default=0.30, ge=0)
+    meaning: float = Field(default=0.35, ge=0)
+    meaning_around: float = Field(default=0.20, ge=0)
+    priors: float = Field(default=1.0, ge=0)
+
 
 class VectorMemory(Block):
-    """Every user and assistant message with text, embedded; per user.
+    """Every user and assistant message with text; per user.
+
+    A message is found by four views: its words, and what it means, each alone and within what was
+    said right before it. They are blended as `fusion` says; see `agent_memory.ranking`. Without an
+    embedder (none configured, the extra "local" not installed) words alone decide.
 
     Attributes:
         store: None keeps the vectors in the session store's own database. "http://host:6333" is a
@@ -29,7 +57,14 @@ class VectorMemory(Block):
         embedding: Another embedding model than the configured one.
         dimension: The length its vectors must have; None takes what it gives.
         roles: Whose messages are kept.
-        min_score: Cosine below which nothing is recalled.
+        fusion: "blend" adds up the views, each divided by its best; "rrf" is reciprocal rank
+            fusion, for comparison: it finds less.
+        weights: What each view counts.
+        min_score: What the views together must give a message for it to be recalled, of the 1 that
+            they can; priors do not count.
+        min_similarity: Cosine that the best of many messages must have with the question, unless it
+            has half of its words: else nothing is recalled. None takes what is known of the
+            embedder: 0.25 for the local one, nothing for others. 0 asks nothing.
     """
 
     kind: Literal["vector"] = "vector"
@@ -37,7 +72,10 @@ class VectorMemory(Block):
     embedding: str | None = None
     dimension: int | None = Field(default=None, gt=0)
     roles: tuple[str, ...] = ("user", "assistant")
-    min_score: float = 0.1
+    fusion: Literal["blend", "rrf"] = "blend"
+    weights: Weights = Weights()
+    min_score: float = 0.25
+    min_similarity: float | None = None
 
     _embedder: Embedder | None = PrivateAttr(default=None)
     _vectors: VectorStore = PrivateAttr()
@@ -96,31 +134,43 @@ class VectorMemory(Block):
             self._vectors.close()
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        kept = [e for e in entries if e.message.role in self.roles and e.message.text().strip()]
+        from agent_memory.ranking.traits import Traits
+        from agent_memory.ranking.turns import record_of_turn, spoken, turn_said
+
+        kept = spoken(entries, self.roles)
         if not kept:
             return
-        records = [self._record(scope, entry) for entry in kept]
-        vectors = self._ready().embed([record.text for record in records])
-        self._vectors.put_vectors(self.name, records, vectors, lease=scope.lease)
+        before = spoken(self._before(kept[0]), self.roles)
+        turns = [turn_said(entry) for entry in (*before, *kept)]
+        traits = Traits.of_turns(turns, len(before), self._ready().embed)
+        records = [record_of_turn(e, self._id(scope, e), scope.owner) for e in kept]
+        self._vectors.put_vectors(self.name, records, traits, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        query = message.text().strip() if message else ""
-        if not query:
+        from agent_memory.ranking.relevance import bears
+        from agent_memory.ranking.traits import Sought
+        from agent_memory.ranking.turns import ranked
+
+        question = message.text().strip() if message else ""
+        if not question:
             return []
-        vector = self._ready().embed([query])[0]
-        return [
-            Recall(
-                block=self.name,
-                id=record.id,
-                text=record.text,
-                score=score,
-                created_at=record.created_at,
-                sources=tuple((record.session_id, seq) for seq in record.sources),
-                metadata=record.metadata,
-            )
-            for record, score in self._vectors.search_vectors(self.name, scope.owner, vector, limit)
-            if score >= self.min_score
-        ]
+        sought = Sought.of(question, self._ready().embed([question])[0])
+        hits = self._vectors.search_vectors(
+            self.name, scope.owner, sought, max(_DEPTH, 2 * limit)
+        )
+        if not bears(question, hits, self._unrelated):
+            return []
+        *weights, prior_weight = self.weights.model_dump().values()
+        return ranked(
+            self.name,
+            question,
+            hits,
+            limit,
+            fusion=self.fusion,
+            weights=weights,
+            prior_weight=prior_weight,
+            least=self.min_score,
+        )
 
     def delete(self, scope: Scope) -> None:
         if scope.session_id is None:
@@ -138,6 +188,10 @@ class VectorMemory(Block):
             self._embedder = embedder
         return self._embedder
 
+    @property
+    def _unrelated(self) -> float:
+        return self._ready().unrelated if self.min_similarity is None else self.min_similarity
+
     def _chosen(self, resources: Resources) -> Embedder:
         embedder = resources.embedders(self.embedding)
         dimension = embedder.dimension
@@ -148,16 +202,11 @@ class VectorMemory(Block):
             )
         return embedder
 
-    def _record(self, scope: Scope, entry: Entry) -> Record:
-        who = speaker(entry.message)
-        return Record(
-            id=record_id(self.name, scope.owner, entry.session_id, entry.seq),
-            owner=scope.owner,
-            session_id=entry.session_id,
-            first=entry.seq,
-            last=entry.seq,
-            text=f"{who}: {entry.message.text().strip()}",
-            sources=(entry.seq,),
-            created_at=entry.created_at,
-            metadata={"role": entry.message.role or ""},
-        )
+    def _id(self, scope: Scope, entry: Entry) -> str:
+        return record_id(self.name, scope.owner, entry.session_id, entry.seq)
+
+    def _before(self, entry: Entry) -> list[Entry]:
+        """What was said right before an entry, with what else the log has there."""
+        since = max(0, entry.seq - 1 - _BEFORE)
+        read = self.resources.store.read(entry.session_id, after=since, limit=entry.seq - 1 - since)
+        return [one for one in read if one.seq < entry.seq]

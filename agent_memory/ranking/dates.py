@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _WRITTEN = re.compile(
-    rf"\b(?:{_DAY}\s+(?:of\s+)?)?({'|'.join(_MONTHS)})\b(?:\s+{_DAY}\b)?(?:,?\s+(\d{{4}})\b)?",
+    rf"\b(?:{_DAY}\s+(?:of\s+)?)?({'|'.join(MONTHS)})\b(?:\s+{_DAY}\b)?(?:,?\s+(\d{{4}})\b)?",
     re.IGNORECASE,
 )
 _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
@@ -47,7 +47,7 @@ def _written(text: str) -> Iterator[Date]:
         day = before or after
         if month.islower() and not (day or year):  # "may" and "march" are words, too
             continue
-        number = _MONTHS.index(month.lower()) + 1
+        number = MONTHS.index(month.lower()) + 1
         yield Date(int(year) if year else None, number, int(day) if day else None)
 
 

@@ -1,38 +1,37 @@
-"""A turn within its neighbours: what is said in few words is often about what was said before."""
+"""A turn within what was said before it: few words are often about what came before."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
-Word = TypeVar("Word")
+BUDGET = 100
+"""Words of a turn within its surroundings."""
 
-_BUDGET = 100
 _MOST = 60
+FARTHEST = 4
+"""So many turns before a turn are looked at."""
 
 
-def surrounded(turns: Sequence[Sequence[Word]], place: int) -> list[Word]:
-    """A turn with words of its neighbours, in order, a hundred words in all.
+def claims(lengths: Sequence[int], place: int) -> list[tuple[int, int]]:
+    """Which turns belong to a turn's surroundings, and with how many of their last words.
 
-    The turn itself is whole. The turn before, the one after and the second before claim what it
-    leaves, in this order, at most sixty words each, those nearest the turn. So a long turn, which
-    stands for itself, is not lost among others.
+    The turn itself is whole. Those before it claim what it leaves of a hundred words, the nearest
+    first, at most sixty each. So a long turn, which stands for itself, is not lost among others.
+    What comes after it claims nothing: so the surroundings of a turn never change.
 
     Args:
-        turns: The words of the turns of one conversation, in order.
+        lengths: How many words the turns of one conversation have, in order.
         place: Of the turn among them.
+
+    Returns:
+        Places and numbers of words, in order; the turn itself is the last.
     """
-    room = _BUDGET - len(turns[place])
-    before: list[Word] = []
-    after: list[Word] = []
-    for neighbour in (place - 1, place + 1, place - 2):
-        if room <= 0 or not 0 <= neighbour < len(turns):
-            continue
-        there = turns[neighbour]
-        size = min(_MOST, room, len(there))
+    claimed = [(place, lengths[place])]
+    room = BUDGET - lengths[place]
+    for before in range(place - 1, max(-1, place - 1 - FARTHEST), -1):
+        if room <= 0:
+            break
+        size = min(_MOST, room, lengths[before])
         room -= size
-        if neighbour > place:
-            after = [*there[:size]]
-        else:
-            before = [*there[len(there) - size :], *before]
-    return [*before, *turns[place], *after]
+        claimed.append((before, size))
+    return claimed[::-1]

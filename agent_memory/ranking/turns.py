@@ -1,115 +1,109 @@
-"""Ranking the turns of conversations for a question.
-
-The views, their weights and the priors are those that held on every kind of conversation they were
-tried on, short turns between people and long answers of assistants alike. Each view is divided by
-its best score, so that a clear winner stays one; ranks alone, as reciprocal rank fusion takes them,
-would throw that away.
-"""
+"""Messages as turns to be found, and what was found as recalls, best first. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from agent_memory.ranking.bm25 import BM25
-from agent_memory.ranking.dates import dates
-from agent_memory.ranking.surroundings import surrounded
-from agent_memory.ranking.words import words, words_of
+from agent_memory.ranking.blending import WEIGHTS, blended, by_ranks, shares
+from agent_memory.ranking.priors import of_conversation, priors
+from agent_memory.ranking.traits import VIEWS, Turn
+from agent_memory.records import Entry, Hit, Recall, Record
+from agent_memory.transcript import speaker
+from agent_memory.window import role_of
 
-_OWN = 0.15
-_SURROUNDED = 0.30
+Fusion = Literal["blend", "rrf"]
 
-_MEANT_SPEAKER = 0.15
-_MEANT_DATE = 0.15
-_FULL = 12  # words of a turn that says enough to be an answer
-_SAYS_LITTLE = 0.3
-_ONLY_ASKS = 0.1
+LEAST = 0.25
+"""What is less than this of the best possible costs no answer, but tokens: of the evidence that
+2,000 tokens hold it drops less than one in a thousand."""
 
-_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'd|I'll|me|my|mine|myself)\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One thing that was said.
-
-    Attributes:
-        speaker: A name, or a role.
-        text: What was said.
-        said_at: When.
-        is_user: Whether a user said it, rather than an assistant.
-    """
-
-    speaker: str
-    text: str
-    said_at: datetime
-    is_user: bool
+_PRIORS = "priors"
 
 
-class Turns:
-    """The turns of some conversations, ready to be searched.
+def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[Entry]:
+    """The entries of some roles that have text."""
+    return [e for e in entries if role_of(e.message) in roles and e.message.text().strip()]
+
+
+def turn_said(entry: Entry) -> Turn:
+    """An entry as a turn."""
+    message = entry.message
+    is_user = role_of(message) == "user"
+    return Turn(speaker(message), message.text().strip(), entry.created_at, is_user)
+
+
+def record_of_turn(entry: Entry, record_id: str, owner: str) -> Record:
+    """An entry as a record; `ranked` reads it."""
+    turn = turn_said(entry)
+    return Record(
+        id=record_id,
+        owner=owner,
+        session_id=entry.session_id,
+        first=entry.seq,
+        last=entry.seq,
+        text=str(turn),
+        sources=(entry.seq,),
+        created_at=entry.created_at,
+        metadata={"role": role_of(entry.message) or "", "speaker": turn.speaker},
+    )
+
+
+def ranked(
+    block: str,
+    question: str,
+    hits: Sequence[Hit],
+    limit: int,
+    *,
+    fusion: Fusion = "blend",
+    weights: Sequence[float] = WEIGHTS,
+    prior_weight: float = 1.0,
+    least: float = LEAST,
+) -> list[Recall]:
+    """The records that views found, in the order of how much they bear on a question.
 
     Args:
-        conversations: The turns of each, in order.
+        block: Whose they are.
+        question: The question.
+        hits: As `VectorStore.search_vectors` gives them.
+        limit: At most this many.
+        fusion: How the views become one score.
+        weights: What each view counts.
+        prior_weight: By what the priors are multiplied.
+        least: What the views together must give a record, of the 1 that they can.
     """
-
-    def __init__(self, conversations: Iterable[Sequence[Turn]]) -> None:
-        self._turns: list[Turn] = []
-        own: list[list[str]] = []
-        within: list[list[str]] = []
-        for turns in conversations:
-            written = [f"{turn.speaker}: {turn.text}".split() for turn in turns]
-            for place, turn in enumerate(turns):
-                day = f"{turn.said_at:%d %B %Y}".split()
-                own.append(_words([*day, *written[place]]))
-                within.append(_words([*day, *surrounded(written, place)]))
-            self._turns += turns
-        self._own, self._within = BM25(own), BM25(within)
-        self._said = np.array([len(words(turn.text)) for turn in self._turns], np.float32)
-        ends = [turn.text.rstrip().endswith(("?", "\uff1f")) for turn in self._turns]
-        self._asks = np.array(ends, bool) & (self._said < _FULL)
-
-    def scores(self, question: str) -> np.ndarray:
-        """For each turn, in order, how much it bears on a question.
-
-        0 and below: not at all. The blend of the views is between 0 and 1, the priors come on top.
-        """
-        asked = words(question)
-        views = ((_OWN, self._own.scores(asked)), (_SURROUNDED, self._within.scores(asked)))
-        whole = sum(weight for weight, _ in views)
-        blend = np.zeros(len(self._turns), np.float32)
-        for weight, scores in views:
-            best = scores.max(initial=0.0)
-            if best > 0:
-                blend += weight / whole * scores / best
-        return np.where(blend > 0, blend + self._priors(question), 0.0)
-
-    def _priors(self, question: str) -> np.ndarray:
-        short = np.maximum(0.0, _FULL - self._said) / _FULL
-        priors = -_SAYS_LITTLE * short - _ONLY_ASKS * self._asks
-        named = dates(question)
-        if named:
-            there = [any(date.holds(turn.said_at) for date in named) for turn in self._turns]
-            priors = priors + _MEANT_DATE * np.array(there, np.float32)
-        return priors + _MEANT_SPEAKER * self._meant(question)
-
-    def _meant(self, question: str) -> np.ndarray:
-        """Whose turns are meant: a speaker's who is named, or a user's who asks of himself."""
-        asked = set(re.findall(r"\w+", question.casefold()))
-        named = {
-            speaker
-            for speaker in {turn.speaker for turn in self._turns}
-            if set(speaker.casefold().split()[:1]) & asked
-        }
-        if named:
-            return np.array([turn.speaker in named for turn in self._turns], np.float32)
-        if _FIRST_PERSON.search(question):
-            return np.array([turn.is_user for turn in self._turns], np.float32)
-        return np.zeros(len(self._turns), np.float32)
+    if not hits:
+        return []
+    parts = shares(np.array([hit.scores for hit in hits], np.float32))
+    fused = blended(parts, weights) if fusion == "blend" else by_ranks(parts, weights)
+    said = priors(question, [_turn(hit.record) for hit in hits])
+    said = said + of_conversation(fused + said, [hit.record.session_id for hit in hits])
+    scores = fused + prior_weight * said
+    views = np.column_stack([parts, prior_weight * said])
+    bearing = np.flatnonzero((fused > 0) & (fused >= least)).tolist()
+    order = sorted(bearing, key=lambda place: (-scores[place], hits[place].record.id))
+    return [
+        _recall(block, hits[place].record, float(scores[place]), views[place].tolist())
+        for place in order[:limit]
+    ]
 
 
-def _words(written: Sequence[str]) -> list[str]:
-    return [word for one in written for word in words_of(one)]
+def _turn(record: Record) -> Turn:
+    said_by = str(record.metadata.get("speaker", ""))
+    text = record.text.removeprefix(f"{said_by}: ")
+    return Turn(said_by, text, record.created_at, record.metadata.get("role") == "user")
+
+
+def _recall(block: str, record: Record, score: float, views: Sequence[float]) -> Recall:
+    return Recall(
+        block=block,
+        id=record.id,
+        text=record.text,
+        score=score,
+        created_at=record.created_at,
+        sources=tuple((record.session_id, seq) for seq in record.sources),
+        metadata=record.metadata,
+        views=dict(zip((*VIEWS, _PRIORS), views, strict=True)),
+    )

@@ -28,6 +28,16 @@ def words(text: str) -> list[str]:
     return [word for written in text.split() for word in words_of(written)]
 
 
+def words_up_to(most: int, text: str) -> int:
+    """How many words a text has, counted no further than `most`."""
+    count = 0
+    for written in text.split():
+        count += len(words_of(written))
+        if count >= most:
+            return most
+    return count
+
+
 @lru_cache(_MOST_KNOWN)
 def words_of(written: str) -> tuple[str, ...]:
     """The words of what stands between two blanks."""

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from agent_memory.records import Draft, Entry, Head, Lease, Record
+from agent_memory.records import Draft, Entry, Head, Hit, Lease, Record
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.traits import Sought, Traits
 
 
 Durability = Literal["process", "power"]
@@ -207,7 +207,10 @@ class FactStore(Protocol):
 
 @runtime_checkable
 class VectorStore(Protocol):
-    """Records with a unit vector each, searched exactly or nearly so within one owner.
+    """Records with their traits, searched exactly or nearly so within one owner.
+
+    The traits of a record are a unit vector for what it means, one for what it means within its
+    surroundings, and its words, alone and within them: four views, see `ranking.traits`.
 
     A `lease` is checked as in `FactStore`, in the same transaction, by stores that keep sessions
     too. Others ignore it: what a worker writes there after it lost its lease the engine takes back.
@@ -215,6 +218,8 @@ class VectorStore(Protocol):
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """Announce a block's vectors; remembers dimension and embedding model. Idempotent.
+
+        Dimension 0 is for records that are found by their words alone.
 
         Raises:
             DimensionMismatch: Vectors of another dimension or model are stored for the block.
@@ -225,17 +230,23 @@ class VectorStore(Protocol):
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
-        """Insert or overwrite records by id. `vectors`: (n, dimension) float32, unit length."""
+        """Insert or overwrite records by id, each with its traits."""
         ...
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
-        """The owner's nearest records by cosine, best first. `vector`: (dimension,) unit length."""
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+        """The `depth` best of each view among an owner's records, in no order.
+
+        What means the same is a cosine; words are scored by BM25, see `ranking.terms`. How rare a
+        word is is counted over the owner's records, or over the block's. What a view gives less
+        than or 0 to it does not find.
+
+        Raises:
+            DimensionMismatch: The question's vector has another length than those stored.
+        """
         ...
 
     def delete_vectors(

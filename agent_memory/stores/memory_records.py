@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from agent_memory.errors import DimensionMismatch
 from agent_memory.messages import compact_json
 from agent_memory.processes import fork_safe_lock
-from agent_memory.records import Lease, Record
+from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
+from agent_memory.stores.indexes import Indexes, hits, searched
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.traits import Sought, Traits
 
 
 class _Shelf:
@@ -69,8 +70,10 @@ class MemoryRecords(ABC):
         self._lock = fork_safe_lock()
         self._facts: dict[str, _Shelf] = {}
         self._vectors: dict[str, _Shelf] = {}
-        self._rows: dict[tuple[str, str], np.ndarray] = {}
-        self._matrices: dict[tuple[str, str], tuple[list[str], np.ndarray]] = {}
+        self._blobs: dict[tuple[str, str], bytes] = {}
+        self._versions: dict[tuple[str, str], int] = {}
+        self._version = 0
+        self._indexes = Indexes()
         self._collections: dict[str, tuple[int, str]] = {}
         self._opened: dict[str, tuple[int, str]] = {}
 
@@ -129,32 +132,37 @@ class MemoryRecords(ABC):
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
-        import numpy as np
+        from agent_memory.stores.blobs import blobs_of, checked
 
-        matrix = np.array(vectors, dtype=np.float32)
-        owned = [_own(record) for record in records]
-        if not owned:
+        if not records:
             return
-        if matrix.ndim != 2 or len(matrix) != len(owned):
-            raise ValueError("Give one vector for each record.")
+        owned = [_own(record) for record in records]
+        blobs = blobs_of(owned, traits)
         with self._lock:
             self._guard(lease)
-            opened = self._opened.get(block)
-            if opened is None or opened[0] != matrix.shape[1]:
-                known = opened or (0, "no embedder")
-                raise DimensionMismatch(mismatch(block, known, (matrix.shape[1], "unnamed")))
-            self._check(block, opened)
+            self._check(block, checked(block, self._opened.get(block), traits))
             shelf = self._vectors.setdefault(block, _Shelf())
-            for record, row in zip(owned, matrix, strict=True):
-                before = shelf.put(record)
-                self._rows[block, record.id] = row
-                for owner in {record.owner, before} - {None}:
-                    self._matrices.pop((block, str(owner)), None)
+            owners = {record.owner for record in owned}
+            for record, blob in zip(owned, blobs, strict=True):
+                owners.add(shelf.put(record) or record.owner)
+                self._blobs[block, record.id] = blob
+            changed = {owner: self._renew(block, owner) for owner in owners}
+        if len(changed) == 1:
+            ((owner, versions),) = changed.items()
+            ids = [record.id for record in owned]
+            self._indexes.extend((block, owner), *versions, ids, traits)
+
+    def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
+        """Give an owner's vectors a new version; tells the one before, and the new one."""
+        self._version += 1
+        before = self._versions.get((block, owner))
+        self._versions[block, owner] = self._version
+        return before, self._version
 
     @abstractmethod
     def _guard(self, lease: Lease | None) -> None:
@@ -165,29 +173,21 @@ class MemoryRecords(ABC):
         if stored != given:
             raise DimensionMismatch(mismatch(block, stored, given))
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
-        import numpy as np
-
-        from agent_memory.stores.nearest import nearest
-
         with self._lock:
-            shelf = self._vectors.get(block, _Shelf())
-            ids = shelf.by_owner.get(owner)
-            if not ids:
-                return []
-            cached = self._matrices.get((block, owner))
-            if cached is None:
-                names = sorted(ids)
-                cached = names, np.stack([self._rows[block, name] for name in names])
-                self._matrices[block, owner] = cached
-            if cached[1].shape[1] != len(vector):
-                stored = self._collections[block]
-                raise DimensionMismatch(mismatch(block, stored, (len(vector), "unnamed")))
-            found = nearest(cached[0], cached[1], vector, limit)
-            return [(_own(shelf.records[name]), score) for name, score in found]
+            version = self._versions.get((block, owner))
+            index = self._indexes.get((block, owner), version)
+            if index is None:
+                shelf = self._vectors.get(block, _Shelf())
+                ids = sorted(shelf.by_owner.get(owner, ()))
+                blobs = [self._blobs[block, name] for name in ids]
+                index = self._indexes.load((block, owner), version, ids, blobs)
+        found = searched(block, index, sought, depth)
+        with self._lock:
+            records = self._vectors.get(block, _Shelf()).records
+            there = {name: _own(records[name]) for name in found.ids if name in records}
+        return hits(found, {name: one for name, one in there.items() if one.owner == owner})
 
     def delete_vectors(
         self,
@@ -203,17 +203,17 @@ class MemoryRecords(ABC):
             self._guard(lease)
             shelf = self._vectors.get(block, _Shelf())
             for name in shelf.match(owner, session_id, after):
-                self._matrices.pop((block, shelf.remove(name)), None)
-                del self._rows[block, name]
+                self._renew(block, shelf.remove(name))
+                del self._blobs[block, name]
 
     def clear_vectors(self, block: str) -> None:
         """See `VectorStore.clear_vectors`."""
         with self._lock:
             shelf = self._vectors.pop(block, _Shelf())
             for name in shelf.records:
-                del self._rows[block, name]
+                del self._blobs[block, name]
             for owner in shelf.by_owner:
-                self._matrices.pop((block, owner), None)
+                self._renew(block, owner)
             self._collections.pop(block, None)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.records import Draft, Entry, Head, Lease, Record
+from agent_memory.records import Draft, Entry, Head, Hit, Lease, Record
 from agent_memory.stores.base import Counts, Store, VectorStore
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.traits import Sought, Traits
 
 
 class PassingVectors:
@@ -29,16 +29,14 @@ class PassingVectors:
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
-        self._vectors.put_vectors(block, records, vectors, lease=lease)
+        self._vectors.put_vectors(block, records, traits, lease=lease)
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
-        return self._vectors.search_vectors(block, owner, vector, limit)
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+        return self._vectors.search_vectors(block, owner, sought, depth)
 
     def delete_vectors(
         self,

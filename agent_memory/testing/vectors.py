@@ -6,47 +6,52 @@ import numpy as np
 import pytest
 
 from agent_memory.errors import DimensionMismatch
+from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import Contract, record
+from agent_memory.testing.contract import record
+from agent_memory.testing.traits import ranked, units
+from agent_memory.testing.views import ViewsContract
 
 
-def _unit(count: int, dimension: int = 8, seed: int = 7) -> np.ndarray:
-    rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+def _traits(count: int, dimension: int = 8, seed: int = 7) -> Traits:
+    return Traits.of_vectors(units(count, dimension, seed))
 
 
-class VectorStoreContract(Contract):
-    """What a `VectorStore` must do.
+def _sought(dimension: int = 8) -> Sought:
+    """What finds all of them."""
+    return Sought(units(1, dimension)[0])
 
-    Attributes:
-        breaks_ties_by_id: Whether equal scores come in order of record ids; a server that ranks by
-            itself may order them as it likes.
-    """
 
-    breaks_ties_by_id = True
+def _names(store: Store, block: str = "v", owner: str = "user:a", dimension: int = 8) -> list[str]:
+    found = store.search_vectors(block, owner, _sought(dimension), 99)
+    return sorted(hit.record.id for hit in found)
+
+
+class VectorStoreContract(ViewsContract):
+    """What a `VectorStore` must do."""
 
     def test_vectors_ranking_is_exact(self, store: Store, other: Store) -> None:
-        """Else: the nearest are missed, misordered or misjudged."""
-        vectors, queries = _unit(300), _unit(5, seed=8)
+        """Else: the nearest are missed or misjudged."""
+        vectors, queries = units(300, signed=True), units(5, seed=8, signed=True)
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record(f"{n:03}") for n in range(300)], vectors)
+        store.put_vectors("v", [record(f"{n:03}") for n in range(300)], Traits.of_vectors(vectors))
         for query in queries:
             scores = vectors @ query
-            wanted = np.argsort(-scores)
-            for limit in (1, 10, 300, 1000):
-                found = other.search_vectors("v", "user:a", query, limit)
-                assert [int(r.id) for r, _ in found] == wanted[:limit].tolist()
+            wanted = [place for place in np.argsort(-scores).tolist() if scores[place] > 0]
+            for depth in (1, 10, 300, 1000):
+                found = ranked(other.search_vectors("v", "user:a", Sought(query), depth))
+                assert [int(r.id) for r, _ in found] == wanted[:depth]
                 assert [score for _, score in found] == pytest.approx(
-                    scores[wanted[:limit]].tolist(), abs=1e-5
+                    scores[wanted[:depth]].tolist(), abs=1e-5
                 )
-        assert other.search_vectors("v", "user:a", queries[0], 0) == []
 
     def test_vectors_equals_go_by_id(self, store: Store) -> None:
-        """Else: which of several equals is shown changes from call to call."""
+        """Else: which of several equals is found changes from call to call."""
         store.open_vectors("v", 8, "m")
         names = [f"{n * 37 % 101:03}" for n in range(101)]
-        store.put_vectors("v", [record(n) for n in names], np.repeat(_unit(1), 101, axis=0))
-        found = store.search_vectors("v", "user:a", _unit(1)[0], 5)
+        same = Traits.of_vectors(np.repeat(units(1), 101, axis=0))
+        store.put_vectors("v", [record(n) for n in names], same)
+        found = ranked(store.search_vectors("v", "user:a", _sought(), 5))
         assert len(found) == 5
         if self.breaks_ties_by_id:
             assert [r.id for r, _ in found] == ["000", "001", "002", "003", "004"]
@@ -55,34 +60,34 @@ class VectorStoreContract(Contract):
         """Else: a field of a record is lost."""
         kept = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [kept], _unit(1))
-        ((found, score),) = other.search_vectors("v", "user:a", _unit(1)[0], 3)
-        assert found == kept
-        assert score == pytest.approx(1.0, abs=1e-5)
-        assert isinstance(score, float)
+        store.put_vectors("v", [kept], _traits(1))
+        (found,) = other.search_vectors("v", "user:a", _sought(), 3)
+        assert found.record == kept
+        assert found.scores == pytest.approx((0, 0, 1, 0), abs=1e-5)
+        assert {type(score) for score in found.scores} == {float}
 
     def test_vectors_owners_and_blocks_are_apart(self, store: Store) -> None:
         """Else: one user's search finds another's memory."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
-        store.put_vectors("v", [record("a"), record("b", owner="user:b")], _unit(2))
-        store.put_vectors("w", [record("c")], _unit(1))
+        store.put_vectors("v", [record("a"), record("b", owner="user:b")], _traits(2))
+        store.put_vectors("w", [record("c")], _traits(1))
         for owner, names in (("user:a", ["a"]), ("user:b", ["b"]), ("user:A", []), ("user:", [])):
-            found = store.search_vectors("v", owner, _unit(2)[1], 9)
-            assert [r.id for r, _ in found] == names
+            assert _names(store, owner=owner) == names
 
     def test_vectors_overwrite_by_id(self, store: Store, other: Store) -> None:
         """Else: a retry doubles what it wrote, or the old vector or owner stays."""
-        vectors = _unit(3)
+        old, new = np.eye(8, dtype=np.float32)[:2], units(3)[2:]
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a"), record("b")], vectors[:2])
-        assert other.search_vectors("v", "user:a", vectors[0], 1)[0][0].id == "a"
-        store.put_vectors("v", [record("a", text="new")], vectors[2:])
-        ((best, _), (second, _)) = other.search_vectors("v", "user:a", vectors[2], 9)
+        store.put_vectors("v", [record("a"), record("b")], Traits.of_vectors(old))
+        assert other.search_vectors("v", "user:a", Sought(old[0]), 1)[0].record.id == "a"
+        store.put_vectors("v", [record("a", text="new")], Traits.of_vectors(new))
+        (best, score), (second, _) = ranked(other.search_vectors("v", "user:a", Sought(new[0]), 9))
         assert (best.id, best.text, second.id) == ("a", "new", "b")
-        store.put_vectors("v", [record("a", owner="user:b")], vectors[2:])
-        assert [r.id for r, _ in other.search_vectors("v", "user:a", vectors[2], 1)] == ["b"]
-        assert [r.id for r, _ in other.search_vectors("v", "user:b", vectors[2], 9)] == ["a"]
+        assert score == pytest.approx(1.0, abs=1e-5)
+        store.put_vectors("v", [record("a", owner="user:b")], Traits.of_vectors(new))
+        assert _names(other) == ["b"]
+        assert _names(other, owner="user:b") == ["a"]
 
     def test_vectors_delete(self, store: Store, other: Store) -> None:
         """Else: a deletion leaves records findable or takes more than was named."""
@@ -92,13 +97,11 @@ class VectorStoreContract(Contract):
         def fill() -> None:
             records = [record(f"a{n}", last=n) for n in range(4)]
             records += [record("t", session_id="t", last=9), record("b", owner="user:b", last=9)]
-            store.put_vectors("v", records, _unit(6))
-            store.put_vectors("w", [record("n", last=9)], _unit(1))
+            store.put_vectors("v", records, _traits(6))
+            store.put_vectors("w", [record("n", last=9)], _traits(1))
 
         def left() -> list[str]:
-            owners = ("user:a", "user:b")
-            found = [other.search_vectors("v", owner, _unit(1)[0], 99) for owner in owners]
-            return sorted(r.id for records in found for r, _ in records)
+            return sorted(_names(other) + _names(other, owner="user:b"))
 
         fill()
         assert left() == ["a0", "a1", "a2", "a3", "b", "t"]
@@ -115,55 +118,71 @@ class VectorStoreContract(Contract):
         store.delete_vectors("v", session_id="s")
         store.delete_vectors("v", session_id="s")
         assert left() == ["t"]
-        assert len(store.search_vectors("w", "user:a", _unit(1)[0], 9)) == 1
+        assert _names(store, "w") == ["n"]
         with pytest.raises(ValueError, match="Name an owner"):
             store.delete_vectors("v")
 
     def test_vectors_a_write_is_seen_by_the_other_handle(self, store: Store, other: Store) -> None:
-        """Else: a cached matrix outlives what it was made of."""
-        vectors = _unit(3)
+        """Else: a kept index outlives what it was made of."""
         store.open_vectors("v", 8, "m")
-
-        def names(handle: Store) -> list[str]:
-            return sorted(r.id for r, _ in handle.search_vectors("v", "user:a", vectors[0], 9))
-
-        store.put_vectors("v", [record("a")], vectors[:1])
-        assert names(other) == ["a"]
-        store.put_vectors("v", [record("b")], vectors[1:2])
-        assert names(other) == names(store) == ["a", "b"]
+        store.put_vectors("v", [record("a")], _traits(1))
+        assert _names(other) == ["a"]
+        store.put_vectors("v", [record("b")], _traits(1, seed=8))
+        assert _names(other) == _names(store) == ["a", "b"]
         store.delete_vectors("v", owner="user:a")
-        assert names(other) == names(store) == []
-        store.put_vectors("v", [record("c")], vectors[2:])
-        assert names(other) == names(store) == ["c"]
+        assert _names(other) == _names(store) == []
+        store.put_vectors("v", [record("c")], _traits(1, seed=9))
+        assert _names(other) == _names(store) == ["c"]
+
+    def test_handles_that_write_in_turn(self, store: Store, other: Store) -> None:
+        """Else: who takes its own write into what it keeps misses another's, or doubles one."""
+        handles = (store, other)
+        for handle in handles:
+            handle.open_vectors("v", 8, "m")
+        there: list[str] = []
+        for n in range(24):
+            writer, reader = handles[n // 3 % 2], handles[n // 2 % 2]
+            if n % 8 == 7:
+                writer.delete_vectors("v", session_id=f"s{n - 2}")
+                there.remove(f"{n - 2:02}")
+            writer.put_vectors("v", [record(f"{n:02}", session_id=f"s{n}")], _traits(1, seed=n))
+            there.append(f"{n:02}")
+            assert _names(reader) == there
+        vectors = np.concatenate([units(1, seed=int(name)) for name in there])
+        for handle in handles:
+            found = ranked(handle.search_vectors("v", "user:a", Sought(vectors[3]), 99))
+            scores = [score for _, score in sorted(found, key=lambda one: one[0].id)]
+            assert scores == pytest.approx((vectors @ vectors[3]).tolist(), abs=1e-5)
 
     def test_another_dimension_or_model_is_refused(self, store: Store, other: Store) -> None:
         """Else: vectors of two embedders are compared with each other."""
         store.open_vectors("v", 8, "m")
         other.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _unit(1))
-        for dimension, model in ((9, "m"), (8, "M")):
+        store.put_vectors("v", [record("a")], _traits(1))
+        for dimension, model in ((9, "m"), (8, "M"), (0, "m")):
             with pytest.raises(DimensionMismatch, match="replay"):
                 other.open_vectors("v", dimension, model)
+        for dimension in (0, 9):
+            with pytest.raises(DimensionMismatch):
+                store.put_vectors("v", [record("b")], _traits(1, dimension))
         with pytest.raises(DimensionMismatch):
-            store.put_vectors("v", [record("b")], _unit(1, 9))
-        with pytest.raises(DimensionMismatch):
-            store.search_vectors("v", "user:a", _unit(1, 9)[0], 1)
+            store.search_vectors("v", "user:a", _sought(9), 1)
         store.open_vectors("w", 9, "n")
-        assert len(store.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1
+        assert _names(store) == ["a"]
 
     def test_vectors_clear(self, store: Store, other: Store) -> None:
         """Else: an embedder cannot be changed, or old vectors turn up after it was."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
-            store.put_vectors(block, [record("a")], _unit(1))
-        assert len(other.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1
+            store.put_vectors(block, [record("a")], _traits(1))
+        assert _names(other) == ["a"]
         store.clear_vectors("v")
         store.clear_vectors("v")
-        assert other.search_vectors("v", "user:a", _unit(1)[0], 9) == []
+        assert _names(other) == []
         other.open_vectors("v", 5, "n")
-        other.put_vectors("v", [record("b")], _unit(1, 5))
-        assert [r.id for r, _ in store.search_vectors("v", "user:a", _unit(1, 5)[0], 9)] == ["b"]
-        assert len(store.search_vectors("w", "user:a", _unit(1)[0], 9)) == 1
+        other.put_vectors("v", [record("b")], _traits(1, 5))
+        assert _names(store, dimension=5) == ["b"]
+        assert _names(store, "w") == ["a"]
 
     def test_a_stale_embedder_cannot_mix_in(self, store: Store, other: Store) -> None:
         """Else: a worker with the old embedder adds to a block rebuilt with a new one."""
@@ -173,20 +192,20 @@ class VectorStoreContract(Contract):
         other.clear_vectors("v")
         other.open_vectors("v", 8, "new")
         with pytest.raises(DimensionMismatch):
-            store.put_vectors("v", [record("a")], _unit(1))
+            store.put_vectors("v", [record("a")], _traits(1))
 
     def test_vectors_nothing_to_put(self, store: Store) -> None:
         """Else: a block with nothing to say fails."""
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [], np.empty((0, 8), dtype=np.float32))
-        assert store.search_vectors("v", "user:a", _unit(1)[0], 9) == []
+        store.put_vectors("v", [], Traits.of_vectors(np.empty((0, 8), np.float32)))
+        assert _names(store) == []
 
     def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
         """Else: one deployment finds or clears another's vectors."""
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _unit(1))
+        store.put_vectors("v", [record("a")], _traits(1))
         elsewhere.open_vectors("v", 5, "n")
-        assert elsewhere.search_vectors("v", "user:a", _unit(1, 5)[0], 9) == []
+        assert _names(elsewhere, dimension=5) == []
         elsewhere.delete_vectors("v", owner="user:a")
         elsewhere.clear_vectors("v")
-        assert len(store.search_vectors("v", "user:a", _unit(1)[0], 9)) == 1
+        assert _names(store) == ["a"]

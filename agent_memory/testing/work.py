@@ -17,11 +17,14 @@ import numpy as np
 import pytest
 
 from agent_memory.errors import LeaseLost
+from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.records import Head, Lease, Record
 from agent_memory.stores.base import SessionStore, Store
 from agent_memory.testing.contract import Contract, draft, record, stored, together
+from agent_memory.testing.traits import ranked
 
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
+_TRAITS = Traits.of_vectors(_VECTOR)
 _LEASE = Lease("s", "w1")
 
 WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
@@ -34,7 +37,7 @@ WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
         "facts", owner="user:a", lease=lease
     ),
     "put_vectors": lambda store, _, lease: store.put_vectors(
-        "v", [record("new")], _VECTOR, lease=lease
+        "v", [record("new")], _TRAITS, lease=lease
     ),
     "delete_vectors": lambda store, _, lease: store.delete_vectors(
         "v", session_id="s", lease=lease
@@ -82,14 +85,15 @@ def filled(store: Store) -> Head:
     store.open_vectors("v", 2, "m")
     store.append("s", [draft("a"), draft("b")], "u")
     store.put_facts("facts", [record("old")])
-    store.put_vectors("v", [record("old")], _VECTOR)
+    store.put_vectors("v", [record("old")], _TRAITS)
     return stored(store)
 
 
 def all_of(store: Store) -> Any:
     """All that a store has of a session that was `filled`."""
-    found = [r for r, _ in store.search_vectors("v", "user:a", _VECTOR[0], 9)]
-    return store.head("s"), store.read("s"), store.facts("facts", "user:a"), found
+    found = ranked(store.search_vectors("v", "user:a", Sought(_VECTOR[0]), 9))
+    records = [one for one, _ in found]
+    return store.head("s"), store.read("s"), store.facts("facts", "user:a"), records
 
 
 def _names(store: SessionStore, limit: int = 100) -> list[str]:

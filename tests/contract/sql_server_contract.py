@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (
@@ -20,6 +21,7 @@ from agent_memory.testing import (
 )
 from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract
+from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.servers.sql import (
     Served,
@@ -85,6 +87,7 @@ class ServerContract(
     SessionStoreContract,
     FactStoreContract,
     VectorStoreContract,
+    KeptIndexContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
@@ -187,7 +190,8 @@ class ServerContract(
 
     def test_vectors_of_many_writers(self, store: Store, other: Store) -> None:
         """Else: two writers of one owner or record are in each other's way, or a cache is stale."""
-        vector = np.array([[0.6, 0.8]], dtype=np.float32)
+        vector = Traits.of_vectors(np.array([[0.6, 0.8]], dtype=np.float32))
+        sought = Sought(vector.meaning[0])
         for handle in (store, other):
             handle.open_vectors("v", 2, "m")
 
@@ -196,14 +200,14 @@ class ServerContract(
                 handle.put_vectors("v", [record(f"{name}{n}")], vector)
                 handle.put_vectors("v", [record("shared", text=name)], vector)
                 handle.put_facts("f", [record("shared", text=name)])
-                found = handle.search_vectors("v", "user:a", vector[0], 999)
-                assert f"{name}{n}" in {r.id for r, _ in found}
+                found = handle.search_vectors("v", "user:a", sought, 999)
+                assert f"{name}{n}" in {hit.record.id for hit in found}
 
         together(
             [partial(put, h, name) for h, name in zip([store, other] * 2, "abcd", strict=True)]
         )
         for handle in (store, other):
-            assert len(handle.search_vectors("v", "user:a", vector[0], 999)) == 41
+            assert len(handle.search_vectors("v", "user:a", sought, 999)) == 41
             assert len(handle.facts("f", "user:a")) == 1
 
     def test_more_threads_than_connections(self, server: Served, store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import sqlite3
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,8 @@ from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.encryption import Keys
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.messages import Message
+from agent_memory.ranking.terms import asked
+from agent_memory.ranking.traits import Sought
 from agent_memory.records import Draft, Summary
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
@@ -31,11 +34,14 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import DAY, draft, record, stored
+from agent_memory.testing.traits import ranked, worded
+from tests.contract.vector_changes_contract import VectorChangesContract
 from tests.servers.sql import told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"
 VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
+SOUGHT = Sought(VECTOR[0])
 SUMMARY = Summary(f"summary {CANARY}", 5, 1, "local", 0, f"before {CANARY}")
 
 
@@ -60,7 +66,11 @@ class TestOverMemory(
 
 
 class TestOverSQLite(
-    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+    SessionStoreContract,
+    FactStoreContract,
+    VectorStoreContract,
+    VectorChangesContract,
+    WorkStoreContract,
 ):
     """`EncryptedStore` over a SQLite file keeps the contract."""
 
@@ -97,11 +107,13 @@ def filled(store: Store, *sessions: str) -> None:
         about: dict[str, Any] = {"session_id": name, "metadata": {"note": CANARY}}
         records = [record(f"{name}{n}", text=f"{CANARY} {name}{n}", **about) for n in (1, 2)]
         store.put_facts("facts", records)
-        store.put_vectors("facts", records, np.repeat(VECTOR, 2, axis=0))
+        said = [one.text for one in records]
+        traits = worded(said, said, np.repeat(VECTOR, 2, axis=0))
+        store.put_vectors("facts", records, traits)
 
 
 def all_of(store: Store) -> Any:
-    found = [one for one, _ in store.search_vectors("facts", "user:a", VECTOR[0], 9)]
+    found = [one for one, _ in ranked(store.search_vectors("facts", "user:a", SOUGHT, 9))]
     read = [store.read(name) for name in ("s", "t")]
     return store.sessions(), read, store.facts("facts", "user:a"), found
 
@@ -117,6 +129,7 @@ def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
     assert b"user:a" in held
     assert CANARY.encode() not in held
     assert b"rules" not in held
+    assert not [number for number in asked(CANARY) if struct.pack("<I", number) in held]
     assert base64.b64encode(CANARY.encode()).rstrip(b"=")[:-2] not in held
 
 
@@ -404,19 +417,6 @@ def test_an_unreadable_session_can_be_deleted() -> None:
     with AgentMemory(store=inner) as memory:
         memory.delete("s")
     assert [head.session_id for head in encrypted(inner).sessions()] == ["t"]
-
-
-def test_vectors_of_another_database() -> None:
-    """Else: with Qdrant beside it, the texts of an encrypted store stand there in plain."""
-    beside = MemoryStore()
-    vectors = encrypted(MemoryStore()).vectors_of(beside)
-    vectors.open_vectors("v", 2, "m")
-    given = record("r", text=CANARY, metadata={"note": CANARY})
-    vectors.put_vectors("v", [given], VECTOR)
-    assert CANARY not in repr(beside.search_vectors("v", "user:a", VECTOR[0], 1))
-    assert vectors.search_vectors("v", "user:a", VECTOR[0], 1)[0][0] == given
-    vectors.delete_vectors("v", owner="user:a")
-    assert vectors.search_vectors("v", "user:a", VECTOR[0], 1) == []
 
 
 def test_one_round_another() -> None:

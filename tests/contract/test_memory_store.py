@@ -14,6 +14,7 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from tests.contract.clock_contract import ClockContract
+from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract
 
 
@@ -21,6 +22,7 @@ class TestMemoryStore(
     SessionStoreContract,
     FactStoreContract,
     VectorStoreContract,
+    KeptIndexContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,

@@ -15,6 +15,7 @@ from pymongo import MongoClient
 
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.messages import Message
+from agent_memory.ranking.traits import Traits
 from agent_memory.records import Draft
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
@@ -26,6 +27,7 @@ from agent_memory.testing import (
 )
 from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract
+from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.mongodb_suite import (
     VECTORS,
@@ -45,7 +47,12 @@ __all__ = ["documents", "namespace", "other", "server", "store", "url"]
 
 
 class TestMongoDB(
-    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract, ClockContract
+    SessionStoreContract,
+    FactStoreContract,
+    VectorStoreContract,
+    KeptIndexContract,
+    WorkStoreContract,
+    ClockContract,
 ):
     """`MongoDBStore` keeps the contract."""
 
@@ -112,7 +119,7 @@ def test_nothing_is_left_of_what_was_removed(
     store.put_facts("facts", [record("q", text="gone")], replacing=("s", 1, 1))
     store.delete_facts("facts", session_id="s")
     store.open_vectors("v", 2, "m")
-    store.put_vectors("v", [record("r", text="gone")], VECTORS[:1])
+    store.put_vectors("v", [record("r", text="gone")], Traits.of_vectors(VECTORS[:1]))
     store.clear_vectors("v")
     store.append("t", long_drafts("gone", 150))
     store.delete("t")

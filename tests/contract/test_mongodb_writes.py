@@ -13,10 +13,12 @@ import pytest
 from pymongo import MongoClient
 
 from agent_memory.errors import LeaseLost, SessionDeleting, StoreUnavailable
+from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.records import Head, Lease
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import DAY, draft, record, stored
+from agent_memory.testing.traits import ranked
 from tests.contract.mongodb_suite import (
     VECTORS,
     Doc,
@@ -35,7 +37,8 @@ def _state(store: Store) -> Any:
     """All of a session and of what derives from it, but for its version and its time."""
     head = store.head("s")
     owners = ("user:a", "user:b")
-    found = [store.search_vectors("v", owner, VECTORS[0], 9) for owner in owners]
+    sought = Sought(VECTORS[0] + VECTORS[1] / 2)
+    found = [ranked(store.search_vectors("v", owner, sought, 9)) for owner in owners]
     return (
         head and replace(head, version=0, created_at=DAY),
         [(e.seq, e.total, e.message.text()) for e in store.read("s")],
@@ -52,7 +55,7 @@ def _put_facts(store: Store, lease: Lease | None) -> None:
 def _put_vectors(store: Store, lease: Lease) -> None:
     store.open_vectors("v", 2, "m")
     new = [record("v1", text="new", owner="user:b"), record("v9")]
-    store.put_vectors("v", new, VECTORS, lease=lease)
+    store.put_vectors("v", new, Traits.of_vectors(VECTORS), lease=lease)
 
 
 def _truncate(store: Store, lease: Lease) -> Head | None:
@@ -98,7 +101,8 @@ def _prepared(store: Store, count: int) -> None:
         store.append("s", long_drafts("b", 1))
         assert store.lease("s", "w1", 0)
     store.put_facts("facts", [record(f"f{n}", last=n) for n in range(1, 4)])
-    store.put_vectors("v", [record("v1"), record("v2", owner="user:b")], VECTORS)
+    records = [record("v1"), record("v2", owner="user:b")]
+    store.put_vectors("v", records, Traits.of_vectors(VECTORS))
 
 
 @pytest.mark.usefixtures("brisk")

@@ -17,14 +17,18 @@ import pytest
 
 from agent_memory import VectorMemory
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable, UnknownStore
+from agent_memory.ranking.terms import Terms
+from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.stores.qdrant.names import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.contract import record, together
+from agent_memory.testing.traits import units
 from tests.servers.qdrant import Refused, Request, StandIn
 
 ALIAS = "agent_memory_default_v"
 KEY = "k3y-of-the-test"
+QUESTION = Sought(units(1, 4)[0])
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +50,8 @@ def stores(server: StandIn) -> Iterator[list[QdrantStore]]:
         store.close()
 
 
-def units(count: int, dimension: int = 4) -> np.ndarray:
-    return np.eye(dimension, dtype=np.float32)[[n % dimension for n in range(count)]]
+def traits(count: int, dimension: int = 4) -> Traits:
+    return Traits.of_vectors(units(count, dimension))
 
 
 def asked(server: StandIn, what: str) -> list[Request]:
@@ -55,28 +59,24 @@ def asked(server: StandIn, what: str) -> list[Request]:
 
 
 def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) -> None:
-    """Wrong: each search walks the points of all users, or no second kind of vector can be added
-    to the points later."""
+    """Wrong: each search walks the points of all users, or words are ranked without how rare
+    they are."""
     stores[0].open_vectors("v", 4, "openai/m")
     (name,) = server.collections
     assert name.startswith(f"{ALIAS}.openai-m-4-")
     assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
     (made,) = asked(server, f"PUT /collections/{name}")[:1]
-    assert made.body["vectors"] == {"dense": {"size": 4, "distance": "Cosine"}}
+    dense = {"size": 4, "distance": "Dot"}
+    assert made.body["vectors"] == {"meaning": dense, "meaning_around": dense}
+    sparse = {"modifier": "idf"}
+    assert made.body["sparse_vectors"] == {"words": sparse, "words_around": sparse}
     assert made.body["hnsw_config"] == {"m": 0, "payload_m": 16}
     assert server.indexes[name] == {
         "owner": {"type": "keyword", "is_tenant": True},
         "session_id": "keyword",
         "last": "integer",
     }
-    stores[0].put_vectors("v", [record("a")], units(1))
-    stores[0].search_vectors("v", "user:a", units(1)[0], 3)
     stores[0].delete_vectors("v", session_id="s", after=2)
-    sent = asked(server, f"PUT /collections/{name}/points")[0].body["points"][0]
-    assert sent["vector"] == {"dense": [1.0, 0.0, 0.0, 0.0]}
-    query = asked(server, f"POST /collections/{name}/points/query")[0].body
-    assert (query["using"], query["limit"]) == ("dense", 3)
-    assert query["filter"]["must"] == [{"key": "owner", "match": {"value": "user:a"}}]
     deleted = asked(server, f"POST /collections/{name}/points/delete")[0].body
     assert [one["key"] for one in deleted["filter"]["must"]] == ["session_id", "last"]
 
@@ -86,7 +86,7 @@ def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore
 
     def run(n: int) -> None:
         stores[n].open_vectors("v", 4, "m")
-        stores[n].put_vectors("v", [record(f"{n}")], units(1))
+        stores[n].put_vectors("v", [record(f"{n}")], traits(1))
 
     together([lambda n=n: run(n) for n in range(6)])
     (name,) = server.collections
@@ -95,7 +95,10 @@ def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore
     assert set(server.indexes[name]) == {"owner", "session_id", "last"}
 
 
-def test_two_embedders_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore]) -> None:
+@pytest.mark.parametrize("dimensions", [(4, 5), (4, 0)], ids=["both", "one has words only"])
+def test_two_embedders_open_a_new_block_at_once(
+    server: StandIn, stores: list[QdrantStore], dimensions: tuple[int, int]
+) -> None:
     """Wrong: both believe to have won, and what one writes is never found."""
     meeting = threading.Barrier(6)
     seen: set[int] = set()
@@ -107,8 +110,8 @@ def test_two_embedders_open_a_new_block_at_once(server: StandIn, stores: list[Qd
 
     def run(n: int) -> str:
         try:
-            stores[n].open_vectors("v", 4 + n % 2, f"m{n % 2}")
-            stores[n].put_vectors("v", [record(f"{n}")], units(1, 4 + n % 2))
+            stores[n].open_vectors("v", dimensions[n % 2], f"m{n % 2}")
+            stores[n].put_vectors("v", [record(f"{n}")], traits(1, dimensions[n % 2]))
         except DimensionMismatch:
             return "refused"
         return "won"
@@ -147,10 +150,10 @@ def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore]
             stores[1].open_vectors("v", 5, "n")
     if cut % 2:
         stores[2].open_vectors("v", 4, "m")  # ends what was begun
-        stores[2].put_vectors("v", [record("a")], units(1))
+        stores[2].put_vectors("v", [record("a")], traits(1))
     stores[3].begin_vectors("v", 5, "n")
     stores[3].open_vectors("v", 5, "n")
-    stores[3].put_vectors("v", [record("b")], units(1, 5))
+    stores[3].put_vectors("v", [record("b")], traits(1, 5))
     stores[3].swap_vectors("v")
     (name,) = server.collections
     assert embedding(name)[0] == 5
@@ -163,9 +166,9 @@ def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore])
     stores[1].clear_vectors("v")
     assert server.collections == []
     assert server.aliases == {}
-    assert stores[0].search_vectors("v", "user:a", units(1)[0], 3) == []
-    stores[0].put_vectors("v", [record("a")], units(1))
-    assert len(stores[1].search_vectors("v", "user:a", units(1)[0], 3)) == 1
+    assert stores[0].search_vectors("v", "user:a", QUESTION, 3) == []
+    stores[0].put_vectors("v", [record("a")], traits(1))
+    assert len(stores[1].search_vectors("v", "user:a", QUESTION, 3)) == 1
 
 
 def test_a_swap_that_comes_too_late(server: StandIn, stores: list[QdrantStore]) -> None:
@@ -210,14 +213,14 @@ def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -
     where nobody reads."""
     old, new = stores[:2]
     old.open_vectors("v", 4, "m")
-    old.put_vectors("v", [record("a")], units(1))
+    old.put_vectors("v", [record("a")], traits(1))
     new.begin_vectors("v", 5, "n")
     new.open_vectors("v", 5, "n")
-    assert len(old.search_vectors("v", "user:a", units(1)[0], 3)) == 1
+    assert len(old.search_vectors("v", "user:a", QUESTION, 3)) == 1
     new.swap_vectors("v")
     for use in (
-        lambda: old.search_vectors("v", "user:a", units(1)[0], 3),
-        lambda: old.put_vectors("v", [record("b")], units(1)),
+        lambda: old.search_vectors("v", "user:a", QUESTION, 3),
+        lambda: old.put_vectors("v", [record("b")], traits(1)),
     ):
         with pytest.raises(DimensionMismatch, match="is rebuilt for 'n' with 5"):
             use()
@@ -361,7 +364,7 @@ def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None
     with pytest.raises(StoreUnavailable, match="Qdrant server"):
         stores[0].open_vectors("v", 4, "m")
     with pytest.raises(StoreUnavailable, match="Qdrant server"):
-        stores[0].search_vectors("v", "user:a", units(1)[0], 3)
+        stores[0].search_vectors("v", "user:a", QUESTION, 3)
 
 
 # Pure
@@ -370,10 +373,12 @@ def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None
 def test_batches_keep_below_the_limits_of_servers() -> None:
     """Wrong: long messages or wide vectors make a request that the server refuses for its size."""
 
-    def sizes(texts: list[str], dimension: int) -> list[int]:
+    def sizes(texts: list[str], dimension: int, words: int = 1) -> list[int]:
         records = [record(f"{n}", text=text) for n, text in enumerate(texts)]
-        vectors = np.full((len(texts), dimension), 1 / 3, dtype=np.float32)
-        found = list(batches(records, vectors))
+        rows = np.full((len(texts), dimension), 1 / 3, np.float32)
+        ids = np.arange(2**32 - words, 2**32, dtype=np.uint32)
+        terms = [Terms(ids, np.full(words, 1 / 3, np.float32))] * len(texts)
+        found = list(batches(records, Traits(rows, rows, terms, terms)))
         assert all(
             len(batch) == 1 or sum(len(p.model_dump_json()) for p in batch) < 8 * 2**20
             for batch in found
@@ -382,10 +387,13 @@ def test_batches_keep_below_the_limits_of_servers() -> None:
         return [len(batch) for batch in found]
 
     assert sizes(["short"] * 600, 8) == [256, 256, 88]
-    assert max(sizes(["short"] * 300, 3072)) < 130
+    assert max(sizes(["short"] * 300, 3072)) < 65
     assert max(sizes(["\n" * 1_000_000] * 10, 8)) < 5
+    assert max(sizes(["short"] * 20, 8, words=20_000)) < 7
     assert sizes(["x" * 40_000_000, "y"], 8) == [1, 1]
     assert sizes([], 8) == []
+    with pytest.raises(ValueError, match="for each record"):
+        list(batches([record("a")], traits(2)))
 
 
 def test_no_two_share_a_name() -> None:

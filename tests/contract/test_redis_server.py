@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from agent_memory.errors import ConfigError, StoreUnavailable, UnknownStore
+from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.records import Lease
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place
 from agent_memory.testing.contract import draft, record, stored
+from agent_memory.testing.traits import ranked
 from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import Start, server, start
@@ -97,7 +99,8 @@ def test_a_server_without_memory(server: RedisServer) -> None:
     """Else: a part of a write stays, or what was deleted to make room stays too."""
     store = RedisStore(server.url)
     store.open_vectors("v", 2, "m")
-    vector = np.array([[1.0, 0.0]], dtype=np.float32)
+    vector = Traits.of_vectors(np.array([[1.0, 0.0]], dtype=np.float32))
+    sought = Sought(vector.meaning[0])
     for name in ("s", "t", "r"):
         head = store.append(name, [draft("a"), draft("b")], "u")
         store.put_facts("facts", [record(f"r{name}", session_id=name)])
@@ -105,7 +108,7 @@ def test_a_server_without_memory(server: RedisServer) -> None:
     assert store.lease("t", "w", 60)
 
     def everything() -> object:
-        found = [r for r, _ in store.search_vectors("v", "user:a", vector[0], 9)]
+        found = ranked(store.search_vectors("v", "user:a", sought, 9))
         return store.sessions(), store.read("r"), store.facts("facts", "user:a"), found
 
     before, waiting = everything(), store.due()
@@ -132,7 +135,7 @@ def test_a_server_without_memory(server: RedisServer) -> None:
     store.release("t", "w")
     assert [head.session_id for head in store.due()] == ["t", "r"]
     assert [r.id for r in store.facts("facts", "user:a")] == ["rr", "rt"]
-    assert len(store.search_vectors("v", "user:a", vector[0], 9)) == 2
+    assert len(store.search_vectors("v", "user:a", sought, 9)) == 2
     for write in writes:
         write()
     store.close()

@@ -17,6 +17,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record, stored
 from tests.contract.clock_contract import ClockContract
+from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.servers.redis import RedisServer, Relay
 from tests.servers.redis_suite import (
@@ -44,7 +45,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-class TestRedis(RedisContract, ClockContract):
+class TestRedis(RedisContract, KeptIndexContract, ClockContract):
     """`RedisStore` keeps the contract."""
 
     by_server = True

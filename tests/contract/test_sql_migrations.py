@@ -15,7 +15,8 @@ from agent_memory.stores.base import Counts
 from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft, stored, together
+from agent_memory.testing.contract import draft, record, stored, together
+from agent_memory.testing.traits import for_words, ranked, worded
 
 FOLDER = Path(__file__).parent
 VERSIONS = (1, 2, 3)
@@ -154,8 +155,16 @@ def test_a_database_of_version_3_opens(path: Path) -> None:
 def _find_hello(store: SQLStore) -> None:
     store.open_vectors("vector", 2, "m")
     query = np.array([0.6, 0.8], dtype=np.float32)
-    ((found, score),) = store.search_vectors("vector", "user:sarah", query, 3)
-    assert (found.text, score) == ("hello", pytest.approx(0.6))
+    (found,) = store.search_vectors("vector", "user:sarah", for_words("hello", query), 3)
+    assert found.record.text == "hello"
+    assert found.scores == pytest.approx((0, 0, 0.6, 0))  # its words were not kept
+    new = record("new", "user:sarah", text="hello again")
+    store.put_vectors("vector", [new], worded(["hello again"], ["hello"], query[None], query[None]))
+    two = store.search_vectors("vector", "user:sarah", for_words("hello", query), 3)
+    assert [one.text for one, _ in ranked(two)] == ["hello again", "hello"]
+    assert [score > 0 for _, score in ranked(two, "words")] == [True, False]
+    ((same, score), _) = ranked(two, "meaning_around")
+    assert (same, score) == (new, pytest.approx(1, abs=1e-3))
 
 
 def test_many_open_an_old_database_at_once(path: Path) -> None:

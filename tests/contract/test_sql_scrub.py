@@ -20,9 +20,11 @@ import numpy as np
 import pytest
 
 from agent_memory.errors import StoreUnavailable
+from agent_memory.ranking.traits import Traits
 from agent_memory.records import Summary
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
+from agent_memory.testing.traits import worded
 
 MARK = "c4n4ry"
 ENGINE = "agent_memory.stores.sql.sqlite"
@@ -126,7 +128,7 @@ def _delete_vectors(store: SQLStore) -> None:
 def _overwrite_vectors(store: SQLStore) -> None:
     _put_vectors(store, MARK)
     names = [f"{MARK}{n}" for n in range(60)]
-    store.put_vectors("v", [record(name) for name in names], _rows("others"))
+    store.put_vectors("v", [record(name) for name in names], _traits("others"))
     store.delete_vectors("v", owner="user:a")
 
 
@@ -146,16 +148,29 @@ def _put_facts(store: SQLStore, word: str) -> None:
 def _put_vectors(store: SQLStore, word: str) -> None:
     store.open_vectors("v", 64, "m")
     fields = {"owner": f"user:{word}", "session_id": f"{word}-session"}
-    store.put_vectors("v", [record(f"{word}{n}", **fields) for n in range(60)], _rows(word))
+    store.put_vectors("v", [record(f"{word}{n}", **fields) for n in range(60)], _traits(word))
 
 
 def _rows(word: str) -> np.ndarray:
     """Vectors whose bytes tell whose they are: no other's numbers follow each other so."""
     pair = {MARK: (0.6, 0.8), "others": (0.8, -0.6)}[word]
-    return np.tile(np.array(pair, dtype="<f4") / np.sqrt(32), (60, 32))
+    return np.tile((np.array(pair) / np.sqrt(32)).astype("<f4"), (60, 32))
 
 
-_VECTOR_MARK = _rows(MARK)[0][:4].tobytes()
+def _traits(word: str, count: int = 60) -> Traits:
+    """With words whose numbers, side by side, nobody else has."""
+    rows = _rows(word)[:count]
+    words = [f"{word} {word}words"] * count
+    return worded(words, [f"{word}near {word}around"] * count, rows, np.roll(rows, 1, axis=1))
+
+
+def _marks() -> list[bytes]:
+    """The bytes of the numbers in a marked record's traits."""
+    marked = _traits(MARK, 1)
+    vectors = (marked.meaning[0][:4], marked.meaning_around[0][:4].astype("<f2"))
+    words = (marked.words[0].ids, marked.words_around[0].ids)
+    return [numbers.tobytes() for numbers in (*vectors, *words)]
+
 
 _WAYS: dict[str, Callable[[SQLStore], None]] = {
     "overwritten heads": _overwrite_head,
@@ -176,7 +191,7 @@ def test_every_way_of_deleting(store: SQLStore, tmp_path: Path, way: str) -> Non
         _put_vectors(store, "others")
     _WAYS[way](store)
     store.scrub()
-    assert _traces(tmp_path, MARK.encode(), _VECTOR_MARK) == set()
+    assert _traces(tmp_path, MARK.encode(), *_marks()) == set()
     _check(tmp_path)
 
 
@@ -187,7 +202,7 @@ def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: in
     store.open_vectors("v", 64, "m")
     victims = [f"{MARK}{n}" for n in range(10)]
     others = [f"s{dice.randrange(10**9)}" for _ in range(60)]
-    numbers = {True: _rows(MARK)[:1], False: _rows("others")[:1]}
+    traits = {True: _traits(MARK, 1), False: _traits("others", 1)}
     for _ in range(6):
         for name in dice.sample(victims + others, len(victims + others)):
             mine = name in victims
@@ -198,13 +213,14 @@ def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: in
             fields: dict[str, Any] = {"owner": f"user:{owner}", "session_id": name}
             one = record(f"{word}{dice.randrange(10**9)}", text=text, **fields)
             store.put_facts("facts", [one])
-            store.put_vectors("v", [one], numbers[mine])
+            store.put_vectors("v", [one], traits[mine])
+    assert all(_traces(tmp_path, mark) for mark in _marks())
     for name in dice.sample(others, 40) + victims:
         store.delete_facts("facts", session_id=name)
         store.delete_vectors("v", session_id=name)
         store.delete(name)
     store.scrub()
-    assert _traces(tmp_path, MARK.encode(), _VECTOR_MARK) == set()
+    assert _traces(tmp_path, MARK.encode(), *_marks()) == set()
     assert store.counts().entries == 20 * 6
     _check(tmp_path)
 

@@ -28,6 +28,7 @@ from agent_memory.testing import (
 )
 from agent_memory.testing.contract import draft, stored
 from tests.contract.clock_contract import ClockContract
+from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 
 
@@ -40,6 +41,7 @@ class TestSQLite(
     SessionStoreContract,
     FactStoreContract,
     VectorStoreContract,
+    KeptIndexContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -11,13 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
 from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.traits import everything
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -51,20 +52,19 @@ def written(sessions: int, users: int, messages: int) -> None:
     """Sessions that a process without any blocks wrote, so that all is still to be absorbed."""
     with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
         for number in range(sessions):
-            said = [{"role": "user", "content": f"{number} says {i}"} for i in range(messages)]
+            said = [{"role": "user", "content": f"s{number} says {i}"} for i in range(messages)]
             memory.update(f"s{number}", said, user_id=f"u{number % users}")
 
 
 def absorbed(users: int) -> list[tuple[str, int]]:
     """Session and seq of every vector."""
-    anywhere = np.eye(256, dtype=np.float32)[0]
     with AgentMemory(
         store="sqlite:///m.db", max_tokens=400, overflow=FlushToLTM(blocks=[VectorMemory()])
     ) as memory:
         found = [
             record
             for user in range(users)
-            for record, _ in memory._store.search_vectors("vector", f"user:u{user}", anywhere, 9999)
+            for record in everything(memory._store, "vector", f"user:u{user}", 256)
         ]
     return sorted((record.session_id, record.sources[0]) for record in found)
 
@@ -200,3 +200,22 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
         blocks=[VectorMemory(min_score=-1.0)],
     ) as memory:
         assert len(memory.search("says", user_id="u0")) == 6
+
+
+def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: where the extra "local" is missing nothing is absorbed or found, or doctor says that
+    an embedder agrees with what is stored."""
+    find = importlib.util.find_spec
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            importlib.util, "find_spec", lambda name: None if name == "wordllama" else find(name)
+        )
+        written(sessions=3, users=1, messages=2)
+        assert "6 messages of 3 sessions absorbed." in run("worker", "--once")
+        told = run("doctor")
+        assert "by words alone" in told
+        assert "agree" not in told
+        assert "s1 says 0" in run("search", "says", "--user", "u0")
+    refused = CliRunner().invoke(app, ["doctor", "--config", "m.toml"])
+    assert refused.exit_code == 1
+    assert "agent-memory replay" in refused.output  # found by its words, but not by meaning

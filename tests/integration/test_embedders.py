@@ -167,7 +167,6 @@ def test_local_embedder_leaves_logging_alone(local: WordLlamaEmbedder) -> None:
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [
-        (None, "wordllama", "local"),
         ("local", "wordllama", "local"),
         ("fastembed/BAAI/bge-small-en-v1.5", "fastembed", "fastembed"),
     ],
@@ -179,6 +178,28 @@ def test_a_missing_package_names_its_extra(
     hide(monkeypatch, package)
     with pytest.raises(MissingExtra, match=rf"agent-memory\[{extra}\]"):
         open_embedder(name)
+
+
+def test_without_any_embedder_there_are_words(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong one fails in a base install, or finds less there without a word."""
+    hide(monkeypatch, "wordllama")
+    embedder = open_embedder(None)
+    assert (embedder.dimension, embedder.embed(["lake", "sea"]).shape) == (0, (2, 0))
+    assert "agent-memory[local]" in caplog.text
+
+
+def test_a_long_text_is_embedded_whole(local: WordLlamaEmbedder) -> None:
+    """A wrong one looks at the beginning of a long text, or fails with a text too long for the
+    model."""
+    filler = "The weather was fine and nothing much happened. " * 200
+    told = "The volcano erupted and lava flowed into the sea. " * 200
+    asked, whole, begun = local.embed(["volcano lava", filler + told, filler])
+    assert asked @ whole > 0.3 > asked @ begun
+    assert np.linalg.norm(whole) == pytest.approx(1, abs=1e-5)
+    unbroken = local.embed(["x" * 5_000, " " * 5_000])
+    assert [np.linalg.norm(row) > 0.5 for row in unbroken] == [True, False]
 
 
 def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:

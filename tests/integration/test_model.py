@@ -30,6 +30,7 @@ from agent_memory.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing.traits import everything
 from agent_memory.testing.watching import watched
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "0"))
@@ -509,8 +510,11 @@ class Story(RuleBasedStateMachine):
                 assert context.tokens <= MAX_TOKENS
                 owner = context.head.user_id if context.head else op.user
                 for recall in context.recalls:
-                    text = recall.text.removeprefix("user: ")
-                    assert self.owner_of[text] == key(op.session, owner or op.user)
+                    said = recall.text.split("\n")  # neighbours stand in one passage
+                    assert len(said) == len(recall.sources)
+                    for text in said:
+                        mine = self.owner_of[text.removeprefix("user: ")]
+                        assert mine == key(op.session, owner or op.user)
 
     def judge(self, calls: list[tuple[Op, bool]]) -> None:
         """Compare what is there with what the model says may be there."""
@@ -566,13 +570,11 @@ class Story(RuleBasedStateMachine):
                 yield session, seq, text, owner
             return
         owners = [f"user:{user}" for user in USERS] + [f"session:{name}" for name in SESSIONS]
-        anywhere = np.array([1.0, 0.0, 0.0, 0.0], dtype=np.float32)
         for owner in owners:
             if block == "facts":
                 records = self.raw.facts(block, owner)
             else:
-                found = self.raw.search_vectors(block, owner, anywhere, 10_000)
-                records = [record for record, _ in found]
+                records = everything(self.raw, block, owner, 4)
             for one in records:
                 yield one.session_id, one.first, one.text.removeprefix("user: "), one.owner
 

@@ -22,10 +22,12 @@ from pydantic import SecretStr
 from agent_memory import AgentMemory, Chain, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
 from agent_memory.embedders.vectors import unit_rows
 from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
+from agent_memory.ranking.traits import Sought
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Strategy
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.fake_llm import Outage
+from agent_memory.testing.traits import everything
 from agent_memory.testing.watching import watched
 
 MODEL = "openai/test-model"
@@ -138,9 +140,9 @@ class Rig:
         """How often the block reflects each entry of a session."""
         if block == "vector":
             vector = np.ones(self.fake.dimension, dtype=np.float32)
-            found = self.store.search_vectors("vector", "user:ada", vector, 1000)
-            assert np.isfinite([score for _, score in found]).all()
-            records = [record for record, _ in found]
+            found = self.store.search_vectors("vector", "user:ada", Sought(vector), 1000)
+            assert np.isfinite([hit.scores for hit in found]).all()
+            records = everything(self.store, "vector", "user:ada", self.fake.dimension)
         else:
             records = self.store.facts(block, "user:ada")
         return Counter(seq for r in records if r.session_id == session for seq in r.sources)

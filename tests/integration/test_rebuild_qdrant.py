@@ -105,7 +105,10 @@ def talk(rig: Rig, sessions: int = 3) -> list[str]:
 
 
 def recalled(memory: AgentMemory) -> list[str]:
-    return sorted(found.text for found in memory.search("fact", user_id="ada", limit=100))
+    return sorted(
+        found.text
+        for found in memory.search("hello: a fact, a wish, what was said", user_id="ada", limit=100)
+    )
 
 
 class Cut(Exception):

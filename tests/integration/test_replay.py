@@ -20,10 +20,12 @@ from agent_memory.engine.assembly import assemble
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.messages import Message
+from agent_memory.ranking.traits import Sought
 from agent_memory.records import Entry, Recall, Record, Scope
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
+from agent_memory.testing.traits import everything, ranked
 from agent_memory.testing.watching import watched
 
 SECONDS = 60.0
@@ -304,13 +306,14 @@ def embedded(store: Store, fake: FakeLLM, embedding: str, name: str = "vector") 
     """The texts of Ada's vectors, each found by the vector that the model now gives it."""
     with AgentMemory(vectors(store, fake, embedding, name)):  # the model that it was opened with
         width = 256 if embedding == "local" else fake.dimension
-        every = store.search_vectors(name, "user:ada", np.ones(width, dtype=np.float32), 1000)
-        for record, _ in every if embedding != "local" else []:
+        every = everything(store, name, "user:ada", width)
+        for record in every if embedding != "local" else []:
             vector = np.array(fake.vector(record.text), dtype=np.float32)
-            best, score = store.search_vectors(name, "user:ada", vector, 1)[0]
+            found = store.search_vectors(name, "user:ada", Sought(vector), 1)
+            best, score = ranked(found)[0]
             assert best.text == record.text
             assert score == pytest.approx(1, abs=1e-5)
-        return sorted(record.text for record, _ in every)
+        return sorted(record.text for record in every)
 
 
 def talk(settings: AgentMemoryConfig, count: int = 3) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.engine.notes import Notes
+from agent_memory.ranking.traits import Traits
 from agent_memory.records import Head, Record
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
@@ -68,7 +69,8 @@ class Place:
         if block == FACTS:
             self.store.put_facts(FACTS, [record])
         else:
-            self.store.put_vectors(VECTORS, [record], np.eye(256, dtype=np.float32)[:1])
+            traits = Traits.of_vectors(np.eye(256, dtype=np.float32)[:1])
+            self.store.put_vectors(VECTORS, [record], traits)
 
 
 @pytest.fixture

@@ -175,16 +175,9 @@ class StandIn:
             case "POST points/delete":
                 matched = models.FilterSelector.model_validate(body).filter
                 return client.delete(name, points_selector=matched)
-            case "POST points/query":
-                query = models.QueryRequest.model_validate(body)
-                return client.query_points(
-                    name,
-                    query=cast("list[float]", query.query),
-                    using=query.using,
-                    query_filter=query.filter,
-                    limit=query.limit or 10,
-                    with_payload=True,
-                )
+            case "POST points/query/batch":
+                asked = models.QueryRequestBatch.model_validate(body).searches
+                return [one.model_dump() for one in client.query_batch_points(name, asked)]
         raise Refused(404, "")
 
     def _create(self, name: str, wanted: models.CreateCollection) -> bool:
@@ -192,7 +185,11 @@ class StandIn:
             raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
         if name in self.aliases:
             raise Refused(400, f"Wrong input: Alias with the same name already exists: {name}")
-        return self._client.create_collection(name, vectors_config=cast("Any", wanted.vectors))
+        return self._client.create_collection(
+            name,
+            vectors_config=cast("Any", wanted.vectors),
+            sparse_vectors_config=wanted.sparse_vectors,
+        )
 
     def _change(self, actions: list[Any]) -> bool:
         for action in actions:

@@ -94,6 +94,32 @@ def test_what_is_left_goes_to_the_best() -> None:
     assert select([], 60) == []
 
 
+def test_what_differs_in_one_word_is_told_once() -> None:
+    """Wrong: near-duplicates fill a context; or what differs in a name, a number or in who did it
+    to whom is taken for the same."""
+    said = "We went down to the old harbour to see the ships that had come in with the tide {}"
+    one, other = said.format("early today"), said.format("early, today")
+    recalls = [Recall("a", str(n), text, 1 - n / 10) for n, text in enumerate((one, other))]
+    assert merge({"a": recalls}) == recalls[:1]
+    for this, that in (
+        ("Ann owes Bob fifty", "Bob owes Ann fifty"),
+        (said.format("at 7"), said.format("at 8")),
+        (said.format("with Ann"), said.format("with Bob")),
+        ("yes", "no"),
+    ):
+        both = [Recall("a", "1", this, 0.9), Recall("a", "2", that, 0.8)]
+        assert merge({"a": both}) == both
+
+
+def test_worth_goes_by_tokens() -> None:
+    """Wrong: one long recall takes the room of ten that bear on the question nearly as much."""
+    long = Recall("a", "long", "l", 1.0, tokens=900)
+    short = [Recall("a", str(n), str(n), 0.9 - n / 100, tokens=90) for n in range(10)]
+    assert select([long, *short], 900) == short
+    better = Recall("a", "long", "l", 9.0, tokens=900)
+    assert select([better, *short], 900) == [better]
+
+
 def test_of_a_text_said_twice_the_best_stays() -> None:
     """Wrong: the recall with the lower score, or of the later block, stands for both."""
     better, worse = Recall("a", "1", "HR-101", score=0.9), Recall("a", "2", "hr-101 ", score=0.3)

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Literal
 from agent_memory.encryption import Keys
 from agent_memory.encryption_sealing import Place
 from agent_memory.messages import compact_json
-from agent_memory.records import Lease, Record
+from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.encrypted.messages import sealed_text
 from agent_memory.stores.passing import PassingVectors
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.terms import Terms
+    from agent_memory.ranking.traits import Sought, Traits
 
 
 class RecordSeals:
@@ -52,6 +53,29 @@ class RecordSeals:
         text, metadata = json.loads(plain)
         return replace(record, text=text, metadata=metadata)
 
+    def blinded(self, traits: Traits) -> Traits:
+        """Traits with numbers for words that only who has the key can tell."""
+        import numpy as np
+
+        key = self._keys.current
+
+        def blind(terms: Terms) -> Terms:
+            ids = np.array([key.blind(term) for term in terms.ids.tolist()], np.uint32)
+            return terms._replace(ids=ids)
+
+        return replace(
+            traits,
+            words=[blind(terms) for terms in traits.words],
+            words_around=[blind(terms) for terms in traits.words_around],
+        )
+
+    def sought(self, sought: Sought) -> Sought:
+        """The same for a question, under each of the keys: records may be of any of them."""
+        terms = [key.blind(term) for key in self._keys.known for term in sought.words]
+        if self._plaintext:
+            terms += sought.words
+        return replace(sought, words=tuple(dict.fromkeys(terms)))
+
     def _place(self, kind: str, block: str, record: Record) -> Place:
         origin = (record.owner, record.session_id, record.first, record.last)
         moment = to_micros(record.created_at)
@@ -59,8 +83,8 @@ class RecordSeals:
 
 
 class EncryptedVectors(PassingVectors):
-    """Encrypts the texts and metadata of a vector store's records; the vectors it can't: they are
-    what is searched.
+    """Encrypts the texts and metadata of a vector store's records, and numbers their words by a
+    secret. The vectors it can't encrypt: they are what is searched.
 
     Args:
         inner: Where they are kept.
@@ -75,24 +99,25 @@ class EncryptedVectors(PassingVectors):
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
         sealed = [self._records.sealed("vector", block, record) for record in records]
-        self._vectors.put_vectors(block, sealed, vectors, lease=lease)
+        self._vectors.put_vectors(block, sealed, self._records.blinded(traits), lease=lease)
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`.
 
         Raises:
             Undecryptable: A record that was found cannot be opened.
         """
-        found = self._vectors.search_vectors(block, owner, vector, limit)
-        return [(self._records.opened("vector", block, record), score) for record, score in found]
+        blinded = self._records.sought(sought)
+        found = self._vectors.search_vectors(block, owner, blinded, depth)
+        return [
+            replace(hit, record=self._records.opened("vector", block, hit.record)) for hit in found
+        ]
 
 
 class EncryptedSwappingVectors(EncryptedVectors):

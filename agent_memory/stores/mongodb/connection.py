@@ -277,9 +277,16 @@ class Table:
         """Change one document; whether it matched."""
         return self._run(lambda it: it.update_one(which, change).matched_count == 1, again)
 
-    def upsert(self, which: Doc, change: Doc) -> None:
-        """Change one document, or insert it."""
-        self._run(lambda it: it.update_one(which, change, upsert=True))
+    def upsert(self, which: Doc, change: Callable[[], Doc]) -> Doc | None:
+        """Change one document, or insert it; it as it was before.
+
+        `change` is asked each time that it is sent, so that two times can be told apart.
+        """
+        return self._run(
+            lambda it: it.find_one_and_update(
+                which, change(), upsert=True, return_document=ReturnDocument.BEFORE
+            )
+        )
 
     def update_all(self, which: Doc, change: Doc) -> None:
         """Change what matches."""

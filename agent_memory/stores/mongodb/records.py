@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.records import Lease, Record
+from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
-from agent_memory.stores.matrices import blobs_of
+from agent_memory.stores.indexes import hits, searched
 from agent_memory.stores.mongodb.commits import Commits, Write
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import key_of
-from agent_memory.stores.mongodb.vectors import Collections, Matrices
+from agent_memory.stores.mongodb.vectors import Changed, Collections, OwnersIndexes
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.traits import Sought, Traits
 
 Doc = dict[str, Any]
 
@@ -34,7 +34,7 @@ class MongoDBRecords:
         self._collections = Collections(
             namespace, deployment.table("agent_memory_collections"), self._vectors, scopes
         )
-        self._matrices = Matrices(self._vectors, scopes, self._vector_writes)
+        self._indexes = OwnersIndexes(self._vectors, scopes, self._vector_writes)
 
     def put_facts(
         self,
@@ -92,49 +92,41 @@ class MongoDBRecords:
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
         if not records:
             return
-        blobs = blobs_of(records, vectors)
-        key = self._collections.to_write(block, blobs)
-        docs = _docs(key, records, blobs)
+        from agent_memory.stores.blobs import blobs_of
+
+        key = self._collections.to_write(block, traits)
+        docs = _docs(key, records, blobs_of(records, traits))
+        changed: Changed = {}
 
         def stage(write: Write) -> bool:
+            nonlocal changed
             self._vector_writes.put(write, docs)
-            self._matrices.renew(write)
+            changed = self._indexes.renew(write)
             return True
 
         self._vector_writes.write(key, lease, stage)
+        self._indexes.extend(key, changed, [record.id for record in records], traits)
         self._collections.sweep(block, key)
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
-        from agent_memory.stores.nearest import nearest
-
         key = self._collections.to_read(block, known=True)
-        found = None if key is None else self._matrices.load(key, owner)
-        if found is None:  # nothing of this owner's, or the block was cleared
+        index = None if key is None else self._indexes.load(key, owner)
+        if index is None:  # nothing of this owner's, or the block was cleared
             key = self._collections.to_read(block, known=False)
-            found = None if key is None else self._matrices.load(key, owner)
-        if key is None or found is None:
+            index = None if key is None else self._indexes.load(key, owner)
+        if key is None or index is None:
             return []
-        ids, matrix = found
-        if ids:
-            self._collections.fit(block, int(matrix.shape[1]), len(vector))
-        best = nearest(ids, matrix, vector, limit)
-        docs = {doc["id"]: doc for doc in self._matrices.records(key, [name for name, _ in best])}
-        # one that was deleted or given away since the search is left out
-        return [
-            (_record(docs[name]), score)
-            for name, score in best
-            if name in docs and docs[name]["owner"] == owner
-        ]
+        found = searched(block, index, sought, depth)
+        docs = self._indexes.records(key, found.ids)
+        return hits(found, {doc["id"]: _record(doc) for doc in docs if doc["owner"] == owner})
 
     def delete_vectors(
         self,
@@ -155,7 +147,7 @@ class MongoDBRecords:
         def stage(write: Write) -> bool:
             found = self._vector_writes.remove(write, which)
             if found:
-                self._matrices.renew(write)
+                self._indexes.renew(write)
             return found
 
         self._vector_writes.write(key, lease, stage)

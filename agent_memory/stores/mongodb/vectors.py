@@ -1,23 +1,26 @@
-"""Which vectors a block has in MongoDB, and an owner's vectors as a matrix."""
+"""Which vectors a block has in MongoDB, and an owner's vectors as an index."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.stores.coding import mismatch
-from agent_memory.stores.matrices import MatrixCache, checked
+from agent_memory.stores.indexes import Indexes
 from agent_memory.stores.mongodb.commits import Commits, Write
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import key_of, token
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.index import TraitIndex
+    from agent_memory.ranking.traits import Traits
 
 Doc = dict[str, Any]
+
+Changed = dict[str, tuple[int | None, int]]
+"""The versions of owners' vectors before and after a write."""
 
 
 class Collections:
@@ -30,7 +33,7 @@ class Collections:
         namespace: Of the blocks.
         collections: What was announced.
         vectors: The vectors.
-        scopes: Versions of their owners' matrices.
+        scopes: Versions of their owners' vectors.
     """
 
     def __init__(self, namespace: str, collections: Table, vectors: Table, scopes: Table) -> None:
@@ -46,13 +49,15 @@ class Collections:
         self._announce(block, given)
         self._opened[block] = given
 
-    def to_write(self, block: str, blobs: Sequence[bytes]) -> str:
+    def to_write(self, block: str, traits: Traits) -> str:
         """The key under which these vectors are to be kept.
 
         Raises:
             DimensionMismatch: The block is not open, or for others.
         """
-        return self._announce(block, checked(block, self._opened.get(block), blobs))
+        from agent_memory.stores.blobs import checked
+
+        return self._announce(block, checked(block, self._opened.get(block), traits))
 
     def to_read(self, block: str, *, known: bool) -> str | None:
         """The key under which the block's vectors are; `known`: as it was seen last, if it was."""
@@ -70,12 +75,6 @@ class Collections:
         stored = self._stored(block)
         if stored is None or stored["key"] != key:
             self._drop(key)
-
-    def fit(self, block: str, stored: int, given: int) -> None:
-        """Refuse a vector that is not as long as those stored."""
-        if stored != given:
-            known = (stored, "the stored model")
-            raise DimensionMismatch(mismatch(block, known, (given, "unnamed")))
 
     def clear(self, block: str) -> None:
         """See `VectorStore.clear_vectors`."""
@@ -115,8 +114,8 @@ class Collections:
         self._scopes.delete_all({"block": key})
 
 
-class Matrices:
-    """Each owner's vectors as a matrix.
+class OwnersIndexes:
+    """Each owner's vectors as an index.
 
     Args:
         vectors: The vectors.
@@ -128,14 +127,14 @@ class Matrices:
         self._vectors = vectors
         self._scopes = scopes
         self._writes = writes
-        self._cache = MatrixCache()
+        self._indexes = Indexes()
 
-    def load(self, key: str, owner: str) -> tuple[list[str], np.ndarray] | None:
-        """Ids and matrix of an owner's vectors; None where none was ever written."""
+    def load(self, key: str, owner: str) -> TraitIndex | None:
+        """The index of an owner's vectors; None where none was ever written."""
         scope = self._scopes.one({"_id": key_of(key, owner)})
         if scope is None:
             return None
-        found = self._cache.get((key, owner), scope["version"])
+        found = self._indexes.get((key, owner), scope["version"])
         if found is not None:
             return found
         settled = self._writes.settle(key)
@@ -144,8 +143,8 @@ class Matrices:
         # a write under way changed the version before: what it is yet to change is not kept
         still = settled and not any("next" in doc for doc in docs)
         version = scope["version"] if still else None
-        rows = [SimpleNamespace(version=version, id=d["id"], vector=d["vector"]) for d in docs]
-        return self._cache.put((key, owner), rows)
+        ids, blobs = [doc["id"] for doc in docs], [doc["vector"] for doc in docs]
+        return self._indexes.load((key, owner), version, ids, blobs)
 
     def records(self, key: str, ids: Sequence[str]) -> list[Doc]:
         """The documents of these records, without their vectors."""
@@ -158,13 +157,33 @@ class Matrices:
             )
         ]
 
-    def renew(self, write: Write) -> None:
+    def renew(self, write: Write) -> Changed:
         """Change the versions of all whose vectors a write has tagged, before it is committed."""
         owners: set[str] = set()
         for doc in self._writes.tagged(write.name):
             owners.add(doc["next"].get("record", doc)["owner"])
             owners.add(doc.get("owner", ""))
-        for owner in sorted(owners - {""}):
-            which = {"_id": key_of(write.block, owner)}
+        return {owner: self._renew(write.block, owner) for owner in sorted(owners - {""})}
+
+    def extend(self, key: str, changed: Changed, ids: Sequence[str], traits: Traits) -> None:
+        """Take in what was just committed and put in place, where it is of one owner.
+
+        What is kept under a version is whole: writes that had changed the version by then had come
+        to an end, and those that change it later are put in place later. So it is what was there
+        when this write changed the version, and until another does, this write's records are all
+        that came to it.
+        """
+        if len(changed) == 1:
+            ((owner, (before, after)),) = changed.items()
+            self._indexes.extend((key, owner), before, after, ids, traits)
+
+    def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
+        version = 0
+
+        def change() -> Doc:
+            nonlocal version
             version = secrets.randbits(62)
-            self._scopes.upsert(which, {"$set": {"block": write.block, "version": version}})
+            return {"$set": {"block": block, "version": version}}
+
+        before = self._scopes.upsert({"_id": key_of(block, owner)}, change)
+        return (None if before is None else before["version"]), version

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
 from agent_memory.stores.qdrant.names import Names
-from agent_memory.stores.qdrant.points import DENSE
+from agent_memory.stores.qdrant.points import MEANINGS, WORDS
 
 _LINKS = 16
 
@@ -64,7 +65,7 @@ class Collections:
         claim = self._names.claim(block)
         tail = name.partition(".")[2]
         with suppress(Taken):
-            self._make(claim, tail, 1)
+            self._make(claim, {tail: 1})
         with self._connection.reached() as client:
             vectors = client.get_collection(claim).config.params.vectors
         won = next(iter(vectors)) if isinstance(vectors, dict) else tail
@@ -82,7 +83,7 @@ class Collections:
         from qdrant_client import models
 
         with suppress(Taken):
-            self._make(name, DENSE, dimension)
+            self._make(name, dict.fromkeys(MEANINGS, dimension) if dimension else {}, WORDS)
         if self._connection.local:  # it has no payload indexes, and warns
             return
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
@@ -105,14 +106,27 @@ class Collections:
             with suppress(Missing), self._connection.reached() as client:
                 client.delete_collection(name)
 
-    def _make(self, name: str, vector: str, dimension: int) -> None:
+    def _make(self, name: str, dense: Mapping[str, int], sparse: Sequence[str] = ()) -> None:
         from qdrant_client import models
 
-        params = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
+        # of unit length as they come: the server need not make them so, by another rounding
+        vectors = {
+            vector: models.VectorParams(size=size, distance=models.Distance.DOT)
+            for vector, size in dense.items()
+        }
+        # a word's weight in a text is stored, its rarity is multiplied in by the server
+        words = {
+            vector: models.SparseVectorParams(modifier=models.Modifier.IDF) for vector in sparse
+        }
         # every search names an owner: a graph for each large one, and none over all of them
         graphs = models.HnswConfigDiff(m=0, payload_m=_LINKS)
         with self._connection.reached() as client:
-            client.create_collection(name, vectors_config={vector: params}, hnsw_config=graphs)
+            client.create_collection(
+                name,
+                vectors_config=vectors,
+                sparse_vectors_config=words or None,
+                hnsw_config=graphs,
+            )
 
     def _point(self, name: str, *aliases: str) -> None:
         from qdrant_client import models

@@ -11,33 +11,42 @@ from agent_memory.records import Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
 
 if TYPE_CHECKING:
-    import numpy as np
     from qdrant_client import models
 
-DENSE = "dense"
-"""Name of the vector, so that vectors of another kind can be added to the same points."""
+    from agent_memory.ranking.terms import Terms
+    from agent_memory.ranking.traits import Traits
+
+WORDS = ("words", "words_around")
+"""The names of a point's sparse vectors."""
+
+MEANINGS = ("meaning", "meaning_around")
+"""The names of its dense vectors, which it lacks where nothing embeds."""
 
 _POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
 _MOST = 256
 _MOST_BYTES = 8 * 2**20  # a server takes 32 MB, if not set otherwise; a proxy often less
 _FLOAT_BYTES = 22
+_TERM_BYTES = 36
 _REST_BYTES = 500
 
 
-def batches(records: Sequence[Record], vectors: np.ndarray) -> Iterator[list[models.PointStruct]]:
+def batches(records: Sequence[Record], traits: Traits) -> Iterator[list[models.PointStruct]]:
     """Points to send at once, by number and by what they weigh as JSON."""
     from qdrant_client import models
 
+    if len(traits) != len(records):
+        raise ValueError("Give traits for each record.")
     batch: list[models.PointStruct] = []
     weight = 0
-    for record, vector in zip(records, vectors, strict=True):
+    for place, record in enumerate(records):
         payload = _payload(record)
-        weighs = _FLOAT_BYTES * len(vector) + 2 * len(payload["body"].encode()) + _REST_BYTES
+        weighs = _weight(traits, place) + 2 * len(payload["body"].encode()) + _REST_BYTES
         if batch and (len(batch) == _MOST or weight + weighs > _MOST_BYTES):
             yield batch
             batch, weight = [], 0
         point = str(uuid5(_POINTS, record.id))
-        batch.append(models.PointStruct(id=point, vector={DENSE: vector.tolist()}, payload=payload))
+        vectors = _vectors(traits, place)
+        batch.append(models.PointStruct(id=point, vector=vectors, payload=payload))
         weight += weighs
     if batch:
         yield batch
@@ -64,6 +73,28 @@ def where(
     if after:
         must.append(models.FieldCondition(key="last", range=models.Range(gt=after)))
     return models.Filter(must=must)
+
+
+def _vectors(traits: Traits, place: int) -> dict[str, Any]:
+    rows = (traits.meaning, traits.meaning_around) if traits.dimension else ()
+    vectors: dict[str, Any] = {
+        name: row[place].tolist() for name, row in zip(MEANINGS, rows, strict=False)
+    }
+    for name, words in zip(WORDS, (traits.words, traits.words_around), strict=True):
+        # without any word, too: so the point counts when a server counts how rare words are
+        vectors[name] = _sparse(words[place])
+    return vectors
+
+
+def _sparse(terms: Terms) -> models.SparseVector:
+    from qdrant_client import models
+
+    return models.SparseVector(indices=terms.ids.tolist(), values=terms.weights.tolist())
+
+
+def _weight(traits: Traits, place: int) -> int:
+    terms = len(traits.words[place].ids) + len(traits.words_around[place].ids)
+    return 2 * _FLOAT_BYTES * traits.dimension + _TERM_BYTES * terms
 
 
 def _payload(record: Record) -> dict[str, Any]:

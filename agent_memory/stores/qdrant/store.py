@@ -7,15 +7,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
-from agent_memory.records import Lease, Record
+from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.collections import Collections
 from agent_memory.stores.qdrant.connection import Connection, Missing
 from agent_memory.stores.qdrant.names import Names, embedding
-from agent_memory.stores.qdrant.points import DENSE, batches, record_at, where
+from agent_memory.stores.qdrant.points import batches, where
+from agent_memory.stores.qdrant.views import hits, queries
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.traits import Sought, Traits
 
 _TRIES = 5
 """Other processes may begin the block, or drop it, between two steps."""
@@ -69,7 +70,7 @@ class QdrantStore:
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
@@ -80,7 +81,7 @@ class QdrantStore:
         """
         if not records:
             return
-        name = self._own(block, vectors.shape[1])
+        name = self._own(block, traits.dimension)
         # A rebuild that begins after this look and before the write takes nothing away: the session
         # was in the log before, so that the rebuild comes to it, waits for its lease, which this
         # writer holds, and puts its cursor back. If the lease ran out meanwhile, the cursor that
@@ -89,40 +90,34 @@ class QdrantStore:
             self._check_written(block, name)
         try:
             with self._connection.reached() as client:
-                for batch in batches(records, vectors):
+                for batch in batches(records, traits):
                     client.upsert(name, batch, wait=True)
         except Missing:  # the rebuild that began meanwhile is even done
             self._check_written(block, name)
             raise
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
-        """As `VectorStore.search_vectors`.
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+        """As `VectorStore.search_vectors`, in one request.
 
         Raises:
             DimensionMismatch: The block was rebuilt for another embedding.
         """
+        width = len(sought.meaning) or None
         if block in self._opened:
-            name: str | None = self._own(block, len(vector))
+            name: str | None = self._own(block, width)
         else:
-            name = self._in_force(block, len(vector))
-        if limit < 1 or name is None:
+            name = self._in_force(block, width)
+        asked = queries(owner, sought, depth) if depth > 0 else {}
+        if not asked or name is None:
             return []
         try:
             with self._connection.reached() as client:
-                found = client.query_points(
-                    name,
-                    query=vector.tolist(),
-                    using=DENSE,
-                    query_filter=where(owner=owner),
-                    limit=limit,
-                    with_payload=True,
-                ).points
+                answers = client.query_batch_points(name, list(asked.values()))
         except Missing:
             self._check_recalled(block)
             return []
-        return [(record_at(point.payload), float(point.score)) for point in found]
+        found = {view: one.points for view, one in zip(asked, answers, strict=True)}
+        return hits(found, depth)
 
     def delete_vectors(
         self,
@@ -191,18 +186,19 @@ class QdrantStore:
 
     def _own(self, block: str, width: int | None = None) -> str:
         """The collection of the embedding that the block was opened with."""
-        opened = self._opened.get(block, (0, "no embedder"))
-        if opened[0] == 0 or width not in (None, opened[0]):
-            raise DimensionMismatch(mismatch(block, opened, (width or 0, "unnamed")))
+        opened = self._opened.get(block)
+        if opened is None or width not in (None, opened[0]):
+            known = opened or (0, "no embedder")
+            raise DimensionMismatch(mismatch(block, known, (width or 0, "unnamed")))
         return self._names.vectors(block, *opened)
 
-    def _in_force(self, block: str, width: int) -> str | None:
+    def _in_force(self, block: str, width: int | None) -> str | None:
         with self._connection.reached() as client:
             if not client.collection_exists(self._names.recalled(block)):
                 return None
         recalled = self._collections.roles(block).recalled
-        if recalled and (stored := embedding(recalled))[0] != width:
-            raise DimensionMismatch(mismatch(block, stored, (width, "unnamed")))
+        if recalled and width not in (None, (stored := embedding(recalled))[0]):
+            raise DimensionMismatch(mismatch(block, stored, (width or 0, "unnamed")))
         return recalled
 
     def _check_recalled(self, block: str) -> None:

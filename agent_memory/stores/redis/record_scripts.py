@@ -82,8 +82,16 @@ for at = 7, #ARGV, has_vectors and 4 or 3 do
   changed[owner_of(owner)] = true
   if has_vectors then call('HSET', VECTORS, id, ARGV[at + 3]) end
 end
-if has_vectors then renew(ARGV[2]) end
-return 1
+"""
+
+_DONE = "return 1\n"
+
+# answers with the owner, and the versions before and after, where one who had vectors got more
+_RENEW = r"""
+local owner = next(changed)
+local before = not next(changed, owner) and call('HGET', VERSIONS, owner)
+renew(ARGV[2])
+return before and {owner, before, ARGV[2]} or {}
 """
 
 # ARGV: holder, version, owner, session, id (each may be empty), after
@@ -116,9 +124,9 @@ if stored ~= ARGV[6] then return stored end
 
 _FACTS, _VECTORS = "local has_vectors = false\n", "local has_vectors = true\n"
 
-PUT_FACTS = script(_FACTS, _RECORDS, _PUT)
+PUT_FACTS = script(_FACTS, _RECORDS, _PUT, _DONE)
 FORGET_FACTS = script(_FACTS, _RECORDS, _FORGET)
-PUT_VECTORS = script(_VECTORS, _RECORDS, _SAME_COLLECTION, _PUT)
+PUT_VECTORS = script(_VECTORS, _RECORDS, _SAME_COLLECTION, _PUT, _RENEW)
 FORGET_VECTORS = script(_VECTORS, _RECORDS, _FORGET)
 
 FACTS = script(

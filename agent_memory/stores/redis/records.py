@@ -5,14 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_memory.errors import DimensionMismatch, LeaseLost
-from agent_memory.records import Lease, Record
+from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
+from agent_memory.stores.indexes import Indexes, hits, searched
 from agent_memory.stores.log import LOST
-from agent_memory.stores.matrices import MatrixCache, blobs_of, checked
 from agent_memory.stores.redis.coding import record_of, record_span, record_value
 from agent_memory.stores.redis.index import Index
 from agent_memory.stores.redis.index_scripts import Script
@@ -27,12 +26,12 @@ from agent_memory.stores.redis.record_scripts import (
 from agent_memory.stores.redis.server import Argument, RedisServer
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.index import TraitIndex
+    from agent_memory.ranking.traits import Sought, Traits
 
 V = TypeVar("V")
 
 _PAGE = 500
-_UNCACHED = -1
 _TRIES = 3
 
 
@@ -44,7 +43,7 @@ class RedisRecords:
         self._keys = keys
         self._index = index
         self._opened: dict[str, tuple[int, str]] = {}
-        self._cache = MatrixCache()
+        self._indexes = Indexes()
 
     def put_facts(
         self,
@@ -92,15 +91,17 @@ class RedisRecords:
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
         if not records:
             return
-        blobs = blobs_of(records, vectors)
-        opened = checked(block, self._opened.get(block), blobs)
+        from agent_memory.stores.blobs import blobs_of, checked
+
+        blobs = blobs_of(records, traits)
+        opened = checked(block, self._opened.get(block), traits)
         values: list[Argument] = []
         for record, blob in zip(records, blobs, strict=True):
             values += (record.id, record_span(record), record_value(record), blob)
@@ -115,30 +116,23 @@ class RedisRecords:
             _collection(opened),
             *values,
         )
-        if answer != 1:
+        if not isinstance(answer, list):
             raise DimensionMismatch(mismatch(block, _stored(answer), opened))
+        if answer:
+            owner, before, after = answer
+            names = [record.id for record in records]
+            self._indexes.extend((block, owner.decode()), int(before), int(after), names, traits)
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
-        from agent_memory.stores.nearest import nearest
-
-        ids, matrix = self._matrix(block, owner)
-        if ids and matrix.shape[1] != len(vector):
-            stored = (int(matrix.shape[1]), "the stored model")
-            raise DimensionMismatch(mismatch(block, stored, (len(vector), "unnamed")))
-        best = nearest(ids, matrix, vector, limit)
-        if not best:
-            return []
-        found = self._server.ask("HMGET", self._keys.vectors(block)[0], *[name for name, _ in best])
-        records = [None if value is None else record_of(value) for value in found]
-        # one that was deleted or given away since the search is left out
-        return [
-            (record, score)
-            for record, (_, score) in zip(records, best, strict=True)
-            if record is not None and record.owner == owner
-        ]
+        found = searched(block, self._index_of(block, owner), sought, depth)
+        records: dict[str, Record] = {}
+        key = self._keys.vectors(block)[0]
+        for ids in pages(found.ids):
+            for value in self._server.ask("HMGET", key, *ids):
+                if value is not None and (record := record_of(value)).owner == owner:
+                    records[record.id] = record
+        return hits(found, records)
 
     def delete_vectors(
         self,
@@ -157,35 +151,32 @@ class RedisRecords:
         """See `VectorStore.clear_vectors`."""
         self._server.ask("UNLINK", *self._keys.vectors(block))
 
-    def _matrix(self, block: str, owner: str) -> tuple[list[str], np.ndarray]:
-        """Ids and vectors of an owner; read in pages, so that the server answers others too."""
+    def _index_of(self, block: str, owner: str) -> TraitIndex:
+        """What an owner has; read in pages, so that the server answers others too."""
         keys = self._keys.vectors(block)
-        version = self._server.ask("HGET", keys[5], owner)
-        rows: list[SimpleNamespace] = []
+        blobs: dict[str, bytes] = {}
+        version = self._version(keys, owner)
         for _ in range(_TRIES):
-            if version is None:
-                return self._cache.put((block, owner), [])
-            kept = self._cache.get((block, owner), int(version))
+            kept = self._indexes.get((block, owner), version)
             if kept is not None:
                 return kept
-            rows = self._rows(keys, owner, int(version))
-            before, version = version, self._server.ask("HGET", keys[5], owner)
+            blobs = {} if version is None else self._blobs(keys, owner)
+            before, version = version, self._version(keys, owner)
             if version == before:
                 break
         else:  # they change all the time: what was read serves this once
-            for row in rows:
-                row.version = _UNCACHED
-        return self._cache.put((block, owner), rows)
+            version = None
+        return self._indexes.load((block, owner), version, list(blobs), list(blobs.values()))
 
-    def _rows(self, keys: Sequence[str], owner: str, version: int) -> list[SimpleNamespace]:
+    def _version(self, keys: Sequence[str], owner: str) -> int | None:
+        version = self._server.ask("HGET", keys[5], owner)
+        return None if version is None else int(version)
+
+    def _blobs(self, keys: Sequence[str], owner: str) -> dict[str, bytes]:
         members = self._server.ask("ZRANGEBYLEX", keys[2], f"[{owner}\0", f"({owner}\1")
         ids = [member.decode().rpartition("\0")[2] for member in members]
         blobs = [blob for some in pages(ids) for blob in self._server.ask("HMGET", keys[4], *some)]
-        return [
-            SimpleNamespace(version=version, id=name, vector=blob)
-            for name, blob in zip(ids, blobs, strict=True)
-            if blob is not None
-        ]
+        return {name: blob for name, blob in zip(ids, blobs, strict=True) if blob is not None}
 
     def _write(
         self,
@@ -200,8 +191,13 @@ class RedisRecords:
         if lease is not None:
             check, where = self._index.fence(lease, block)
             keys = [*keys, where]
-        version = secrets.randbits(62)
-        return held(self._server.run(script, keys, check, version, *values, repeat=True), lease)
+        return held(self._server.run(script, keys, check, _version, *values, repeat=True), lease)
+
+
+def _version() -> int:
+    """Of a state of an owner's vectors. A script that is sent twice makes two: in between others
+    may have written, and read what they wrote under the first."""
+    return secrets.randbits(62)
 
 
 def held(answer: Any, lease: Lease | None) -> Any:

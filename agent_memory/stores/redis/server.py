@@ -24,6 +24,9 @@ T = TypeVar("T")
 Argument = str | bytes | int
 """Part of a command."""
 
+Value = Argument | Callable[[], Argument]
+"""An argument of a script, or what gives one, another for each time that the script is sent."""
+
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 10.0
 _MOST = 32
@@ -102,9 +105,7 @@ class RedisServer:
         """
         return self._again(lambda: self._call(commands)) if commands else []
 
-    def run(
-        self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
-    ) -> Any:
+    def run(self, script: Script, keys: Sequence[str], *values: Value, repeat: bool = False) -> Any:
         """What a script answers.
 
         Args:
@@ -122,14 +123,15 @@ class RedisServer:
         with self._told():
             return self.attempt(script, keys, *values)
 
-    def attempt(self, script: Script, keys: Sequence[str], *values: Argument) -> Any:
+    def attempt(self, script: Script, keys: Sequence[str], *values: Value) -> Any:
         """As `run`, once.
 
         Raises:
             Lost: The connection broke, and the script may have been carried out or not.
             StoreUnavailable: The server cannot be used now.
         """
-        rest = (len(keys), *keys, *values)
+        given = [value() if callable(value) else value for value in values]
+        rest = (len(keys), *keys, *given)
         try:
             try:
                 return self._call([("EVALSHA", script.digest, *rest)])[0]

@@ -70,7 +70,8 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
         named("owners", given): select(_v.owner).where(_matching(VECTORS, given)).distinct()
         for given in _VECTORS_BY
     },
-    "owners_of_ids": select(_v.owner).where(_by_ids(VECTORS)).distinct(),
+    # not distinct: SQLite would walk all of the block's records by owner
+    "owners_of_ids": select(_v.owner).where(_by_ids(VECTORS)),
     "vectors": select(*_columns(VECTORS)).where(_by_ids(VECTORS)),
     # held until its vectors are written, so that nobody clears the block meanwhile
     "collection": select(COLLECTIONS.c.dimension, COLLECTIONS.c.model)
@@ -78,8 +79,9 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
     .with_for_update(read=True),
     "announce": insert(COLLECTIONS),
     "scope": select(_scope.version).where(_of_owner(SCOPES)),
+    "held_scope": select(_scope.version).where(_of_owner(SCOPES)).with_for_update(),
     # one statement, so that the version is the one of these very vectors
-    "matrix": select(_scope.version, _v.id, _v.vector)
+    "traits": select(_scope.version, _v.id, _v.vector)
     .join_from(
         SCOPES,
         VECTORS,

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import DimensionMismatch, LeaseLost
-from agent_memory.records import Lease, Record
+from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
+from agent_memory.stores.indexes import Indexes, hits, searched
 from agent_memory.stores.log import LOST
-from agent_memory.stores.matrices import MatrixCache, blobs_of, checked
 from agent_memory.stores.sql.compiled import chunks, named
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 
 if TYPE_CHECKING:
-    import numpy as np
+    from agent_memory.ranking.index import TraitIndex
+    from agent_memory.ranking.traits import Sought, Traits
 
 
 class SQLRecords:
@@ -25,7 +26,7 @@ class SQLRecords:
         self._database = database
         self._namespace = namespace
         self._opened: dict[str, tuple[int, str]] = {}
-        self._cache = MatrixCache()
+        self._indexes = Indexes()
 
     def put_facts(
         self,
@@ -84,55 +85,59 @@ class SQLRecords:
         self,
         block: str,
         records: Sequence[Record],
-        vectors: np.ndarray,
+        traits: Traits,
         *,
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
         if not records:
             return
-        blobs = blobs_of(records, vectors)
-        opened = checked(block, self._opened.get(block), blobs)
-        rows = self._rows(block, records, blobs)
+        from agent_memory.stores.blobs import blobs_of, checked
 
-        def work(connection: SQLConnection) -> None:
+        opened = checked(block, self._opened.get(block), traits)
+        rows = self._rows(block, records, blobs_of(records, traits))
+        names = [record.id for record in records]
+
+        def work(connection: SQLConnection) -> dict[str, tuple[int | None, int]]:
             self._guard(connection, lease)
             self._announce(connection, block, opened)
             owners = {row["owner"] for row in rows}
-            for ids in chunks([row["id"] for row in rows]):
+            for ids in chunks(names):
                 found = connection.rows("owners_of_ids", {**self._of(block), "ids": ids})
                 owners.update(row.owner for row in found)
+            before = {owner: self._version(connection, block, owner) for owner in owners}
             self._overwrite(connection, "vectors", block, rows)
-            self._renew(connection, block, owners)
+            after = self._renew(connection, block, owners)
+            return {owner: (before[owner], after[owner]) for owner in owners}
 
-        self._database.write(work)
+        changed = self._database.write(work)
+        if len(changed) == 1:
+            ((owner, versions),) = changed.items()
+            self._indexes.extend((block, owner), *versions, names, traits)
 
-    def search_vectors(
-        self, block: str, owner: str, vector: np.ndarray, limit: int
-    ) -> list[tuple[Record, float]]:
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
-        from agent_memory.stores.nearest import nearest
-
         values = self._of(block, owner)
 
-        def work(connection: SQLConnection) -> list[tuple[Record, float]]:
+        def work(connection: SQLConnection) -> list[Hit]:
             scope = connection.row("scope", values)
-            found = self._cache.get((block, owner), scope.version if scope else None)
-            if found is None:
-                found = self._cache.put((block, owner), connection.rows("matrix", values))
-            ids, matrix = found
-            if ids and matrix.shape[1] != len(vector):
-                stored = (int(matrix.shape[1]), "the stored model")
-                raise DimensionMismatch(mismatch(block, stored, (len(vector), "unnamed")))
-            best = nearest(ids, matrix, vector, limit)
+            index = self._indexes.get((block, owner), scope.version if scope else None)
+            if index is None:
+                index = self._load(connection, block, owner)
+            found = searched(block, index, sought, depth)
             records: dict[str, Record] = {}
-            for names in chunks([name for name, _ in best]):
+            for names in chunks(found.ids):
                 rows = connection.rows("vectors", {**self._of(block), "ids": names})
                 records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
-            # one that was deleted or given away since the search is left out
-            return [(records[name], score) for name, score in best if name in records]
+            return hits(found, records)
 
         return self._database.read(work)
+
+    def _load(self, connection: SQLConnection, block: str, owner: str) -> TraitIndex:
+        rows = connection.rows("traits", self._of(block, owner))
+        version = rows[0].version if rows else None
+        ids, blobs = [row.id for row in rows], [row.vector for row in rows]
+        return self._indexes.load((block, owner), version, ids, blobs)
 
     def delete_vectors(
         self,
@@ -214,11 +219,18 @@ class SQLRecords:
         elif tuple(stored) != given:
             raise DimensionMismatch(mismatch(block, (stored.dimension, stored.model), given))
 
-    def _renew(self, connection: SQLConnection, block: str, owners: set[str]) -> None:
-        for owner in sorted(owners):
+    def _version(self, connection: SQLConnection, block: str, owner: str) -> int | None:
+        """The version of an owner's vectors, which nobody else changes before this commits."""
+        row = connection.row("held_scope", self._of(block, owner))
+        return None if row is None else int(row.version)
+
+    def _renew(self, connection: SQLConnection, block: str, owners: set[str]) -> dict[str, int]:
+        versions = {owner: secrets.randbits(62) for owner in sorted(owners)}
+        for owner, version in versions.items():
             of = self._of(block, owner)
             connection.run("forget_scope", of)
-            connection.run("renew_scope", {**of, "version": secrets.randbits(62)})
+            connection.run("renew_scope", {**of, "version": version})
+        return versions
 
 
 def _given(**conditions: str | None) -> dict[str, str]:

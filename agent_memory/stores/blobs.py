@@ -1,0 +1,79 @@
+"""Traits of records as bytes, the same in every database that keeps them as a value of its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from agent_memory.errors import DimensionMismatch
+from agent_memory.ranking.terms import NO_TERMS, Terms
+from agent_memory.ranking.traits import Traits
+from agent_memory.records import Record
+from agent_memory.stores.coding import mismatch
+
+_MARK = b"\x01\x00\xc0\xff"  # not a number: no vector begins so
+_HEADER = struct.Struct("<4s3I")
+_FLOAT_BYTES = 4
+
+
+def blobs_of(records: Sequence[Record], traits: Traits) -> list[bytes]:
+    """Each record's traits: the vectors (that of the surroundings in half precision), then the
+    numbers of its words and of those around it, then their weights."""
+    if len(traits) != len(records):
+        raise ValueError("Give traits for each record.")
+    meaning = np.ascontiguousarray(traits.meaning, "<f4")
+    around = np.ascontiguousarray(traits.meaning_around, "<f2")
+    blobs = []
+    for place, (own, other) in enumerate(zip(traits.words, traits.words_around, strict=True)):
+        parts = (
+            _HEADER.pack(_MARK, traits.dimension, len(own.ids), len(other.ids)),
+            meaning[place].tobytes(),
+            around[place].tobytes(),
+            own.ids.astype("<u4").tobytes(),
+            other.ids.astype("<u4").tobytes(),
+            own.weights.astype("<f2").tobytes(),
+            other.weights.astype("<f2").tobytes(),
+        )
+        blobs.append(b"".join(parts))
+    return blobs
+
+
+def traits_of(blobs: Sequence[bytes]) -> Traits:
+    """The inverse of `blobs_of`. What an earlier release wrote is found by its meaning alone."""
+    rows = [_row(blob) for blob in blobs]
+    meaning, around, words, words_around = zip(*rows, strict=True)
+    return Traits(
+        np.stack(meaning).astype(np.float32, copy=False),
+        np.stack(around).astype(np.float32),
+        words,
+        words_around,
+    )
+
+
+def checked(block: str, opened: tuple[int, str] | None, traits: Traits) -> tuple[int, str]:
+    """The dimension and model that a block's vectors were opened with.
+
+    Raises:
+        DimensionMismatch: They were not opened, or these have another length.
+    """
+    if opened is None or opened[0] != traits.dimension:
+        known = opened or (0, "no embedder")
+        raise DimensionMismatch(mismatch(block, known, (traits.dimension, "unnamed")))
+    return opened
+
+
+def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, Terms]:
+    if not blob.startswith(_MARK):
+        meaning = np.frombuffer(blob, "<f4")
+        return meaning, np.zeros(len(meaning), np.float16), NO_TERMS, NO_TERMS
+    _, dimension, own, other = _HEADER.unpack_from(blob)
+    meaning = np.frombuffer(blob, "<f4", dimension, _HEADER.size)
+    at = _HEADER.size + _FLOAT_BYTES * dimension
+    around = np.frombuffer(blob, "<f2", dimension, at)
+    at += 2 * dimension
+    ids = np.frombuffer(blob, "<u4", own + other, at)
+    weights = np.frombuffer(blob, "<f2", own + other, at + _FLOAT_BYTES * (own + other))
+    weights = weights.astype(np.float32)
+    return meaning, around, Terms(ids[:own], weights[:own]), Terms(ids[own:], weights[own:])

@@ -1,0 +1,113 @@
+"""The indexes of the owners searched last, for stores that have to load them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from agent_memory.errors import DimensionMismatch
+from agent_memory.processes import fork_safe_lock
+from agent_memory.records import Hit, Record
+from agent_memory.stores.coding import mismatch
+
+if TYPE_CHECKING:
+    from agent_memory.ranking.index import Candidates, TraitIndex
+    from agent_memory.ranking.traits import Sought, Traits
+
+MOST_BYTES = 256 * 2**20
+"""What the kept indexes may take together; one is kept, however large."""
+
+_Key = tuple[str, str]
+
+
+class Indexes:
+    """An index for each block and owner, for as long as the version it was made of stands."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._extending = fork_safe_lock()
+        self._kept: OrderedDict[_Key, tuple[int, TraitIndex]] = OrderedDict()
+
+    def get(self, key: _Key, version: int | None) -> TraitIndex | None:
+        """The index of a block and owner, if it was kept and its version still stands."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or kept[0] != version:
+                return None
+            self._kept.move_to_end(key)
+            return kept[1]
+
+    def load(
+        self, key: _Key, version: int | None, ids: Sequence[str], blobs: Sequence[bytes]
+    ) -> TraitIndex:
+        """An index of what was loaded; kept, where the version that it is of is known."""
+        from agent_memory.ranking.index import TraitIndex
+        from agent_memory.stores.blobs import traits_of
+
+        if not ids:
+            return TraitIndex(0)
+        traits = traits_of(blobs)
+        index = TraitIndex(traits.dimension).extended(ids, traits)
+        if version is not None:
+            self._keep(key, version, index)
+        return index
+
+    def extend(
+        self, key: _Key, before: int | None, after: int, ids: Sequence[str], traits: Traits
+    ) -> None:
+        """Take in what was just stored.
+
+        Args:
+            key: Block and owner.
+            before: The version that it was added to, and to nothing else since.
+            after: The version since.
+            ids: Of the records.
+            traits: Theirs.
+        """
+        with self._extending:
+            kept = self._kept.get(key)
+            if before is None or kept is None or kept[0] != before:
+                return
+            if kept[1].holds(ids) or len(set(ids)) < len(ids):
+                return  # the next search loads it anew
+            longer = kept[1].extended(ids, traits)
+            with self._lock:
+                if self._kept.get(key) is kept:
+                    self._kept[key] = (after, longer)
+                    self._make_room()
+
+    def _keep(self, key: _Key, version: int, index: TraitIndex) -> None:
+        with self._lock:
+            self._kept[key] = (version, index)
+            self._kept.move_to_end(key)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        size = sum(index.nbytes for _, index in self._kept.values())
+        while len(self._kept) > 1 and size > MOST_BYTES:
+            _, (_, gone) = self._kept.popitem(last=False)
+            size -= gone.nbytes
+
+
+def searched(block: str, index: TraitIndex, sought: Sought, depth: int) -> Candidates:
+    """What an index finds.
+
+    Raises:
+        DimensionMismatch: The question's vector has another length than those stored.
+    """
+    given = len(sought.meaning)
+    if len(index) and given not in (0, index.dimension):
+        stored = (index.dimension, "the stored model")
+        raise DimensionMismatch(mismatch(block, stored, (given, "unnamed")))
+    return index.search(sought, depth)
+
+
+def hits(found: Candidates, records: Mapping[str, Record]) -> list[Hit]:
+    """What was found with its records; those that are gone since the search are left out."""
+    scores = found.scores.tolist()
+    return [
+        Hit(records[name], tuple(row))
+        for name, row in zip(found.ids, scores, strict=True)
+        if name in records
+    ]

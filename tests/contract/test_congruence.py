@@ -1,0 +1,195 @@
+"""The same turns in several stores: each question finds the same ones there, by the same scores.
+
+Qdrant is asked in the client's local mode and, on the wire, over a stand-in. Set
+AGENT_MEMORY_TEST_QDRANT to the address of a server of yours, of version 1.19 or later and of one
+node, to compare that too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import zlib
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from agent_memory.messages import Message
+from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.ranking.turns import ranked, record_of_turn, turn_said
+from agent_memory.records import Entry, Recall, Record
+from agent_memory.stores import open_store
+from agent_memory.stores.base import VectorStore
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.qdrant.store import QdrantStore
+from agent_memory.testing.contract import DAY
+from tests.servers.qdrant import StandIn
+
+DIMENSION = 24
+STORES = [
+    "sqlite",
+    ":memory:",
+    "stand-in",
+    *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")]),
+]
+QUESTIONS = 50
+DEPTH = 40  # so that no view finds all
+SHOWN = 20
+CLOSE = 2e-5
+"""Stores add up the same products of single precision in another order, and some round a cosine to
+six digits. So a sum over ten words is off by about a millionth, shares and a blend of them by a few
+millionths; scores that differ by more differ for another reason."""
+
+SYLLABLES = ["ba", "do", "ri", "ken", "mu", "lo", "sta", "vi", "per", "gan", "tel", "no"]
+NAMES = ["Mira", "Tomas"]
+
+
+@cache
+def vocabulary() -> list[str]:
+    rng = random.Random(3)
+    words = {"".join(rng.choices(SYLLABLES, k=rng.randint(2, 4))) for _ in range(700)}
+    return sorted(words)
+
+
+def written(rng: random.Random, count: int) -> str:
+    """Some words, of which few are in most texts and most in few."""
+    words = vocabulary()
+    ranks = [min(int(rng.paretovariate(0.6)) - 1, len(words) - 1) for _ in range(count)]
+    return " ".join(words[rank * 7919 % len(words)] for rank in ranks)
+
+
+class Said(NamedTuple):
+    """Records of one session, and what they are found by."""
+
+    records: list[Record]
+    traits: Traits
+
+
+@cache
+def _direction(word: str) -> np.ndarray:
+    rng = np.random.default_rng(zlib.crc32(word.encode()))
+    return np.asarray(rng.normal(size=DIMENSION), np.float32)
+
+
+def embed(texts: Sequence[str]) -> np.ndarray:
+    """The mean of directions that words have by chance: texts with words in common are near."""
+    rows = np.stack([np.sum([_direction(w) for w in text.split()], axis=0) for text in texts])
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+def sessions(owner: str, seed: int) -> Iterator[Said]:
+    """Sessions between people, and with an assistant whose answers are long."""
+    rng = random.Random(seed)
+    for number in range(5):
+        entries = []
+        for seq in range(1, 51):
+            answers = number > 2 and seq % 2 == 0
+            length = rng.randint(80, 250) if answers else rng.randint(1, 25)
+            text = "good." if rng.random() < 0.05 else written(rng, length)
+            text += "?" if rng.random() < 0.2 else ""
+            role, name = ("assistant", None) if answers else ("user", NAMES[seq % 2])
+            said_at = DAY + timedelta(days=9 * number, minutes=seq)
+            message = Message(role=role, content=text, name=name, created_at=said_at)
+            entries.append(Entry(f"{owner}-{number}", seq, message, 1, seq, "test", said_at))
+        records = [record_of_turn(e, f"{e.session_id}/{e.seq:02}", owner) for e in entries]
+        yield Said(records, Traits.of_turns([turn_said(e) for e in entries], 0, embed))
+
+
+def questions(count: int, seed: int = 5) -> list[str]:
+    rng = random.Random(seed)
+    asked = []
+    for number in range(count):
+        text = written(rng, rng.randint(1, 9))
+        asked.append(f"What did {NAMES[0]} say of {text} in March?" if number % 5 == 0 else text)
+    return asked
+
+
+def filled(store: VectorStore, *seeds: tuple[str, int], dimension: int = DIMENSION) -> None:
+    store.open_vectors("v", dimension, "m")
+    for owner, seed in seeds:
+        for said in sessions(owner, seed):
+            traits = said.traits
+            if not dimension:
+                nothing = np.empty((len(traits), 0), np.float32)
+                traits = Traits(nothing, nothing, traits.words, traits.words_around)
+            store.put_vectors("v", said.records, traits)
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VectorStore]:
+    with contextlib.ExitStack() as stack:
+        opened: VectorStore
+        if request.param == "sqlite":
+            opened = open_store(f"sqlite:///{tmp_path}/memory.db")
+        elif request.param == "stand-in":
+            stack.enter_context(pytest.MonkeyPatch.context()).delenv("QDRANT_API_KEY", False)
+            opened = QdrantStore(stack.enter_context(StandIn()).url)
+        else:
+            opened = QdrantStore(request.param, uuid4().hex[:8])
+        stack.callback(opened.close)
+        stack.callback(opened.clear_vectors, "v")
+        yield opened
+
+
+def recalls(
+    store: VectorStore, owner: str, question: str, *, by_words: bool = False
+) -> list[Recall]:
+    vector = np.empty(0, np.float32) if by_words else embed([question])[0]
+    hits = store.search_vectors("v", owner, Sought.of(question, vector), DEPTH)
+    return ranked("v", question, hits, limit=10_000)
+
+
+def assert_alike(found: Sequence[Recall], wanted: Sequence[Recall]) -> None:
+    """The same order, but of those that score the same, and the same scores in each view."""
+    by_id = {recall.id: recall for recall in wanted}
+    assert len(found[:SHOWN]) == len(wanted[:SHOWN])
+    for one, there in zip(found[:SHOWN], wanted, strict=False):
+        assert one.score == pytest.approx(there.score, abs=CLOSE)
+        same = by_id[one.id]
+        assert one.score == pytest.approx(same.score, abs=CLOSE)
+        assert one.views == pytest.approx(same.views, abs=CLOSE)
+        assert (one.text, one.sources, one.metadata) == (same.text, same.sources, same.metadata)
+
+
+def test_stores_rank_alike(store: VectorStore) -> None:
+    """Wrong: what a user is reminded of depends on where it is kept."""
+    plain = MemoryStore()
+    for one in (plain, store):
+        filled(one, ("user:a", 1))
+    orders = []
+    for question in questions(QUESTIONS):
+        found, wanted = (recalls(one, "user:a", question) for one in (store, plain))
+        assert_alike(found, wanted)
+        orders.append([one.id for one in found[:SHOWN]])
+    # else they say nothing
+    assert len({tuple(order) for order in orders}) > QUESTIONS - 5
+    assert len({name for order in orders for name in order}) > 150
+
+
+def test_stores_rank_alike_by_words_only(store: VectorStore) -> None:
+    """Wrong: without an embedder it depends on where it is kept."""
+    plain = MemoryStore()
+    for one in (plain, store):
+        filled(one, ("user:a", 1), dimension=0)
+    for question in questions(10):
+        found, wanted = (recalls(one, "user:a", question, by_words=True) for one in (store, plain))
+        assert_alike(found, wanted)
+
+
+def test_other_users_change_nothing(store: VectorStore) -> None:
+    """Wrong: a user is told what another said; or what others say often, and he once, is taken for
+    common."""
+    plain = MemoryStore()
+    filled(plain, ("user:a", 1))
+    filled(store, ("user:a", 1), ("user:b", 2))
+    for question in questions(10):
+        found = recalls(store, "user:a", question)
+        assert {source[0].split("-")[0] for one in found for source in one.sources} == {"user:a"}
+        assert_alike(found, recalls(plain, "user:a", question))

@@ -1,0 +1,111 @@
+"""Vectors of an encrypted store: texts are sealed, and words numbered by a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from agent_memory.encryption import Keys
+from agent_memory.ranking.terms import asked
+from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.records import Hit, Lease, Record
+from agent_memory.stores.encrypted.store import EncryptedStore
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing.contract import record
+from agent_memory.testing.traits import for_words, ranked, worded
+from agent_memory.testing.views import bm25
+
+SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
+CANARY = "plainly-said"
+VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
+SOUGHT = Sought(VECTOR[0])
+
+
+def encrypted(inner: MemoryStore) -> EncryptedStore:
+    return EncryptedStore(inner, Keys({"k": SECRET}))
+
+
+def test_vectors_of_another_database() -> None:
+    """Else: with Qdrant beside it, the texts of an encrypted store stand there in plain."""
+    beside = MemoryStore()
+    vectors = encrypted(MemoryStore()).vectors_of(beside)
+    vectors.open_vectors("v", 2, "m")
+    given = record("r", text=CANARY, metadata={"note": CANARY})
+    vectors.put_vectors("v", [given], worded([CANARY], meaning=VECTOR))
+    assert CANARY not in repr(beside.search_vectors("v", "user:a", SOUGHT, 1))
+    for sought in (SOUGHT, for_words(CANARY)):
+        (found,) = vectors.search_vectors("v", "user:a", sought, 1)
+        assert found.record == given
+    assert beside.search_vectors("v", "user:a", for_words(CANARY), 1) == []
+    vectors.delete_vectors("v", owner="user:a")
+    assert vectors.search_vectors("v", "user:a", SOUGHT, 1) == []
+
+
+class _Seen(MemoryStore):
+    """Remembers the numbers of all words that reach it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored: set[int] = set()
+        self.sought: set[int] = set()
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        traits: Traits,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        for terms in (*traits.words, *traits.words_around):
+            self.stored.update(terms.ids.tolist())
+        super().put_vectors(block, records, traits, lease=lease)
+
+    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+        self.sought.update(sought.words)
+        return super().search_vectors(block, owner, sought, depth)
+
+
+def test_numbers_of_words_are_secret() -> None:
+    """Else: who has the database tries the words of a dictionary, and reads what was said."""
+    inner, words = _Seen(), "fox owl den"
+    store = encrypted(inner)
+    store.open_vectors("v", 0, "none")
+    store.put_vectors("v", [record("a")], worded([words], [f"{words} tree"]))
+    (found,) = store.search_vectors("v", "user:a", for_words(words), 9)
+    plain = set(asked(f"{words} tree"))
+    assert (len(plain), len(inner.stored), len(inner.sought)) == (4, 4, 3)
+    assert not plain & (inner.stored | inner.sought)
+    assert inner.sought < inner.stored
+    assert found.scores[:2] == pytest.approx(
+        (bm25({"a": words}, words, 20)["a"], bm25({"a": f"{words} tree"}, words, 50)["a"]),
+        rel=1e-3,
+    )
+    another = _Seen()
+    store = EncryptedStore(another, Keys({"k": LATER}))
+    store.open_vectors("v", 0, "none")
+    store.put_vectors("v", [record("a")], worded([words], [f"{words} tree"]))
+    assert not another.stored & inner.stored
+
+
+def test_words_are_found_after_a_rotation() -> None:
+    """Else: with each new key what was said before it is found no more by its words."""
+    inner, keys = _Seen(), Keys({"k1": SECRET})
+    store = EncryptedStore(inner, keys)
+    store.open_vectors("v", 0, "none")
+    store.put_vectors("v", [record("old"), record("no")], worded(["fox den", "owl"]))
+    before = set(inner.stored)
+    keys.rotate("k2", LATER)
+    store.put_vectors("v", [record("new")], worded(["fox red"]))
+    assert not before & (inner.stored - before)
+    for handle in (store, EncryptedStore(inner, Keys({"k2": LATER, "k1": SECRET}))):
+        found = handle.search_vectors("v", "user:a", for_words("fox"), 9)
+        assert {one.id for one, _ in ranked(found, "words")} == {"old", "new"}
+    store.put_vectors("v", [record("old")], worded(["fox den"]))  # as a rebuild does
+    fresh = EncryptedStore(inner, Keys({"k2": LATER, "k1": SECRET}))
+    found = fresh.search_vectors("v", "user:a", for_words("fox"), 9)
+    wanted = bm25({"old": "fox den", "new": "fox red", "no": "owl"}, "fox", 20)
+    scores = {one.id: score for one, score in ranked(found, "words")}
+    assert scores == pytest.approx({name: wanted[name] for name in ("old", "new")}, rel=1e-3)

@@ -1,0 +1,116 @@
+"""Owners' indexes over MongoDB, where others write between any two commands of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from uuid import uuid4
+
+import pytest
+
+from agent_memory.errors import StoreUnavailable
+from agent_memory.ranking.traits import Traits
+from agent_memory.stores.base import Store
+from agent_memory.stores.mongodb.store import MongoDBStore
+from agent_memory.testing.contract import record
+from agent_memory.testing.traits import everything, units
+from tests.contract.mongodb_suite import brisk, server
+from tests.servers.mongodb import Link, MongoDBServer
+
+__all__ = ["brisk", "server"]
+
+
+def _put(store: Store, *names: str) -> None:
+    records = [record(name, session_id=name) for name in names]
+    store.put_vectors("v", records, Traits.of_vectors(units(len(names), 4)))
+
+
+def _names(store: Store) -> list[str]:
+    return [one.id for one in everything(store, "v", "user:a", 4)]
+
+
+_ACTS: dict[str, Callable[[Store], object]] = {
+    "looks": lambda store: None,
+    "puts": lambda store: _put(store, "his"),
+    "puts twice": lambda store: (_put(store, "his"), _names(store), _put(store, "too")),
+    "overwrites": lambda store: _put(store, "old"),
+    "deletes": lambda store: store.delete_vectors("v", session_id="old"),
+}
+
+
+@pytest.mark.parametrize("act", _ACTS)
+@pytest.mark.parametrize("again", [False, True], ids=["new", "overwritten"])
+def test_others_amid_a_put(
+    server: MongoDBServer, act: str, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: an index is kept of a write that was half in place, or one is added to that lacked
+    what another had committed."""
+    # whoever is waited for here does not go on before
+    monkeypatch.setattr("agent_memory.stores.mongodb.commits._PATIENCE_SECONDS", 0.01)
+    for command in range(1, 60):
+        namespace = uuid4().hex[:8]
+        link = Link(server.port)
+        far = MongoDBStore(server.url_at(link.port), namespace)
+        near, fresh = (MongoDBStore(server.url, namespace) for _ in range(2))
+        for handle in (far, near, fresh):
+            handle.open_vectors("v", 4, "m")
+        _put(near, "old", "older", *(["mine"] if again else []))
+        assert _names(far) == _names(near)
+
+        def meanwhile(near: Store = near) -> None:
+            _names(near)
+            _ACTS[act](near)
+            _names(near)
+
+        link.act_before(command, meanwhile)
+        _put(far, "mine", "mine too")
+        came = link.came
+        link.act_before(1000, list)
+        wanted = _names(fresh)
+        assert {"mine", "mine too", "older"} <= set(wanted)
+        for handle in (near, far, near):
+            assert _names(handle) == wanted, command
+        _put(near, "last")
+        _put(far, "at last")
+        for handle in (near, far):
+            assert _names(handle) == sorted([*wanted, "last", "at last"]), command
+        for handle in (far, near, fresh):
+            handle.close()
+        link.close()
+        if not came:
+            return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.usefixtures("brisk")
+def test_an_index_after_a_put_that_was_cut_off(
+    server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: what a writer committed before it died is found by nobody who had kept an index."""
+    monkeypatch.setattr("agent_memory.stores.mongodb.commits._PATIENCE_SECONDS", 0.01)
+    seen = set()
+    for command in range(1, 60):
+        namespace = uuid4().hex[:8]
+        link = Link(server.port)
+        far = MongoDBStore(server.url_at(link.port), namespace)
+        near, fresh = (MongoDBStore(server.url, namespace) for _ in range(2))
+        for handle in (far, near):
+            handle.open_vectors("v", 4, "m")
+        _put(near, "old")
+        assert _names(near) == ["old"]
+        link.break_at(command, for_good=True)
+        with suppress(StoreUnavailable):
+            _put(far, "mine")
+        came = link.came
+        link.close()
+        wanted = _names(fresh)
+        seen.add(tuple(wanted))
+        assert _names(near) == wanted, command
+        _put(near, "last")
+        assert _names(near) == _names(fresh) == sorted([*wanted, "last"]), command
+        for handle in (far, near, fresh):
+            handle.close()
+        if not came:
+            assert seen == {("old",), ("mine", "old")}
+            return
+    pytest.fail("it never came to an end")

@@ -1,0 +1,91 @@
+"""Versions of owners' vectors on a Redis server, and what is asked of it for a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from agent_memory.ranking.traits import Traits
+from agent_memory.stores.redis.server import Lost
+from agent_memory.stores.redis.store import RedisStore
+from agent_memory.testing.contract import record
+from agent_memory.testing.traits import everything, units
+from tests.servers.redis import RedisServer
+from tests.servers.redis_suite import server, start
+
+__all__ = ["server", "start"]
+
+Handles = tuple[RedisStore, RedisStore, RedisStore]
+
+
+@pytest.fixture
+def handles(server: RedisServer) -> Iterator[Handles]:
+    """Three handles on one namespace."""
+    stores = RedisStore(server.url), RedisStore(server.url), RedisStore(server.url)
+    for one in stores:
+        one.open_vectors("v", 4, "m")
+    yield stores
+    for one in stores:
+        one.close()
+
+
+def _put(store: RedisStore, name: str) -> None:
+    one = record(name, session_id=name)
+    store.put_vectors("v", [one], Traits.of_vectors(units(1, 4, seed=len(name))))
+
+
+def _names(store: RedisStore) -> list[str]:
+    return [one.id for one in everything(store, "v", "user:a", 4)]
+
+
+_MEANWHILE: dict[str, tuple[Callable[[RedisStore], object], list[str]]] = {
+    "put": (lambda store: _put(store, "c"), ["a", "b", "c"]),
+    "deleted": (lambda store: store.delete_vectors("v", session_id="a"), ["b"]),
+    "all deleted": (lambda store: store.delete_vectors("v", owner="user:a"), ["b"]),
+}
+
+
+@pytest.mark.parametrize("what", _MEANWHILE)
+def test_a_put_that_is_sent_twice(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Wrong: both times make one version, and who kept an index of the first never learns what
+    another wrote between the two."""
+    writer, reader, another = handles
+    act, left = _MEANWHILE[what]
+    _put(writer, "a")
+    assert _names(writer) == _names(reader) == ["a"]
+    attempt, sent = writer._server.attempt, []
+
+    def attempt_unanswered(*given: Any) -> Any:
+        answer = attempt(*given)
+        sent.append(given)
+        if len(sent) > 1:
+            return answer
+        assert _names(reader) == ["a", "b"]
+        act(another)
+        raise Lost(ConnectionError("nobody knows"))
+
+    monkeypatch.setattr(writer._server, "attempt", attempt_unanswered)
+    _put(writer, "b")
+    monkeypatch.undo()
+    assert len(sent) == 2
+    for handle in handles:
+        assert _names(handle) == left
+
+
+def test_a_search_after_an_own_write_loads_nothing(server: RedisServer, handles: Handles) -> None:
+    """Wrong: after each message all vectors of its user come over the network again."""
+    store = handles[0]
+    _put(store, "a")
+    assert _names(store) == ["a"]
+    _put(store, "bb")
+    with server.watched() as calls:
+        assert _names(store) == ["a", "bb"]  # asks twice
+    assert calls == ["HGET", "HMGET"] * 2
+    _put(handles[1], "ccc")
+    with server.watched() as calls:
+        assert _names(store) == ["a", "bb", "ccc"]
+    assert "ZRANGEBYLEX" in calls

@@ -1,0 +1,199 @@
+"""What is recalled, through the public API with the local embedder."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory, VectorMemory
+from agent_memory.ltm_blocks.vector import Weights
+
+TALK = [
+    ("user", "I am thinking about a holiday in the autumn, somewhere with few people."),
+    ("assistant", "Would you rather go to the sea or to the mountains, and for how many days?"),
+    ("user", "The mountains, ten days. Last year we walked from Oberstdorf to Meran."),
+    ("assistant", "That is the E5, a fine route. Shall I look for huts that are open in October?"),
+    ("user", "Yes, and remind me that my order number for the boots is AX-4471."),
+    ("assistant", "Noted. The huts close in the middle of the month, so go early."),
+    ("user", "By the way, my sister Ines is moving to Porto with her two cats next month."),
+    ("assistant", "How nice. Cats travel best in the cabin of a plane, in a soft bag."),
+]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    with AgentMemory(
+        store=f"sqlite:///{tmp_path / 'm.db'}",
+        max_recall_tokens=300,
+        blocks=[VectorMemory()],
+    ) as memory:
+        said = [{"role": role, "content": content} for role, content in TALK]
+        memory.update("s", said, user_id="u")
+        memory.flush()
+        yield memory
+
+
+@pytest.mark.parametrize(
+    ("question", "seq"),
+    [
+        ("Which route did we walk last year?", 3),
+        ("Where will Ines live?", 7),
+        ("AX-4471", 5),
+        ("How do pets fly?", 8),
+    ],
+)
+def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int) -> None:
+    """Wrong: what was said in other words, or a number that means nothing, is not found."""
+    assert memory.search(question, user_id="u")[0].sources == (("s", seq),)
+
+
+def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
+    """Wrong: a prompt is filled with whatever is there."""
+    for number in range(40):
+        said = [{"role": r, "content": f"{c} That makes {number}."} for r, c in TALK]
+        memory.update(f"more {number}", said, user_id="u")
+    memory.flush()
+    question = "Write a Python function that reverses a linked list."
+    assert memory.search(question, user_id="u") == []
+    assert memory.get("t", question, user_id="u").recalls == []
+    assert memory.search("Where will Ines live?", user_id="u") != []
+
+
+def test_a_recall_says_why(memory: AgentMemory) -> None:
+    """Wrong: nobody can tell why something was found."""
+    best = memory.search("Which route did we walk last year?", user_id="u")[0]
+    assert set(best.views) == {"words", "words_around", "meaning", "meaning_around", "priors"}
+    assert best.block == "vector"
+
+
+def test_neighbours_stand_together_in_a_context(memory: AgentMemory) -> None:
+    """Wrong: an answer stands apart from what it answers, or above it."""
+    context = memory.get("t", "Which mountains, and how many days?", user_id="u")
+    assert context.tokens <= context.max_tokens
+    passage = next(recall for recall in context.recalls if ("s", 3) in recall.sources)
+    seqs = [seq for _, seq in passage.sources]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+    assert len(seqs) > 1
+    assert passage.text.index("Would you rather") < passage.text.index("The mountains, ten days")
+
+
+def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory) -> None:
+    """Wrong: a long answer is never recalled, or fills the whole context."""
+    filler = "There is much to say about maintenance in general, and all of it was said here. " * 60
+    said = f"{filler}The backup of the database runs at three in the morning.\n{filler}"
+    memory.update("long", {"role": "assistant", "content": said}, user_id="u")
+    memory.flush()
+    context = memory.get("t", "When does the backup of the database run?", user_id="u")
+    (found,) = [recall for recall in context.recalls if recall.sources == (("long", 1),)]
+    assert "runs at three in the morning" in found.text
+    assert found.tokens <= 75
+    whole = memory.search("When does the backup of the database run?", user_id="u")[0]
+    assert whole.text == f"assistant: {said.strip()}"
+
+
+def test_what_was_said_twice_is_recalled_once(memory: AgentMemory) -> None:
+    """Wrong: the same words take the room of other things; or two numbers are taken for one."""
+    for session, number in (("a", "AX-4471"), ("b", "AX-4471"), ("c", "BX-9")):
+        text = f"Yes, and remind me that my order number for the boots is {number}."
+        memory.update(session, {"role": "user", "content": text}, user_id="u")
+    memory.flush()
+    found = memory.search("order number of the boots", user_id="u")
+    texts = [recall.text for recall in found]
+    assert len([text for text in texts if "AX-4471" in text]) == 1
+    assert len([text for text in texts if "BX-9" in text]) == 1
+
+
+def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
+    """Wrong: an index that was made before outlives what it was made of."""
+
+    def lessons() -> list[str]:
+        found = memory.search("violin lessons", user_id="u")
+        return sorted(recall.text for recall in found if "violin" in recall.text)
+
+    assert lessons() == []
+    for number in range(3):
+        said = f"I began violin lessons number {number}."
+        memory.update("v", {"role": "user", "content": said}, user_id="u")
+        memory.flush()
+        assert len(lessons()) == number + 1
+    memory.pop("v")
+    assert lessons() == [f"user: I began violin lessons number {n}." for n in (0, 1)]
+    memory.delete("v")
+    assert lessons() == []
+
+
+def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
+    """Wrong: what an answer is about is lost where the log happens to be cut."""
+    found = []
+    for name, every in (("once", len(TALK)), ("each", 1)):
+        with AgentMemory(
+            store=f"sqlite:///{tmp_path / name}.db", blocks=[VectorMemory()]
+        ) as memory:
+            for at in range(0, len(TALK), every):
+                said = [{"role": r, "content": c} for r, c in TALK[at : at + every]]
+                memory.update("s", said, user_id="u")
+                memory.flush()
+            recalls = memory.search("Which huts, on which route?", user_id="u")
+            found.append([(r.sources, pytest.approx(r.score, abs=1e-4)) for r in recalls])
+    assert found[0] == found[1]
+    assert found[0]
+
+
+def test_without_an_embedder_words_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a base install remembers nothing; or its words are compared with vectors later."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "wordllama" else find(name)
+    )
+    with AgentMemory(store=f"sqlite:///{tmp_path / 'w.db'}", blocks=[VectorMemory()]) as memory:
+        said = [{"role": role, "content": content} for role, content in TALK]
+        memory.update("s", said, user_id="u")
+        memory.flush()
+        best = memory.search("Which route did we walk last year?", user_id="u")[0]
+        assert best.sources == (("s", 3),)
+        assert best.views["meaning"] == 0
+        assert memory.search("quantum chromodynamics", user_id="u") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "私は京都で猫を二匹飼っています。名前はモモとソラです。",
+        "Мою собаку зовут Рекс, ему три года.",
+        "Мій кіт любить спати на підвіконні.",
+        "Ma sœur habite à Orléans depuis l'été dernier.",
+        "قطتي اسمها لولو وتحب السمك",
+        "ฉันเลี้ยงแมวสองตัวชื่อโมโมะ",
+        "우리 집 고양이 이름은 나비입니다",
+    ],
+)
+def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
+    """Wrong: a script is not searched, or accents and case keep a word from being found."""
+    with AgentMemory(store="memory://", blocks=[VectorMemory(min_similarity=0)]) as memory:
+        others = [{"role": "user", "content": content} for _, content in TALK]
+        memory.update("s", others, user_id="u")
+        memory.update("t", {"role": "user", "content": text}, user_id="u")
+        memory.flush()
+        assert memory.search(text[: len(text) // 2].upper(), user_id="u")[0].sources == (("t", 1),)
+
+
+def test_views_can_be_weighed_and_fused_by_rank(tmp_path: Path) -> None:
+    """Wrong: a setting changes nothing, so that an ablation measures nothing."""
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    said = [{"role": role, "content": content} for role, content in TALK]
+    scores = {}
+    for name, block in (
+        ("blend", VectorMemory()),
+        ("rrf", VectorMemory(fusion="rrf")),
+        ("meaning", VectorMemory(weights=Weights(words=0, words_around=0, priors=0))),
+    ):
+        with AgentMemory(store=url, blocks=[StaticMemory(facts=["x"]), block]) as memory:
+            memory.update("s", said, user_id="u")
+            memory.flush()
+            found = memory.search("Where will Ines live?", user_id="u", limit=3)
+            scores[name] = [recall.score for recall in found if recall.block == "vector"]
+    assert len({tuple(some) for some in scores.values()}) == 3
+    assert max(scores["meaning"]) == pytest.approx(1, abs=0.05)

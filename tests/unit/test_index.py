@@ -1,0 +1,104 @@
+"""The index in memory finds exactly what looking at everything finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory.ranking.index import TraitIndex
+from agent_memory.ranking.postings import Postings
+from agent_memory.ranking.terms import Terms, rarity
+from agent_memory.ranking.traits import Sought, Traits
+
+DIMENSION = 4
+texts = st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 8), max_size=5), max_size=8)
+
+
+def terms(text: dict[int, int]) -> Terms:
+    return Terms(np.array(list(text), np.uint32), np.array(list(text.values()), np.float32))
+
+
+def traits(some: Sequence[dict[int, int]], seed: int) -> Traits:
+    rows = np.random.default_rng(seed).normal(size=(2, len(some), DIMENSION)).astype(np.float32)
+    around = [terms({**text, 9: 1}) for text in some]
+    return Traits(rows[0], rows[1], [terms(text) for text in some], around)
+
+
+@given(st.lists(texts, max_size=6), st.sets(st.integers(0, 12)))
+def test_postings_are_the_formula(batches: list[list[dict[int, int]]], question: set[int]) -> None:
+    """Wrong: a word that was added later counts wrongly, or in the wrong record."""
+    postings, count = Postings(), 0
+    for batch in batches:
+        postings = postings.extended(count, [terms(text) for text in batch])
+        count += len(batch)
+    every = [text for batch in batches for text in batch]
+    holding = {word: sum(word in text for text in every) for word in question}
+    rare = {word: float(rarity(count, np.array([holding[word]]))[0]) for word in question}
+    expected = [sum(rare[w] * text[w] for w in question if w in text) for text in every]
+    assert np.allclose(postings.scores(sorted(question), count), expected, rtol=1e-5)
+
+
+@settings(deadline=None)
+@given(st.lists(texts, max_size=4), st.sets(st.integers(0, 12)), st.integers(0, 20))
+def test_each_view_gives_its_best(
+    batches: list[list[dict[int, int]]], question: set[int], depth: int
+) -> None:
+    """Wrong: a view's best is missing, a candidate's score is another's, or grows with the order in
+    which records came."""
+    index, whole, ids = TraitIndex(DIMENSION), [], []
+    for number, batch in enumerate(batches):
+        names = [f"{number}-{n}" for n in range(len(batch))]
+        index = index.extended(names, traits(batch, number))
+        whole.append(traits(batch, number))
+        ids += names
+    vector = np.random.default_rng(99).normal(size=DIMENSION).astype(np.float32)
+    found = index.search(Sought(vector, tuple(sorted(question))), depth)
+    every = TraitIndex(DIMENSION)
+    if ids:
+        every = every.extended(
+            ids,
+            Traits(
+                np.concatenate([part.meaning for part in whole]),
+                np.concatenate([part.meaning_around for part in whole]),
+                [text for part in whole for text in part.words],
+                [text for part in whole for text in part.words_around],
+            ),
+        )
+    table = every.search(Sought(vector, tuple(sorted(question))), len(ids))
+    scores = dict(zip(table.ids, table.scores, strict=True))
+    wanted: set[str] = set()
+    for view in range(4):
+        ranked = sorted((-float(row[view]), name) for name, row in scores.items() if row[view] > 0)
+        wanted |= {name for _, name in ranked[:depth]}
+    assert set(found.ids) == wanted
+    for name, row in zip(found.ids, found.scores, strict=True):
+        assert np.allclose(row, scores[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_state_stays_as_it_was() -> None:
+    """Wrong: a search under way sees half of what is added meanwhile."""
+    text = {1: 1}
+    first = TraitIndex(DIMENSION).extended(["a"], traits([text], 1))
+    second = first.extended(["b", "c"], traits([text, text], 2))
+    other = first.extended(["d"], traits([text], 3))
+    question = Sought(np.zeros(0, np.float32), (1,))
+    assert [sorted(i.search(question, 9).ids) for i in (first, second, other)] == [
+        ["a"],
+        ["a", "b", "c"],
+        ["a", "d"],
+    ]
+    assert [len(first), len(second), len(other)] == [1, 3, 2]
+    assert (first.holds(["b"]), second.holds(["b"]), other.holds(["b"])) == (False, True, False)
+    assert second.nbytes > first.nbytes > 0
+
+
+def test_nothing_asked_or_nothing_there_gives_nothing() -> None:
+    """Wrong: an empty memory or question fails."""
+    nothing = np.zeros(0, np.float32)
+    assert TraitIndex(0).search(Sought(np.ones(DIMENSION, np.float32), (1,)), 9).ids == []
+    index = TraitIndex(DIMENSION).extended(["a"], traits([{1: 1}], 1))
+    assert index.search(Sought(nothing), 9).ids == []
+    assert index.search(Sought(nothing, (1,)), 0).ids == []

@@ -1,0 +1,66 @@
+"""Recalled messages as passages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.passages import excerpt, joined
+from agent_memory.records import Recall
+
+DAY = datetime(2023, 5, 8, tzinfo=UTC)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_an_excerpt_is_what_bears_on_the_question() -> None:
+    """Wrong: of a long answer its beginning is shown, whatever was asked."""
+    text = "First this.\nThen that.\n\nThe port is 5432. It is open. Then more. At last the end."
+    assert excerpt(text, "Which port?", words, 6) == "… The port is 5432. …"
+    assert excerpt(text, "Which port?", words, 9) == "… The port is 5432. It is open. …"
+    assert excerpt(text, "Which port?", words, 99) is text
+    assert excerpt(text, "First?", words, 5) == "First this.\nThen that. …"
+    assert excerpt("one two three four", "four", words, 2) == "one two"
+
+
+@given(st.text(), st.text(), st.integers(1, 30))
+def test_an_excerpt_fits(text: str, question: str, limit: int) -> None:
+    """Wrong: some text passes the limit, or fails."""
+    assert len(excerpt(text, question, len, limit)) <= limit
+    assert words(excerpt(text, question, words, limit)) <= limit
+
+
+def said(seq: int, score: float, session: str = "s", block: str = "b") -> Recall:
+    at = DAY + timedelta(seconds=seq)
+    return Recall(block, f"{session}{seq}", f"#{seq}", score, 1, at, ((session, seq),))
+
+
+def test_neighbours_become_one_passage_in_order() -> None:
+    """Wrong: an answer stands above its question, or far from it."""
+    three, nine, four, two = said(3, 0.9), said(9, 0.8), said(4, 0.7), said(2, 0.6)
+    passage, alone = joined([three, nine, four, two])
+    assert passage.text == "#2\n#3\n#4"
+    assert (passage.id, passage.score, passage.created_at) == ("s3", 0.9, two.created_at)
+    assert passage.sources == (("s", 2), ("s", 3), ("s", 4))
+    assert alone is nine
+
+
+def test_only_neighbours_are_joined() -> None:
+    """Wrong: what different sessions, blocks or facts tell is mixed."""
+    facts = Recall("b", "f", "fact", 0.5, sources=(("s", 1), ("s", 2)))
+    apart = [said(1, 1.0), said(2, 0.9, session="t"), said(2, 0.8, block="c"), facts]
+    apart.append(Recall("b", "g", "no source", 0.4))
+    assert joined(apart) == apart
+    assert joined([]) == []
+
+
+@given(st.lists(st.integers(1, 12), unique=True))
+def test_every_message_stays(seqs: list[int]) -> None:
+    """Wrong: a message is lost, or said twice."""
+    passages = joined([said(seq, 1.0) for seq in seqs])
+    assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
+    assert all("\n".join(f"#{q}" for _, q in one.sources) == one.text for one in passages)

@@ -1,0 +1,74 @@
+"""The words and dates of texts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.ranking.dates import Date, dates
+from agent_memory.ranking.words import words, words_up_to
+
+DAY = datetime(2023, 5, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The dogs were running, and ran!", ["dog", "run", "ran"]),
+        ("Sarah's O\u2019Neill's", ["sarah", "o'neil"]),
+        ("Café CAFÉ cafe\u0301", ["cafe", "cafe", "cafe"]),
+        ("Straße \uff21\uff22\uff11", ["strass", "ab1"]),
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("木", ["木"]),
+        ("я живу в Москве", ["я", "живу", "в", "москве"]),
+        ("GPT4とClaude", ["gpt4", "と", "claud"]),
+        ("the of and", []),
+        ("", []),
+        ("!?\x00\ud800", []),
+    ],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    """Wrong: what people write in two ways is not found, or a script is not searched at all."""
+    assert words(text) == expected
+
+
+@given(st.text())
+def test_any_text_has_words(text: str) -> None:
+    """Wrong: some text stops a search."""
+    assert all(words(text))
+    assert words(text) == words(text.upper().lower()) or not text.isascii()
+
+
+@given(st.text(), st.integers(1, 5))
+def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
+    """Wrong: a long turn is taken for a short one."""
+    assert words_up_to(most, text) == min(most, len(words(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("on 8 May 2023", [Date(2023, 5, 8)]),
+        ("May 8th, 2023?", [Date(2023, 5, 8)]),
+        ("the 3rd of june", [Date(None, 6, 3)]),
+        ("in December", [Date(None, 12, None)]),
+        ("in May 2022 and in June", [Date(2022, 5, None), Date(None, 6, None)]),
+        ("since 2023-05-08 or 2023-06", [Date(2023, 5, 8), Date(2023, 6, None)]),
+        ("it may rain when they march", []),
+        ("room 2023", []),
+    ],
+)
+def test_dates(text: str, expected: list[Date]) -> None:
+    """Wrong: a date in a question is not seen, or a word is taken for one."""
+    assert dates(text) == expected
+
+
+def test_a_date_holds_what_it_names() -> None:
+    """Wrong: "in May" is taken for one day, or for any month."""
+    assert Date(None, 5, None).holds(DAY)
+    assert Date(2023, 5, 8).holds(DAY)
+    assert not Date(2022, 5, None).holds(DAY)
+    assert not Date(None, 5, 9).holds(DAY)
