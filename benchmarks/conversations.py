@@ -1,4 +1,4 @@
-"""Conversations with questions, in LoCoMo's form, as messages that a memory takes.
+"""Conversations with questions, as messages that a memory takes; and LoCoMo's, read into that form.
 
 Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM Agents", ACL 2024. The data
 is CC BY-NC 4.0, and is no part of this project.
@@ -13,17 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-ADVERSARIAL = 5
-CATEGORIES = {
-    1: "multi-hop",
-    2: "temporal",
-    3: "open-domain",
-    4: "single-hop",
-    ADVERSARIAL: "adversarial",
-}
+ADVERSARIAL = "adversarial"
+"""The category of questions that have no answer; some name evidence all the same."""
+
+_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
 _TURN = re.compile(r"D(\d+):(\d+)")
 _SESSION = re.compile(r"session_(\d+)")
-_BETWEEN = timedelta(seconds=30)  # the source dates sessions only
+
+BETWEEN = timedelta(seconds=30)
+"""From one message to the next, where the source dates whole sessions only."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Question:
     """A question and the ids of the turns that hold its answer."""
 
     text: str
-    category: int
+    category: str
     evidence: frozenset[str]
 
 
@@ -51,7 +49,7 @@ class Conversation:
 
 
 def read(file: Path) -> list[Conversation]:
-    """The conversations of a file."""
+    """The conversations of a file of LoCoMo's."""
     return [_conversation(one) for one in json.loads(file.read_text(encoding="utf-8"))]
 
 
@@ -65,7 +63,7 @@ def _conversation(given: dict[str, Any]) -> Conversation:
     }
     turns = {turn for messages in sessions.values() for turn, _ in messages}
     questions = [
-        Question(one["question"], one["category"], evidence)
+        Question(one["question"], _CATEGORIES[one["category"]], evidence)
         for one in given["qa"]
         if (evidence := _evidence(one) & turns)
     ]
@@ -81,7 +79,7 @@ def _session(said: dict[str, Any], number: int) -> list[tuple[str, dict[str, Any
             "role": "user" if turn["speaker"] == said["speaker_a"] else "assistant",
             "name": turn["speaker"],
             "content": turn["text"] + (f" [shares an image: {picture}]" if picture else ""),
-            "created_at": begun.replace(tzinfo=UTC) + place * _BETWEEN,
+            "created_at": begun.replace(tzinfo=UTC) + place * BETWEEN,
         }
         messages.append((turn["dia_id"], message))
     return messages

@@ -1,16 +1,17 @@
-"""What recall finds in long conversations: `python -m benchmarks.locomo --data FILE`.
+"""What recall finds in long conversations: `python -m benchmarks.locomo --data PATH`.
 
-Evidence recall on LoCoMo (see `conversations`), through the public API alone: every turn is said to
-a memory with `VectorMemory` at its defaults, then every question is searched and got.
+Evidence recall on LoCoMo (see `conversations`) or on chats with an assistant (see `chats`), through
+the public API alone: every turn is said to a memory with `VectorMemory` at its defaults, then every
+question is searched and got.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Annotated, Any
@@ -21,56 +22,126 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agent_memory import AgentMemory, VectorMemory
-from benchmarks.conversations import ADVERSARIAL, CATEGORIES, Conversation, Question, read
-from benchmarks.evidence import DEPTHS, Found, figures, interval
+from benchmarks import chats, conversations
+from benchmarks.conversations import ADVERSARIAL, Conversation, Question
+from benchmarks.evidence import DEPTHS, Found, figures, gain, interval
+from benchmarks.foreign import FOREIGN
 
 BUDGETS = (1_000, 2_000, 4_000)
+COMPARED = (5, 10)
+Settings = dict[str, Any]
 TurnOf = dict[tuple[str, int], str]
 """The turn at each place of the log."""
 
 _ROOM = 1_000_000  # of contexts: only recalls are to be short of tokens
+_OURS, _PLAIN = "as set", "plain hybrid"
+_HYBRID: Settings = {
+    "fusion": "rrf",
+    "min_score": 0.0,
+    "min_similarity": 0.0,
+    "weights": {"words": 1, "words_around": 0, "meaning": 1, "meaning_around": 0, "priors": 0},
+}
+_NO_MEANING = {"meaning": 0, "meaning_around": 0}
 
 
 def run(
-    data: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The data, as JSON.")],
+    data: Annotated[
+        Path,
+        typer.Option(
+            exists=True, help="LoCoMo's JSON file, or BEAM's folder of chats, as chats/100K."
+        ),
+    ],
+    only: Annotated[
+        list[str],
+        typer.Option(
+            help="Only this conversation, by its name; repeatable. A chat's is its folder's."
+        ),
+    ] = [],  # noqa: B006 - typer reads it, nobody writes it
     change: Annotated[
         list[str],
         typer.Option("--set", help="Another setting of VectorMemory, NAME=JSON; repeatable."),
-    ] = [],  # noqa: B006 - typer reads it, nobody writes it
+    ] = [],  # noqa: B006
     embedding: Annotated[str | None, typer.Option(help="Another embedding model.")] = None,
+    words_only: Annotated[
+        bool,
+        typer.Option(
+            "--words-only",
+            help="Views by meaning count nothing: their weights are 0, as if no embedder were "
+            "installed. Vectors are still made and stored, so times are not those without one.",
+        ),
+    ] = False,
+    baseline: Annotated[
+        bool,
+        typer.Option(
+            "--baseline",
+            help="Search with a plain hybrid too, reciprocal rank fusion of BM25 and vectors of "
+            "single messages (with --words-only, BM25 alone), and print the difference.",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the figures.")] = None,
 ) -> None:
     """Measure and print tables."""
-    settings = dict(_setting(one) for one in change)
-    conversations = read(data)
-    found: list[Found] = []
+    given = dict(_setting(one) for one in change)
+    methods = {_OURS: _settings(given, words_only)}
+    if baseline:
+        methods[_PLAIN] = _settings(given | _HYBRID, words_only)
+    some = _conversations(data, only)
+    found: dict[str, list[Found]] = {name: [] for name in methods}
+    quiet: list[bool] = []
     turns, indexing = 0, 0.0
-    with Progress() as progress:
-        asked = progress.add_task("questions", total=sum(len(c.questions) for c in conversations))
-        for conversation in conversations:
+    with Progress(console=Console(stderr=True)) as progress:
+        asked = progress.add_task("questions", total=sum(len(one.questions) for one in some))
+        for conversation in some:
             with TemporaryDirectory() as folder, ExitStack() as opened:
                 url = f"sqlite:///{Path(folder, 'm.db').as_posix()}"
                 memories = {
-                    budget: opened.enter_context(_memory(url, budget, embedding, settings))
-                    for budget in BUDGETS
+                    name: {
+                        budget: opened.enter_context(_memory(url, budget, embedding, settings))
+                        for budget in BUDGETS
+                    }
+                    for name, settings in methods.items()
                 }
-                turn_of, took = _say(memories[BUDGETS[0]], conversation)
+                turn_of, took = _say(memories[_OURS][BUDGETS[0]], conversation)
                 turns, indexing = turns + len(turn_of), indexing + took
                 for question in conversation.questions:
-                    found.append(_ask(memories, conversation.name, question, turn_of))
+                    for name, budgets in memories.items():
+                        found[name].append(_ask(budgets, conversation.name, question, turn_of))
                     progress.advance(asked)
-    rate, times = turns / indexing, [one.seconds * 1e3 for one in found]
+                ours = memories[_OURS][BUDGETS[0]]
+                quiet += [not ours.search(what, user_id=conversation.name) for what in FOREIGN]
     told = {
+        "conversations": [one.name for one in some],
         "turns": turns,
-        "indexed_per_second": rate,
-        "search_ms": {"p50": median(times), "p95": quantiles(times, n=20)[-1]},
-        "settings": settings,
+        "indexed_per_second": turns / indexing,
         "embedding": embedding,
-        "figures": {name: figures(part, BUDGETS) for name, part in _parts(found).items()},
+        "foreign_without_recall": 100 * fmean(quiet),
+        **_told(methods[_OURS], found[_OURS]),
     }
+    if baseline:
+        told["baseline"] = _told(methods[_PLAIN], found[_PLAIN])
+        told["gains"] = _gains(found[_OURS], found[_PLAIN])
     _show(told, found)
     if out is not None:
         out.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def _conversations(data: Path, only: Sequence[str]) -> list[Conversation]:
+    found = chats.read(data) if data.is_dir() else conversations.read(data)
+    if not found:
+        raise typer.BadParameter(f"{data} holds no conversation.", param_hint="--data")
+    if strange := set(only) - {one.name for one in found}:
+        names = ", ".join(one.name for one in found)
+        raise typer.BadParameter(
+            f"No conversation is named {min(strange)!r}; there are {names}.", param_hint="--only"
+        )
+    return [one for one in found if not only or one.name in only]
+
+
+def _settings(given: Settings, words_only: bool) -> Settings:
+    if not words_only:
+        return given
+    weights = VectorMemory(**given).weights.model_dump()
+    return given | {"weights": weights | _NO_MEANING}
 
 
 def _setting(given: str) -> tuple[str, Any]:
@@ -83,7 +154,7 @@ def _setting(given: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"{value!r} is not JSON.", param_hint="--set") from None
 
 
-def _memory(url: str, budget: int, embedding: str | None, settings: dict[str, Any]) -> AgentMemory:
+def _memory(url: str, budget: int, embedding: str | None, settings: Settings) -> AgentMemory:
     return AgentMemory(
         store=url,
         max_tokens=_ROOM,
@@ -137,18 +208,55 @@ def _ask(
 
 
 def _parts(found: Sequence[Found]) -> dict[str, list[Found]]:
-    main = [one for one in found if one.category != ADVERSARIAL]
-    parts = {"categories 1-4": main}
-    for number, name in CATEGORIES.items():
-        parts[name] = [one for one in found if one.category == number]
+    """All questions but the adversarial, then those of each category."""
+    parts = {"all": [one for one in found if one.category != ADVERSARIAL]}
+    for name in sorted({one.category for one in found}):
+        parts[name] = [one for one in found if one.category == name]
     return {name: part for name, part in parts.items() if part}
 
 
-def _show(told: dict[str, Any], found: Sequence[Found]) -> None:
+def _told(settings: Settings, found: Sequence[Found]) -> dict[str, Any]:
+    times = [one.seconds * 1e3 for one in found]
+    return {
+        "settings": settings,
+        "search_ms": {"p50": median(times), "p95": quantiles(times, n=20)[-1]},
+        "figures": {name: figures(part, BUDGETS) for name, part in _parts(found).items()},
+    }
+
+
+def _gains(found: Sequence[Found], plain: Sequence[Found]) -> dict[str, Any]:
+    """For each part and depth, what is gained in percentage points, with its interval."""
+    others = _parts(plain)
+    gains: dict[str, Any] = {}
+    for name, part in _parts(found).items():
+        gains[name] = {}
+        for depth in COMPARED:
+            mean, low, high = gain(part, others[name], depth)
+            gains[name][f"recall@{depth}"] = {"mean": mean, "low": low, "high": high}
+    return gains
+
+
+def _show(told: Mapping[str, Any], found: Mapping[str, Sequence[Found]]) -> None:
     console = Console()
+    console.print(*_tables(told, _parts(found[_OURS]), _OURS))
+    if _PLAIN in found:
+        console.print(*_tables(told["baseline"], _parts(found[_PLAIN]), _PLAIN))
+        console.print(_comparison(told["gains"]))
+    times = told["search_ms"]
+    console.print(
+        f"{told['turns']:,} turns, {told['indexed_per_second']:,.0f} a second; a search takes "
+        f"{times['p50']:.1f} ms (p50), {times['p95']:.1f} ms (p95). Of {len(FOREIGN)} foreign "
+        f"requests to each, {told['foreign_without_recall']:.0f} % bring nothing."
+    )
+
+
+def _tables(
+    told: Mapping[str, Any], parts: Mapping[str, Sequence[Found]], title: str
+) -> tuple[Table, Table]:
     ranks = Table("questions", "number", *(f"R@{k}" for k in DEPTHS), "95 % of R@10", "all@10")
     budgets = Table("questions", "MRR", *(f"within {b:,}" for b in BUDGETS), "tokens at 1,000")
-    for name, part in _parts(found).items():
+    ranks.title = budgets.title = title
+    for name, part in parts.items():
         means = told["figures"][name]
         low, high = interval([one.recall(10) for one in part])
         depths = [f"{means[f'recall@{depth}']:.1f}" for depth in DEPTHS]
@@ -156,12 +264,18 @@ def _show(told: dict[str, Any], found: Sequence[Found]) -> None:
         ranks.add_row(name, f"{len(part)}", *depths, between, f"{means['all@10']:.1f}")
         shares = [f"{means[f'within {budget}']:.1f}" for budget in BUDGETS]
         budgets.add_row(name, f"{means['mrr']:.1f}", *shares, f"{means['tokens at 1000']:.0f}")
-    console.print(ranks, budgets)
-    times = told["search_ms"]
-    console.print(
-        f"{told['turns']:,} turns, {told['indexed_per_second']:,.0f} a second; a search takes "
-        f"{times['p50']:.1f} ms (p50), {times['p95']:.1f} ms (p95)."
-    )
+    return ranks, budgets
+
+
+def _comparison(gains: Mapping[str, Any]) -> Table:
+    columns = [column for depth in COMPARED for column in (f"R@{depth}", "95 % of it")]
+    table = Table("questions", *columns, title=f"{_OURS}, above the {_PLAIN}")
+    for name, depths in gains.items():
+        cells = []
+        for one in depths.values():
+            cells += [f"{one['mean']:+.1f}", f"{one['low']:+.1f} to {one['high']:+.1f}"]
+        table.add_row(name, *cells)
+    return table
 
 
 if __name__ == "__main__":

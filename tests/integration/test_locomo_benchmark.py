@@ -10,6 +10,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from benchmarks import chats
 from benchmarks.conversations import read
 from benchmarks.locomo import run
 
@@ -49,6 +50,43 @@ def data(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two chats, 2 and 10, in BEAM's form."""
+    for number in (10, 2):
+        chat = tmp_path / "chats" / str(number)
+        (chat / "probing_questions").mkdir(parents=True)
+        (chat / "chat.json").write_text(json.dumps(_batches(number)))
+        asked = {
+            "temporal_reasoning": [
+                {"question": "When was it?", "source_chat_ids": {"first": [0], "then": [3]}},
+                {"question": "And who?", "source_chat_ids": [77]},
+            ],
+            "event_ordering": [{"question": "What came first?", "source_chat_ids": [2, [0]]}],
+            "preference_following": [{"question": "Which tea?"}],
+            "abstention": [{"question": "Why not?", "source_chat_ids": [1]}],
+            "summarization": [{"question": "Sum it up", "source_chat_ids": [0, 1, 2, 3]}],
+        }
+        file = chat / "probing_questions" / "probing_questions.json"
+        file.write_text(json.dumps(asked))
+    return tmp_path / "chats"
+
+
+def _batches(number: int) -> list[dict[str, Any]]:
+    day = {"time_anchor": "March-15-2024", "index": "1,2"}
+    said = [
+        {"role": "user", "id": 0, "content": f"I have {number} ferrets. ->-> 1,2", **day},
+        {"role": "assistant", "id": 1, "content": "How lovely -> tell me\nmore."},
+        {"role": "user", "id": 2, "content": "They sleep all day.\n\n->-> 1,3\nbye"},
+    ]
+    undated = {"role": "user", "id": 4, "content": "Hello?"}
+    later = {"role": "user", "id": 3, "content": "Back again.", "time_anchor": "April-02-2024"}
+    return [
+        {"batch_number": 1, "turns": [said[:2], said[2:]]},
+        {"batch_number": 2, "turns": [[undated, later]]},
+    ]
+
+
 def test_what_is_read(data: Path) -> None:
     """Wrong: evidence is lost, or a turn stands in another session, time or role."""
     (conversation,) = read(data)
@@ -65,6 +103,28 @@ def test_what_is_read(data: Path) -> None:
     assert message["created_at"].isoformat() == "2023-06-02T10:05:00+00:00"
 
 
+def test_which_chats_are_read(folder: Path) -> None:
+    """Wrong: evidence within names or lists is lost, or questions are asked that have none, or a
+    message stands in another session or day, or shows the plan that it was made of."""
+    small, large = chats.read(folder)
+    assert (small.name, large.name) == ("2", "10")
+    assert [(one.text, one.category, one.evidence) for one in small.questions] == [
+        ("When was it?", "temporal reasoning", {"0", "3"}),
+        ("What came first?", "event ordering", {"0", "2"}),
+    ]
+    said = [(turn, one["role"], one["content"]) for turn, one in large.sessions["10-1"]]
+    assert said == [
+        ("0", "user", "I have 10 ferrets."),
+        ("1", "assistant", "How lovely -> tell me\nmore."),
+        ("2", "user", "They sleep all day."),
+    ]
+    times = [one["created_at"].isoformat() for _, one in large.sessions["10-1"]]
+    assert times[::2] == ["2024-03-15T00:00:00+00:00", "2024-03-15T00:01:00+00:00"]
+    (_, undated), (turn, later) = large.sessions["10-2"]
+    assert "created_at" not in undated
+    assert (turn, later["created_at"].isoformat()) == ("3", "2024-04-02T00:00:30+00:00")
+
+
 def test_it_runs(data: Path, tmp_path: Path) -> None:
     """Wrong: the command fails, or tells of questions without evidence."""
     out = tmp_path / "out.json"
@@ -73,8 +133,37 @@ def test_it_runs(data: Path, tmp_path: Path) -> None:
     result = json.loads(out.read_text())
     assert result["turns"] == 3
     assert result["settings"] == {"min_score": 0}
-    assert set(result["figures"]) == {"categories 1-4", "single-hop", "multi-hop", "adversarial"}
+    assert set(result["figures"]) == {"all", "single-hop", "multi-hop", "adversarial"}
     assert result["figures"]["single-hop"]["recall@5"] == 100
+    assert "baseline" not in result
+
+
+def test_the_plain_hybrid_beside_it(folder: Path, tmp_path: Path) -> None:
+    """Wrong: other chats are asked than those named, or both searches have the same settings, or
+    meaning counts where words alone should, or what is compared is not what was found."""
+    out = tmp_path / "out.json"
+    options = ["--only", "10", "--baseline", "--words-only", "--out", str(out)]
+    told = CliRunner().invoke(app, ["--data", str(folder), *options])
+    assert told.exit_code == 0, told.output
+    assert "plain hybrid" in told.output
+    result = json.loads(out.read_text())
+    assert (result["conversations"], result["turns"]) == (["10"], 5)
+    ours, plain = result["settings"], result["baseline"]["settings"]
+    assert (ours["weights"]["meaning"], plain["weights"]["meaning"]) == (0, 0)
+    assert (ours["weights"]["meaning_around"], plain["weights"]["meaning_around"]) == (0, 0)
+    assert ours["weights"]["words_around"] > plain["weights"]["words_around"] == 0
+    assert plain["fusion"] == "rrf"
+    for depth in ("recall@5", "recall@10"):
+        one, other = (part["figures"]["all"][depth] for part in (result, result["baseline"]))
+        assert result["gains"]["all"][depth]["mean"] == pytest.approx(one - other)
+
+
+@pytest.mark.parametrize(("path", "only"), [("chats", "3"), (".", "2")])
+def test_conversations_that_are_not_there(folder: Path, path: str, only: str) -> None:
+    """Wrong: figures of nothing."""
+    told = CliRunner().invoke(app, ["--data", str(folder.parent / path), "--only", only])
+    assert told.exit_code == 2, told.output
+    assert "conversation" in told.output
 
 
 @pytest.mark.parametrize("bad", ["min_score", "min_score=high"])
