@@ -31,5 +31,5 @@ def search_log(store: SessionStore, head: Head, query: str, limit: int) -> list[
     records = [record_of_turn(entry, f"{entry.session_id}#{entry.seq}", "") for entry in entries]
     by_id = {record.id: record for record in records}
     index = TraitIndex(nothing.dimension).extended(list(by_id), traits)
-    found = index.search(Sought.of(query, nothing.embed([query])[0]), max(100, 2 * limit))
+    found = index.search(Sought.of(query, nothing.embed([query])[0]), max(50, 2 * limit))
     return ranked(LOG, query, hits(found, by_id), limit)

@@ -18,7 +18,7 @@ from agent_memory.stores.qdrant.url import check_qdrant_url
 
 logger = logging.getLogger(__name__)
 
-_DEPTH = 100  # candidates of each view
+_DEPTH = 50  # candidates of each view, or twice as many as are asked for
 _BEFORE = 16  # entries before a batch that may belong to the surroundings of its first
 
 

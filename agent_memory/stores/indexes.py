@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 * 2**20
 """What the kept indexes may take together; one is kept, however large."""
 
+logger = logging.getLogger(__name__)
+
 _Key = tuple[str, str]
 
 
@@ -28,6 +31,7 @@ class Indexes:
         self._lock = fork_safe_lock()
         self._extending = fork_safe_lock()
         self._kept: OrderedDict[_Key, tuple[int, TraitIndex]] = OrderedDict()
+        self._told: set[_Key] = set()
 
     def get(self, key: _Key, version: int | None) -> TraitIndex | None:
         """The index of a block and owner, if it was kept and its version still stands."""
@@ -82,6 +86,14 @@ class Indexes:
             self._kept[key] = (version, index)
             self._kept.move_to_end(key)
             self._make_room()
+
+        if index.nbytes > MOST_BYTES and key not in self._told:
+            self._told.add(key)
+            logger.warning(
+                "searching the %d records that one user has in block %r takes %d MB of memory. "
+                'Keep so many on a Qdrant server: VectorMemory(store="http://host:6333").',
+                len(index), key[0], index.nbytes >> 20,
+            )  # fmt: skip
 
     def _make_room(self) -> None:
         size = sum(index.nbytes for _, index in self._kept.values())

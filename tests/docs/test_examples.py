@@ -30,6 +30,11 @@ EXPECTED = {
         "replay 6/6: week-6",
         "With VectorMemory: user: I planted sage in pot 4.",
     ],
+    "find_again": [
+        "  1.00  user: The mountains, ten days. Last year we walked from Oberstdorf to Meran.",
+        "(words 1.00, words_around 1.00, meaning 1.00, meaning_around 1.00, priors",
+        "  user: The mountains, ten days.",
+    ],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
     "custom_strategy": [
         "Task: compare three offers for chairs.",
