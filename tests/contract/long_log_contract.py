@@ -91,7 +91,9 @@ class LongLogContract(Contract):
 def _check_costs(steps: Steps) -> None:
     """No call about a few entries costs more on the long log."""
     for name, call in _CALLS.items():
-        cost = {}
+        cost: dict[str, int] = {}
         for session in ("long", "short") * 4:  # at first statements are prepared, and tails full
-            cost[session] = steps(partial(call, session_id=session))
+            took = steps(partial(call, session_id=session))
+            # the network may hand on one request in two pieces
+            cost[session] = min(took, cost.get(session, took))
         assert cost["long"] <= 1.5 * cost["short"] + 2, (name, cost)
