@@ -134,13 +134,14 @@ class VectorMemory(Block):
             self._vectors.close()
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        from agent_memory.ranking.surroundings import FARTHEST
         from agent_memory.ranking.traits import Traits
         from agent_memory.ranking.turns import record_of_turn, spoken, turn_said
 
         kept = spoken(entries, self.roles)
         if not kept:
             return
-        before = spoken(self._before(kept[0]), self.roles)
+        before = spoken(self._before(kept[0]), self.roles)[-FARTHEST:]
         turns = [turn_said(entry) for entry in (*before, *kept)]
         traits = Traits.of_turns(turns, len(before), self._ready().embed)
         records = [record_of_turn(e, self._id(scope, e), scope.owner) for e in kept]

@@ -9,6 +9,7 @@ import numpy as np
 
 from agent_memory.ranking.postings import Postings
 from agent_memory.ranking.traits import VIEWS, Sought, Traits
+from agent_memory.records import Record
 
 _DIGITS = 6
 
@@ -52,6 +53,9 @@ class TraitIndex:
 
     Args:
         dimension: Numbers in a vector of meaning.
+
+    Attributes:
+        records: Of those that were found before, for who searches to keep and to bound.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -61,6 +65,7 @@ class TraitIndex:
         self._count = 0
         self._meaning = _Column(dimension)
         self._meaning_around = _Column(dimension)
+        self.records: dict[str, Record] = {}
         self._words = Postings()
         self._words_around = Postings()
 
@@ -80,6 +85,7 @@ class TraitIndex:
     def extended(self, ids: Sequence[str], traits: Traits) -> Self:
         """With more records, which it does not hold yet; no two calls on one index at once."""
         other = type(self)(self.dimension)
+        other.records = self.records
         fresh = len(self._ids) == self._count
         other._ids = self._ids if fresh else self._ids[: self._count]
         other._places = self._places if fresh else {name: at for at, name in enumerate(other._ids)}

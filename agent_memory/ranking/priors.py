@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,25 +25,30 @@ _FULL = 12  # words of a turn that says enough to be an answer
 _SAYS_LITTLE = 0.3
 _ONLY_ASKS = 0.1
 
+_MOST_KNOWN = 4_000
+
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'd|I'll|me|my|mine|myself)\b")
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)
 
 
 def priors(question: str, turns: Sequence[Turn]) -> np.ndarray:
     """What is to be added to each turn's blend."""
-    said = np.array([words_up_to(_FULL, turn.text) for turn in turns], np.float32)
-    ends = [turn.text.rstrip().endswith(("?", "\uff1f")) for turn in turns]
-    asks = np.array(ends, bool) & (said < _FULL)
-    short = (_FULL - said) / _FULL
+    against = np.array([_against(turn.text) for turn in turns], np.float32)
     named = dates(question)
     there = [any(date.holds(turn.said_at) for date in named) for turn in turns]
     return np.asarray(
-        _meant(question, turns)
-        + _MEANT_DATE * np.array(there, np.float32)
-        - _SAYS_LITTLE * short
-        - _ONLY_ASKS * asks,
+        _meant(question, turns) + _MEANT_DATE * np.array(there, np.float32) - against,
         np.float32,
     )
+
+
+@lru_cache(_MOST_KNOWN)
+def _against(text: str) -> float:
+    """What a text loses by saying little, or by only asking."""
+    said = words_up_to(_FULL, text)
+    short = _SAYS_LITTLE * (_FULL - said) / _FULL
+    asks = said < _FULL and text.rstrip().endswith(("?", "\uff1f"))
+    return short + _ONLY_ASKS if asks else short
 
 
 def of_conversation(scores: np.ndarray, conversations: Sequence[str]) -> np.ndarray:

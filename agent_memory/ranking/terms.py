@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ def weighted(written: Iterable[Sequence[int]], usual: float) -> Terms:
         written: The numbers of its words, in pieces.
         usual: The length that it is compared with.
     """
-    counts = Counter(term for piece in written for term in piece)
+    counts = Counter(chain.from_iterable(written))
     if not counts:
         return NO_TERMS
     times = np.fromiter(counts.values(), np.float32, len(counts))

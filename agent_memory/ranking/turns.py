@@ -104,6 +104,6 @@ def _recall(block: str, record: Record, score: float, views: Sequence[float]) ->
         score=score,
         created_at=record.created_at,
         sources=tuple((record.session_id, seq) for seq in record.sources),
-        metadata=record.metadata,
+        metadata=dict(record.metadata),
         views=dict(zip((*VIEWS, _PRIORS), views, strict=True)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import DimensionMismatch
@@ -21,6 +21,7 @@ MOST_BYTES = 256 * 2**20
 
 logger = logging.getLogger(__name__)
 
+_MOST_RECORDS = 5_000  # of each index
 _Key = tuple[str, str]
 
 
@@ -113,6 +114,27 @@ def searched(block: str, index: TraitIndex, sought: Sought, depth: int) -> Candi
         stored = (index.dimension, "the stored model")
         raise DimensionMismatch(mismatch(block, stored, (given, "unnamed")))
     return index.search(sought, depth)
+
+
+def records_of(
+    index: TraitIndex, ids: Sequence[str], read: Callable[[list[str]], Mapping[str, Record]]
+) -> dict[str, Record]:
+    """The records that an index found, read where they are not known from a search before.
+
+    Args:
+        index: What found them. Its owner's records change with its version, and so does it.
+        ids: Of the records.
+        read: Reads records by id; those that are gone, or another's since, it leaves out.
+    """
+    known = {name: record for name in ids if (record := index.records.get(name)) is not None}
+    missing = [name for name in ids if name not in known]
+    if missing:
+        found = read(missing)
+        known.update(found)
+        if len(index.records) + len(found) > _MOST_RECORDS:
+            index.records.clear()
+        index.records.update(found)
+    return known
 
 
 def hits(found: Candidates, records: Mapping[str, Record]) -> list[Hit]:

@@ -11,7 +11,7 @@ from agent_memory.ranking.traits import Traits
 from agent_memory.records import Record
 from agent_memory.stores import indexes
 from agent_memory.stores.blobs import blobs_of
-from agent_memory.stores.indexes import Indexes
+from agent_memory.stores.indexes import Indexes, records_of
 from agent_memory.testing.contract import record
 
 
@@ -50,6 +50,28 @@ def test_own_writes_are_taken_in() -> None:
     assert len(longer) == 5
     kept.extend(("v", "ann"), 8, 9, ids, traits)  # written over: to be loaded anew
     assert kept.get(("v", "ann"), 9) is None
+
+
+def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: each search reads a hundred records again; or they pile up; or one that is gone is
+    shown."""
+    kept = Indexes()
+    load(kept, "ann", 7, 5)
+    index = kept.get(("v", "ann"), 7)
+    assert index is not None
+    stored_now = {name: record(name) for name in "0123"}  # "4" is gone
+    asked: list[list[str]] = []
+
+    def read(ids: list[str]) -> dict[str, Record]:
+        asked.append(ids)
+        return {name: stored_now[name] for name in ids if name in stored_now}
+
+    assert set(records_of(index, ["0", "1"], read)) == {"0", "1"}
+    assert set(records_of(index, ["0", "1", "2", "4"], read)) == {"0", "1", "2"}
+    assert asked == [["0", "1"], ["2", "4"]]
+    monkeypatch.setattr(indexes, "_MOST_RECORDS", 3)
+    assert set(records_of(index, ["0", "3"], read)) == {"0", "3"}
+    assert set(index.records) == {"3"}
 
 
 def test_the_least_used_give_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
-from agent_memory.stores.indexes import hits, searched
+from agent_memory.stores.indexes import hits, records_of, searched
 from agent_memory.stores.mongodb.commits import Commits, Write
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import key_of
@@ -125,8 +125,12 @@ class MongoDBRecords:
         if key is None or index is None:
             return []
         found = searched(block, index, sought, depth)
-        docs = self._indexes.records(key, found.ids)
-        return hits(found, {doc["id"]: _record(doc) for doc in docs if doc["owner"] == owner})
+
+        def read(ids: list[str]) -> dict[str, Record]:
+            docs = self._indexes.records(key, ids)
+            return {doc["id"]: _record(doc) for doc in docs if doc["owner"] == owner}
+
+        return hits(found, records_of(index, found.ids, read))
 
     def delete_vectors(
         self,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
-from agent_memory.stores.indexes import Indexes, hits, searched
+from agent_memory.stores.indexes import Indexes, hits, records_of, searched
 from agent_memory.stores.log import LOST
 from agent_memory.stores.redis.coding import record_of, record_span, record_value
 from agent_memory.stores.redis.index import Index
@@ -125,14 +125,18 @@ class RedisRecords:
 
     def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
-        found = searched(block, self._index_of(block, owner), sought, depth)
-        records: dict[str, Record] = {}
-        key = self._keys.vectors(block)[0]
-        for ids in pages(found.ids):
-            for value in self._server.ask("HMGET", key, *ids):
-                if value is not None and (record := record_of(value)).owner == owner:
-                    records[record.id] = record
-        return hits(found, records)
+        index = self._index_of(block, owner)
+        found = searched(block, index, sought, depth)
+
+        def read(ids: list[str]) -> dict[str, Record]:
+            key = self._keys.vectors(block)[0]
+            values = [
+                value for some in pages(ids) for value in self._server.ask("HMGET", key, *some)
+            ]
+            records = [record_of(value) for value in values if value is not None]
+            return {record.id: record for record in records if record.owner == owner}
+
+        return hits(found, records_of(index, found.ids, read))
 
     def delete_vectors(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
-from agent_memory.stores.indexes import Indexes, hits, searched
+from agent_memory.stores.indexes import Indexes, hits, records_of, searched
 from agent_memory.stores.log import LOST
 from agent_memory.stores.sql.compiled import chunks, named
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
@@ -105,7 +105,7 @@ class SQLRecords:
             for ids in chunks(names):
                 found = connection.rows("owners_of_ids", {**self._of(block), "ids": ids})
                 owners.update(row.owner for row in found)
-            before = {owner: self._version(connection, block, owner) for owner in owners}
+            before = {owner: self._version(connection, block, owner) for owner in sorted(owners)}
             self._overwrite(connection, "vectors", block, rows)
             after = self._renew(connection, block, owners)
             return {owner: (before[owner], after[owner]) for owner in owners}
@@ -125,11 +125,15 @@ class SQLRecords:
             if index is None:
                 index = self._load(connection, block, owner)
             found = searched(block, index, sought, depth)
-            records: dict[str, Record] = {}
-            for names in chunks(found.ids):
-                rows = connection.rows("vectors", {**self._of(block), "ids": names})
-                records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
-            return hits(found, records)
+
+            def read(ids: list[str]) -> dict[str, Record]:
+                records: dict[str, Record] = {}
+                for names in chunks(ids):
+                    rows = connection.rows("vectors", {**self._of(block), "ids": names})
+                    records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
+                return records
+
+            return hits(found, records_of(index, found.ids, read))
 
         return self._database.read(work)
 
