@@ -14,8 +14,6 @@ from agent_memory.processes import fork_safe_lock
 if TYPE_CHECKING:
     import numpy as np
 
-# The model pads a batch to its longest text, so long texts go in batches of their own.
-_LONG_TEXT = 2_000
 _BATCH = 64
 
 
@@ -66,11 +64,9 @@ class WordLlamaEmbedder:
 
         model = self._load()
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        short = [index for index, text in enumerate(texts) if len(text) <= _LONG_TEXT]
-        long = [index for index, text in enumerate(texts) if len(text) > _LONG_TEXT]
-        for indexes, size in ((short, _BATCH), (long, 1)):
-            if indexes:
-                vectors[indexes] = model.embed([texts[i] for i in indexes], batch_size=size)
+        # like with like: a batch is padded to its longest text
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        vectors[order] = model.embed([texts[index] for index in order], batch_size=_BATCH)
         return vectors
 
     def _load(self) -> Any:

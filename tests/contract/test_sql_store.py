@@ -284,3 +284,20 @@ def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_sessions_vectors_are_found_by_an_index(tmp_path: Path) -> None:
+    """Else: the first batch of each session walks all vectors that there are."""
+    path = tmp_path / "plans.db"
+    SQLStore(f"sqlite:///{path}").close()
+    connection = sqlite3.connect(path)
+    try:
+        for name in ("owners_by_session_id", "forget_vectors_by_session_id"):
+            statement = STATEMENTS[name]
+            given = [1] * len(statement.names)
+            (plan,) = [
+                row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.text}", given)
+            ]
+            assert "agent_memory_vectors_session" in plan, (name, plan)
+    finally:
+        connection.close()

@@ -44,6 +44,7 @@ def _choices(*names: str) -> list[tuple[str, ...]]:
 
 _FACTS_BY, _VECTORS_BY = _choices("id", "owner", "session_id"), _choices("owner", "session_id")
 
+# owners are not asked for as distinct: SQLite would walk all of a block's records by owner
 RECORD_STATEMENTS: dict[str, ClauseElement] = {
     "facts": select(*_columns(FACTS))
     .where(_of_owner(FACTS))
@@ -67,10 +68,9 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
         for given in _VECTORS_BY
     },
     **{
-        named("owners", given): select(_v.owner).where(_matching(VECTORS, given)).distinct()
+        named("owners", given): select(_v.owner).where(_matching(VECTORS, given))
         for given in _VECTORS_BY
     },
-    # not distinct: SQLite would walk all of the block's records by owner
     "owners_of_ids": select(_v.owner).where(_by_ids(VECTORS)),
     "vectors": select(*_columns(VECTORS)).where(_by_ids(VECTORS)),
     # held until its vectors are written, so that nobody clears the block meanwhile
