@@ -256,18 +256,24 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
     store = encrypted(open_store(url))
     filled(store, "s", "t")
     store.put_facts("facts", [record("b", owner="user:b")])
-    all_of(store)
+    before = all_of(store)
     connection = sqlite3.connect(tmp_path / "memory.db")
     try:
         assert connection.execute(statement).rowcount > 0
         connection.commit()
     finally:
         connection.close()
+    refused = pytest.raises(Undecryptable, match=r"(ession|lock) '(s|t|facts)'")
+    if "vectors" in statement:  # what was read of a record is kept as long as its version stands
+        assert all_of(store) == before
+    else:
+        with refused:
+            all_of(store)
     fresh = encrypted(open_store(url))
-    for handle in (store, fresh):
-        with pytest.raises(Undecryptable, match=r"(ession|lock) '(s|t|facts)'"):
-            all_of(handle)
-        handle.close()
+    with refused:
+        all_of(fresh)
+    store.close()
+    fresh.close()
 
 
 def test_namespaces_cannot_be_mixed() -> None:
