@@ -231,22 +231,22 @@ class Packer:
         used = window.leading_tokens + sum([entry.tokens for entry in turns])
         room = min(self.max_recall_tokens, self.max_tokens - used)
         most = room // _LEAST_RECALLS
-        priced = [self._priced(self._cut(recall, question, most)) for recall in recalls]
+        priced = [self._cut(self._priced(recall), question, most) for recall in recalls]
         limits = {name: info.max_tokens for name, info in self.blocks.items()}
 
-        def cost(recalls: Sequence[Recall]) -> int:
-            return self._memory_cost(chat, len(leading), joined(recalls)) if recalls else 0
+        def cost(passages: Sequence[Recall]) -> int:
+            return self._memory_cost(chat, len(leading), passages) if passages else 0
 
         chosen = select(priced, room, limits)
         if len(chosen) < len(priced):  # what joining saves is room for more
-            saved = sum(recall.tokens for recall in chosen) - cost(chosen)
+            saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen))
             chosen = select(priced, room + max(0, saved), limits)
         # The element's own tags cost too, and text joined to a message may be counted anew.
-        while (extra := cost(chosen)) > room:
+        while (extra := cost(passages := joined(chosen))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
         return MemoryContext(
             messages=messages,
-            recalls=[self._priced(passage) for passage in joined(chosen)],
+            recalls=[self._priced(passage) for passage in passages],
             tokens=used + extra,
             max_tokens=self.max_tokens,
             warnings=warnings,
@@ -259,11 +259,11 @@ class Packer:
         return replace(recall, tokens=self.counter.text(render_line(recall)) + 1)
 
     def _cut(self, recall: Recall, question: str, most: int) -> Recall:
-        if 4 * len(recall.text) <= most:  # no character is more tokens than bytes
+        if recall.tokens <= most:
             return recall
         limit = most - self.counter.text(render_line(replace(recall, text=""))) - 1
         text = excerpt(recall.text, question, self._escaped_cost, max(1, limit))
-        return recall if text is recall.text else replace(recall, text=text)
+        return self._priced(replace(recall, text=text))
 
     def _escaped_cost(self, text: str) -> int:
         return self.counter.text(escape(text).replace("\n", "\n  "))

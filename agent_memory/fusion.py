@@ -94,10 +94,10 @@ def _folded(ranked: Sequence[Recall]) -> list[Recall]:
         for other in by_size[at + 1 :]:
             if len(pairs[place]) < _ALIKE * len(pairs[other]):
                 break
-            first, second = sorted((place, other))
-            if gone.isdisjoint((first, second)) and _alike(pairs[first], pairs[second]):
-                texts = (ranked[first].text, ranked[second].text)
-                gone |= {second} if len({_named(text) for text in texts}) == 1 else set()
+            if place in gone or other in gone or not _alike(pairs[place], pairs[other]):
+                continue
+            if _named(ranked[place].text) == _named(ranked[other].text):
+                gone.add(max(place, other))
     return [recall for place, recall in enumerate(ranked) if place not in gone]
 
 

@@ -221,7 +221,7 @@ class Hit:
 
     Attributes:
         record: The record.
-        scores: What each view gives it, in the order of `ranking.traits.VIEWS`; higher is better,
+        scores: What each view gives it, in the order of `ranking.views.VIEWS`; higher is better,
             and what a view gives can be compared with what it gives others, not with other views.
     """
 

@@ -188,7 +188,7 @@ def holdings(block: Block, scope: Scope) -> list[Recall]:
 
 
 def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
-    from agent_memory.ranking.turns import spoken, turn_said
+    from agent_memory.ranking.turns import spoken
     from agent_memory.records import Recall
 
     store = block.resources.store
@@ -208,11 +208,11 @@ def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
         Recall(
             block=block.name,
             id=f"{entry.session_id}#{entry.seq}",
-            text=str(turn_said(entry)),
+            text=str(turn),
             created_at=entry.created_at,
             sources=((entry.session_id, entry.seq),),
         )
-        for entry in spoken(read, block.roles)
+        for entry, turn in spoken(read, block.roles)
     ]
 
 

@@ -20,16 +20,17 @@ def search_log(store: SessionStore, head: Head, query: str, limit: int) -> list[
     from agent_memory.embedders.none import NoEmbedder
     from agent_memory.ranking.index import TraitIndex
     from agent_memory.ranking.traits import Sought, Traits
-    from agent_memory.ranking.turns import ranked, record_of_turn, spoken, turn_said
+    from agent_memory.ranking.turns import ranked, record_of_turn, spoken
+    from agent_memory.ranking.views import depth_for
     from agent_memory.stores.indexes import hits
 
-    entries = spoken(store.read(head.session_id, after=max(0, head.end - _MOST)), _ROLES)
-    if not entries:
+    said = spoken(store.read(head.session_id, after=max(0, head.end - _MOST)), _ROLES)
+    if not said:
         return []
     nothing = NoEmbedder()
-    traits = Traits.of_turns([turn_said(entry) for entry in entries], 0, nothing.embed)
-    records = [record_of_turn(entry, f"{entry.session_id}#{entry.seq}", "") for entry in entries]
+    traits = Traits.of_turns([turn for _, turn in said], 0, nothing.embed)
+    records = [record_of_turn(*one, f"{one[0].session_id}#{one[0].seq}", "") for one in said]
     by_id = {record.id: record for record in records}
     index = TraitIndex(nothing.dimension).extended(list(by_id), traits)
-    found = index.search(Sought.of(query, nothing.embed([query])[0]), max(50, 2 * limit))
+    found = index.search(Sought.of(query, nothing.embed([query])[0]), depth_for(limit))
     return ranked(LOG, query, hits(found, by_id), limit)

@@ -12,13 +12,13 @@ from agent_memory.embedders.base import Embedder
 from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
 from agent_memory.messages import Message
+from agent_memory.ranking.views import LEAST, VIEWS, WEIGHTS, Fusion, depth_for
 from agent_memory.records import Entry, Recall, Scope
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.qdrant.url import check_qdrant_url
 
 logger = logging.getLogger(__name__)
 
-_DEPTH = 50  # candidates of each view, or twice as many as are asked for
 _BEFORE = 16  # entries before a batch that may belong to the surroundings of its first
 
 
@@ -37,10 +37,10 @@ class Weights(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    words: float = Field(default=0.15, ge=0)
-    words_around: float = Field(default=0.30, ge=0)
-    meaning: float = Field(default=0.35, ge=0)
-    meaning_around: float = Field(default=0.20, ge=0)
+    words: float = Field(default=WEIGHTS[0], ge=0)
+    words_around: float = Field(default=WEIGHTS[1], ge=0)
+    meaning: float = Field(default=WEIGHTS[2], ge=0)
+    meaning_around: float = Field(default=WEIGHTS[3], ge=0)
     priors: float = Field(default=1.0, ge=0)
 
 
@@ -72,9 +72,9 @@ class VectorMemory(Block):
     embedding: str | None = None
     dimension: int | None = Field(default=None, gt=0)
     roles: tuple[str, ...] = ("user", "assistant")
-    fusion: Literal["blend", "rrf"] = "blend"
+    fusion: Fusion = "blend"
     weights: Weights = Weights()
-    min_score: float = 0.25
+    min_score: float = LEAST
     min_similarity: float | None = None
 
     _embedder: Embedder | None = PrivateAttr(default=None)
@@ -136,15 +136,15 @@ class VectorMemory(Block):
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         from agent_memory.ranking.surroundings import FARTHEST
         from agent_memory.ranking.traits import Traits
-        from agent_memory.ranking.turns import record_of_turn, spoken, turn_said
+        from agent_memory.ranking.turns import record_of_turn, spoken
 
         kept = spoken(entries, self.roles)
         if not kept:
             return
-        before = spoken(self._before(kept[0]), self.roles)[-FARTHEST:]
-        turns = [turn_said(entry) for entry in (*before, *kept)]
+        before = spoken(self._before(kept[0][0]), self.roles)[-FARTHEST:]
+        turns = [turn for _, turn in (*before, *kept)]
         traits = Traits.of_turns(turns, len(before), self._ready().embed)
-        records = [record_of_turn(e, self._id(scope, e), scope.owner) for e in kept]
+        records = [record_of_turn(*one, self._id(scope, one[0]), scope.owner) for one in kept]
         self._vectors.put_vectors(self.name, records, traits, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
@@ -156,20 +156,18 @@ class VectorMemory(Block):
         if not question:
             return []
         sought = Sought.of(question, self._ready().embed([question])[0])
-        hits = self._vectors.search_vectors(
-            self.name, scope.owner, sought, max(_DEPTH, 2 * limit)
-        )
+        depth = depth_for(limit)
+        hits = self._vectors.search_vectors(self.name, scope.owner, sought, depth)
         if not bears(question, hits, self._unrelated):
             return []
-        *weights, prior_weight = self.weights.model_dump().values()
         return ranked(
             self.name,
             question,
             hits,
             limit,
             fusion=self.fusion,
-            weights=weights,
-            prior_weight=prior_weight,
+            weights=[getattr(self.weights, view) for view in VIEWS],
+            prior_weight=self.weights.priors,
             least=self.min_score,
         )
 

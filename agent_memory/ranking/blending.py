@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-WEIGHTS = (0.15, 0.30, 0.35, 0.20)
-"""Of the views, in the order of `VIEWS`: those that held on every kind of conversation they were
-tried on, short turns between people and long answers of assistants alike."""
+from agent_memory.ranking.views import WEIGHTS
 
 _RRF = 60
 

@@ -8,7 +8,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from agent_memory.ranking.postings import Postings
-from agent_memory.ranking.traits import VIEWS, Sought, Traits
+from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.ranking.views import VIEWS
 from agent_memory.records import Record
 
 _DIGITS = 6

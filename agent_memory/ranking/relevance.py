@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from agent_memory.ranking.traits import VIEWS
+from agent_memory.ranking.views import VIEWS
 from agent_memory.ranking.words import words
 from agent_memory.records import Hit
 

@@ -22,9 +22,6 @@ from agent_memory.ranking.terms import (
     weighted,
 )
 
-VIEWS = ("words", "words_around", "meaning", "meaning_around")
-"""The four views, in the order in which scores are given."""
-
 _DAYS = 4_000
 
 

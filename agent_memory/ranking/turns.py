@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-from agent_memory.ranking.blending import WEIGHTS, blended, by_ranks, shares
+from agent_memory.ranking.blending import blended, by_ranks, shares
 from agent_memory.ranking.priors import of_conversation, priors
-from agent_memory.ranking.traits import VIEWS, Turn
+from agent_memory.ranking.traits import Turn
+from agent_memory.ranking.views import LEAST, VIEWS, WEIGHTS, Fusion
 from agent_memory.records import Entry, Hit, Recall, Record
 from agent_memory.transcript import speaker
 from agent_memory.window import role_of
 
-Fusion = Literal["blend", "rrf"]
-
-LEAST = 0.25
-"""What is less than this of the best possible costs no answer, but tokens: of the evidence that
-2,000 tokens hold it drops less than one in a thousand."""
-
 _PRIORS = "priors"
 
 
-def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[Entry]:
-    """The entries of some roles that have text."""
-    return [e for e in entries if role_of(e.message) in roles and e.message.text().strip()]
+def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
+    """The entries of some roles that have text, with their turns."""
+    said = [(entry, turn_said(entry)) for entry in entries if role_of(entry.message) in roles]
+    return [(entry, turn) for entry, turn in said if turn.text]
 
 
 def turn_said(entry: Entry) -> Turn:
@@ -35,9 +30,8 @@ def turn_said(entry: Entry) -> Turn:
     return Turn(speaker(message), message.text().strip(), entry.created_at, is_user)
 
 
-def record_of_turn(entry: Entry, record_id: str, owner: str) -> Record:
-    """An entry as a record; `ranked` reads it."""
-    turn = turn_said(entry)
+def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Record:
+    """An entry and its turn as a record; `ranked` reads it."""
     return Record(
         id=record_id,
         owner=owner,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import DimensionMismatch
@@ -24,6 +25,16 @@ logger = logging.getLogger(__name__)
 _MOST_RECORDS = 5_000  # of each index
 _Key = tuple[str, str]
 
+Changed = Mapping[str, tuple[int | None, int]]
+"""For owners whose records a write has changed, the versions before and after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    version: int
+    index: TraitIndex
+    size: int
+
 
 class Indexes:
     """An index for each block and owner, for as long as the version it was made of stands."""
@@ -31,17 +42,17 @@ class Indexes:
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
         self._extending = fork_safe_lock()
-        self._kept: OrderedDict[_Key, tuple[int, TraitIndex]] = OrderedDict()
+        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._told: set[_Key] = set()
 
     def get(self, key: _Key, version: int | None) -> TraitIndex | None:
         """The index of a block and owner, if it was kept and its version still stands."""
         with self._lock:
             kept = self._kept.get(key)
-            if kept is None or kept[0] != version:
+            if kept is None or kept.version != version:
                 return None
             self._kept.move_to_end(key)
-            return kept[1]
+            return kept.index
 
     def load(
         self, key: _Key, version: int | None, ids: Sequence[str], blobs: Sequence[bytes]
@@ -58,49 +69,50 @@ class Indexes:
             self._keep(key, version, index)
         return index
 
-    def extend(
-        self, key: _Key, before: int | None, after: int, ids: Sequence[str], traits: Traits
-    ) -> None:
-        """Take in what was just stored.
+    def extend(self, block: str, changed: Changed, ids: Sequence[str], traits: Traits) -> None:
+        """Take in what was just stored, where it is of one owner.
 
         Args:
-            key: Block and owner.
-            before: The version that it was added to, and to nothing else since.
-            after: The version since.
-            ids: Of the records.
+            block: Whose.
+            changed: By a write that added to the version before, and to nothing else since.
+            ids: Of the records that it stored.
             traits: Theirs.
         """
+        if len(changed) != 1:
+            return
+        ((owner, (before, after)),) = changed.items()
+        key = (block, owner)
         with self._extending:
             kept = self._kept.get(key)
-            if before is None or kept is None or kept[0] != before:
+            if before is None or kept is None or kept.version != before:
                 return
-            if kept[1].holds(ids) or len(set(ids)) < len(ids):
+            if kept.index.holds(ids) or len(set(ids)) < len(ids):
                 return  # the next search loads it anew
-            longer = kept[1].extended(ids, traits)
+            longer = kept.index.extended(ids, traits)
             with self._lock:
                 if self._kept.get(key) is kept:
-                    self._kept[key] = (after, longer)
+                    self._kept[key] = _Kept(after, longer, longer.nbytes)
                     self._make_room()
 
     def _keep(self, key: _Key, version: int, index: TraitIndex) -> None:
+        size = index.nbytes
         with self._lock:
-            self._kept[key] = (version, index)
+            self._kept[key] = _Kept(version, index, size)
             self._kept.move_to_end(key)
             self._make_room()
-
-        if index.nbytes > MOST_BYTES and key not in self._told:
+        if size > MOST_BYTES and key not in self._told:
             self._told.add(key)
             logger.warning(
                 "searching the %d records that one user has in block %r takes %d MB of memory. "
                 'Keep so many on a Qdrant server: VectorMemory(store="http://host:6333").',
-                len(index), key[0], index.nbytes >> 20,
+                len(index), key[0], size >> 20,
             )  # fmt: skip
 
     def _make_room(self) -> None:
-        size = sum(index.nbytes for _, index in self._kept.values())
+        size = sum(kept.size for kept in self._kept.values())
         while len(self._kept) > 1 and size > MOST_BYTES:
-            _, (_, gone) = self._kept.popitem(last=False)
-            size -= gone.nbytes
+            _, gone = self._kept.popitem(last=False)
+            size -= gone.size
 
 
 def searched(block: str, index: TraitIndex, sought: Sought, depth: int) -> Candidates:
@@ -114,6 +126,18 @@ def searched(block: str, index: TraitIndex, sought: Sought, depth: int) -> Candi
         stored = (index.dimension, "the stored model")
         raise DimensionMismatch(mismatch(block, stored, (given, "unnamed")))
     return index.search(sought, depth)
+
+
+def search(
+    block: str,
+    index: TraitIndex,
+    sought: Sought,
+    depth: int,
+    read: Callable[[list[str]], Mapping[str, Record]],
+) -> list[Hit]:
+    """As `VectorStore.search_vectors`, over an index; `read` as in `records_of`."""
+    found = searched(block, index, sought, depth)
+    return hits(found, records_of(index, found.ids, read))
 
 
 def records_of(

@@ -152,10 +152,7 @@ class MemoryRecords(ABC):
                 owners.add(shelf.put(record) or record.owner)
                 self._blobs[block, record.id] = blob
             changed = {owner: self._renew(block, owner) for owner in owners}
-        if len(changed) == 1:
-            ((owner, versions),) = changed.items()
-            ids = [record.id for record in owned]
-            self._indexes.extend((block, owner), *versions, ids, traits)
+        self._indexes.extend(block, changed, [record.id for record in owned], traits)
 
     def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
         """Give an owner's vectors a new version; tells the one before, and the new one."""

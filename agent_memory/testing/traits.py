@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from agent_memory.ranking.terms import SURROUNDED_LENGTH, TURN_LENGTH, Terms, asked, weighted
-from agent_memory.ranking.traits import VIEWS, Sought, Traits
+from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.ranking.views import VIEWS
 from agent_memory.records import Hit, Record
 from agent_memory.stores.base import VectorStore
 

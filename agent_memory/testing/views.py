@@ -13,7 +13,8 @@ import pytest
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.ranking.terms import Terms
-from agent_memory.ranking.traits import VIEWS, Sought, Traits
+from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.ranking.views import VIEWS
 from agent_memory.records import Hit
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, record

@@ -98,8 +98,9 @@ def sessions(owner: str, seed: int) -> Iterator[Said]:
             said_at = DAY + timedelta(days=9 * number, minutes=seq)
             message = Message(role=role, content=text, name=name, created_at=said_at)
             entries.append(Entry(f"{owner}-{number}", seq, message, 1, seq, "test", said_at))
-        records = [record_of_turn(e, f"{e.session_id}/{e.seq:02}", owner) for e in entries]
-        yield Said(records, Traits.of_turns([turn_said(e) for e in entries], 0, embed))
+        said = [(entry, turn_said(entry)) for entry in entries]
+        records = [record_of_turn(*s, f"{s[0].session_id}/{s[0].seq:02}", owner) for s in said]
+        yield Said(records, Traits.of_turns([turn for _, turn in said], 0, embed))
 
 
 def questions(count: int, seed: int = 5) -> list[str]:

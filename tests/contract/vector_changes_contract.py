@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from agent_memory.ranking.traits import VIEWS
+from agent_memory.ranking.views import VIEWS
 from agent_memory.records import Hit, Record
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record

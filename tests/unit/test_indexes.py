@@ -42,13 +42,13 @@ def test_own_writes_are_taken_in() -> None:
     load(kept, "ann", 7, 3)
     records, traits = stored(2, 100)
     ids = [one.id for one in records]
-    kept.extend(("v", "ann"), 6, 8, ids, traits)
+    kept.extend("v", {"ann": (6, 8)}, ids, traits)
     assert kept.get(("v", "ann"), 8) is None
-    kept.extend(("v", "ann"), 7, 8, ids, traits)
+    kept.extend("v", {"ann": (7, 8)}, ids, traits)
     longer = kept.get(("v", "ann"), 8)
     assert longer is not None
     assert len(longer) == 5
-    kept.extend(("v", "ann"), 8, 9, ids, traits)  # written over: to be loaded anew
+    kept.extend("v", {"ann": (8, 9)}, ids, traits)  # written over: to be loaded anew
     assert kept.get(("v", "ann"), 9) is None
 
 
@@ -90,7 +90,7 @@ def test_the_least_used_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
         False,
     ]
     records, traits = stored(10, 100)
-    kept.extend(("v", "cleo"), 1, 2, [one.id for one in records], traits)
+    kept.extend("v", {"cleo": (1, 2)}, [one.id for one in records], traits)
     assert kept.get(("v", "ann"), 1) is None
     assert kept.get(("v", "cleo"), 2) is not None
 

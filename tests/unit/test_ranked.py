@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.ranking.blending import WEIGHTS, blended, by_ranks, shares
+from agent_memory.ranking.blending import blended, by_ranks, shares
 from agent_memory.ranking.index import TraitIndex
 from agent_memory.ranking.priors import priors
 from agent_memory.ranking.relevance import bears
-from agent_memory.ranking.traits import VIEWS, Sought, Traits, Turn
+from agent_memory.ranking.traits import Sought, Traits, Turn
 from agent_memory.ranking.turns import ranked
+from agent_memory.ranking.views import VIEWS, WEIGHTS
 from agent_memory.records import Hit, Record
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
-from agent_memory.stores.indexes import hits, records_of, searched
+from agent_memory.stores.indexes import Changed, search
 from agent_memory.stores.mongodb.commits import Commits, Write
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import key_of
-from agent_memory.stores.mongodb.vectors import Changed, Collections, OwnersIndexes
+from agent_memory.stores.mongodb.vectors import Collections, OwnersIndexes
 
 if TYPE_CHECKING:
     from agent_memory.ranking.traits import Sought, Traits
@@ -124,13 +124,12 @@ class MongoDBRecords:
             index = None if key is None else self._indexes.load(key, owner)
         if key is None or index is None:
             return []
-        found = searched(block, index, sought, depth)
 
         def read(ids: list[str]) -> dict[str, Record]:
             docs = self._indexes.records(key, ids)
             return {doc["id"]: _record(doc) for doc in docs if doc["owner"] == owner}
 
-        return hits(found, records_of(index, found.ids, read))
+        return search(block, index, sought, depth, read)
 
     def delete_vectors(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.stores.coding import mismatch
-from agent_memory.stores.indexes import Indexes
+from agent_memory.stores.indexes import Changed, Indexes
 from agent_memory.stores.mongodb.commits import Commits, Write
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import key_of, token
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from agent_memory.ranking.traits import Traits
 
 Doc = dict[str, Any]
-
-Changed = dict[str, tuple[int | None, int]]
-"""The versions of owners' vectors before and after a write."""
 
 
 class Collections:
@@ -166,16 +163,14 @@ class OwnersIndexes:
         return {owner: self._renew(write.block, owner) for owner in sorted(owners - {""})}
 
     def extend(self, key: str, changed: Changed, ids: Sequence[str], traits: Traits) -> None:
-        """Take in what was just committed and put in place, where it is of one owner.
+        """Take in what was just committed and put in place.
 
         What is kept under a version is whole: writes that had changed the version by then had come
         to an end, and those that change it later are put in place later. So it is what was there
         when this write changed the version, and until another does, this write's records are all
         that came to it.
         """
-        if len(changed) == 1:
-            ((owner, (before, after)),) = changed.items()
-            self._indexes.extend((key, owner), before, after, ids, traits)
+        self._indexes.extend(key, changed, ids, traits)
 
     def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
         version = 0

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from agent_memory.ranking.views import MEANINGS, WORDS
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
 from agent_memory.stores.qdrant.names import Names
-from agent_memory.stores.qdrant.points import MEANINGS, WORDS
 
 _LINKS = 16
 

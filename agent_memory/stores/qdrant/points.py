@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
+from agent_memory.ranking.views import MEANINGS, WORDS
 from agent_memory.records import Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
 
@@ -15,12 +16,6 @@ if TYPE_CHECKING:
 
     from agent_memory.ranking.terms import Terms
     from agent_memory.ranking.traits import Traits
-
-WORDS = ("words", "words_around")
-"""The names of a point's sparse vectors."""
-
-MEANINGS = ("meaning", "meaning_around")
-"""The names of its dense vectors, which it lacks where nothing embeds."""
 
 _POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
 _MOST = 256
@@ -76,6 +71,7 @@ def where(
 
 
 def _vectors(traits: Traits, place: int) -> dict[str, Any]:
+    # views are the names of a point's vectors; dense ones it lacks where nothing embeds
     rows = (traits.meaning, traits.meaning_around) if traits.dimension else ()
     vectors: dict[str, Any] = {
         name: row[place].tolist() for name, row in zip(MEANINGS, rows, strict=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
-from agent_memory.stores.indexes import Indexes, hits, records_of, searched
+from agent_memory.stores.indexes import Indexes, search
 from agent_memory.stores.log import LOST
 from agent_memory.stores.redis.coding import record_of, record_span, record_value
 from agent_memory.stores.redis.index import Index
@@ -120,13 +120,11 @@ class RedisRecords:
             raise DimensionMismatch(mismatch(block, _stored(answer), opened))
         if answer:
             owner, before, after = answer
-            names = [record.id for record in records]
-            self._indexes.extend((block, owner.decode()), int(before), int(after), names, traits)
+            changed = {owner.decode(): (int(before), int(after))}
+            self._indexes.extend(block, changed, [record.id for record in records], traits)
 
     def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
-        index = self._index_of(block, owner)
-        found = searched(block, index, sought, depth)
 
         def read(ids: list[str]) -> dict[str, Record]:
             key = self._keys.vectors(block)[0]
@@ -136,7 +134,7 @@ class RedisRecords:
             records = [record_of(value) for value in values if value is not None]
             return {record.id: record for record in records if record.owner == owner}
 
-        return hits(found, records_of(index, found.ids, read))
+        return search(block, self._index_of(block, owner), sought, depth, read)
 
     def delete_vectors(
         self,

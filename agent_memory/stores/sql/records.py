@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
-from agent_memory.stores.indexes import Indexes, hits, records_of, searched
+from agent_memory.stores.indexes import Changed, Indexes, search
 from agent_memory.stores.log import LOST
 from agent_memory.stores.sql.compiled import chunks, named
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
@@ -98,7 +98,7 @@ class SQLRecords:
         rows = self._rows(block, records, blobs_of(records, traits))
         names = [record.id for record in records]
 
-        def work(connection: SQLConnection) -> dict[str, tuple[int | None, int]]:
+        def work(connection: SQLConnection) -> Changed:
             self._guard(connection, lease)
             self._announce(connection, block, opened)
             owners = {row["owner"] for row in rows}
@@ -111,9 +111,7 @@ class SQLRecords:
             return {owner: (before[owner], after[owner]) for owner in owners}
 
         changed = self._database.write(work)
-        if len(changed) == 1:
-            ((owner, versions),) = changed.items()
-            self._indexes.extend((block, owner), *versions, names, traits)
+        self._indexes.extend(block, changed, names, traits)
 
     def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
@@ -124,7 +122,6 @@ class SQLRecords:
             index = self._indexes.get((block, owner), scope.version if scope else None)
             if index is None:
                 index = self._load(connection, block, owner)
-            found = searched(block, index, sought, depth)
 
             def read(ids: list[str]) -> dict[str, Record]:
                 records: dict[str, Record] = {}
@@ -133,7 +130,7 @@ class SQLRecords:
                     records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
                 return records
 
-            return hits(found, records_of(index, found.ids, read))
+            return search(block, index, sought, depth, read)
 
         return self._database.read(work)
 
