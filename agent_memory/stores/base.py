@@ -106,6 +106,18 @@ class SessionStore(Protocol):
         """Give the lease back, if `owner` still holds it."""
         ...
 
+    def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """Take or renew a named lock; False while another owner's has not run out.
+
+        For what is not a session: it fences no writes. `name` has at most 64 characters.
+        With `renew`, False too unless `owner` was the last to take it and has not given it back.
+        """
+        ...
+
+    def unlock(self, name: str, owner: str) -> None:
+        """Give a lock back, if `owner` still holds it. Nothing of it stays in the store."""
+        ...
+
     def due(self, limit: int = 100) -> list[Head]:
         """Sessions that somebody should look at now, and that no worker holds.
 

@@ -49,6 +49,7 @@ class MemoryStore(MemoryRecords):
         super().__init__()
         self.namespace = namespace
         self._sessions: dict[str, _Session] = {}
+        self._held: dict[str, tuple[str, float]] = {}  # locks: by whom, until when
 
     @property
     def remote(self) -> bool:
@@ -155,6 +156,23 @@ class MemoryStore(MemoryRecords):
             session = self._sessions.get(session_id)
             if session is not None and session.lease_owner == owner:
                 session.lease_owner = None
+
+    def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lock`."""
+        now = time.time()
+        with self._lock:
+            holder, until = self._held.get(name, (None, 0.0))
+            if holder != owner and (renew or until > now):
+                return False
+            self._held[name] = (owner, now + seconds)
+            return True
+
+    def unlock(self, name: str, owner: str) -> None:
+        """See `SessionStore.unlock`."""
+        with self._lock:
+            holder, _ = self._held.get(name, (None, 0.0))
+            if holder == owner:
+                del self._held[name]
 
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`."""

@@ -100,6 +100,12 @@ class PassingStore(PassingVectors):
     def release(self, session_id: str, owner: str) -> None:
         self._inner.release(session_id, owner)
 
+    def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        return self._inner.lock(name, owner, seconds, renew=renew)
+
+    def unlock(self, name: str, owner: str) -> None:
+        self._inner.unlock(name, owner)
+
     def due(self, limit: int = 100) -> list[Head]:
         return self._inner.due(limit)
 

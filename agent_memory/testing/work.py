@@ -1,4 +1,4 @@
-"""What stores must do for workers, as tests: dues, and leases as fences.
+"""What stores must do for workers, as tests: dues, leases as fences, and named locks.
 
 See `agent_memory.testing.contract`.
 """
@@ -20,7 +20,8 @@ from agent_memory.errors import LeaseLost
 from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.records import Head, Lease, Record
 from agent_memory.stores.base import SessionStore, Store
-from agent_memory.testing.contract import Contract, draft, record, stored, together
+from agent_memory.testing.contract import draft, record, stored, together
+from agent_memory.testing.locks import LockContract
 from agent_memory.testing.traits import ranked
 
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
@@ -107,7 +108,7 @@ def _look(store: SessionStore, session_id: str = "s", seconds: float | None = No
     return head
 
 
-class WorkStoreContract(Contract):
+class WorkStoreContract(LockContract):
     """What a `Store` must do for the workers that tend its sessions."""
 
     @pytest.mark.parametrize("write", WRITES)

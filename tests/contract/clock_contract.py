@@ -105,6 +105,20 @@ class ClockContract(Contract):
         assert with_clock(store, MINUTES + 0.1).lease("s", "w2", 0)
         assert not ahead.lease("s", "w1", 60, renew=True)
 
+    @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
+    def test_whoever_takes_a_lock_early_keeps_it(
+        self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
+    ) -> None:
+        """Else: of two workers, each the only one by its own clock, both go on holding a lock."""
+        holder, taker = with_clock(store, holds), with_clock(other, takes)
+        assert holder.lock("l", "w1", 60)
+        taken = taker.lock("l", "w2", 60)
+        assert taken is not self.by_server
+        assert holder.lock("l", "w1", 60, renew=True) is not taken
+        holder.unlock("l", "w1")
+        assert taker.lock("l", "w2", 60, renew=True) is taken
+        assert taker.lock("l", "w2", 60)
+
     def test_dues_are_late_by_no_more_than_the_difference(
         self, store: Store, other: Store, with_clock: _Handle
     ) -> None:

@@ -11,7 +11,14 @@ from agent_memory.stores.base import Counts
 from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
-from tests.servers.sql import opened, told_nothing
+from tests.servers.sql import opened, scheme_of, told_nothing
+
+_COLUMN = (
+    "SELECT CONCAT_WS(' ', data_type, character_maximum_length, collation_name, is_nullable) "
+    "FROM information_schema.columns WHERE table_name = 'agent_memory_locks' "
+    "AND table_schema = {} AND column_name = '{}'"
+)
+_WHERE = {"postgresql": "CURRENT_SCHEMA()", "mysql": "DATABASE()"}
 
 
 class MigrationContract:
@@ -51,6 +58,39 @@ class MigrationContract:
         store.close()
         with pytest.raises(SchemaTooNew, match=f"version {1 + len(steps)}"):
             SQLStore(database)
+
+    def test_a_database_of_version_3_opens(self, database: str) -> None:
+        """Else: an upgraded server takes names that look alike for one, or two for one lock."""
+        names = ("namespace", "name", "owner", "until")
+
+        def columns() -> list[str]:
+            texts = [_COLUMN.format(_WHERE[scheme_of(database)], name) for name in names]
+            with opened(database) as server:
+                return [server.read(lambda c, text=text: c.value(text)) for text in texts]
+
+        store = SQLStore(database)
+        before = store.append("s", [draft("a")], "u")
+        store.close()
+        fresh = columns()
+        assert all(fresh)
+        with opened(database) as server:
+            for text in (
+                "DROP TABLE agent_memory_locks",
+                "UPDATE agent_memory_meta SET value = 3 WHERE name = 'schema_version'",
+            ):
+                server.read(lambda c, text=text: c.define(text))
+            assert server.read(stored_version) == 3
+        stores = together([partial(SQLStore, database) for _ in range(4)])
+        assert columns() == fresh
+        assert stored(stores[0]) == before
+        for name in ("l", "L", "l "):
+            taken = [s.lock(name, f"w{n}", 60) for n, s in enumerate(stores)]
+            assert taken == [True, False, False, False]
+        assert not stores[0].lock("l", "W0", 60)
+        with opened(database) as server:
+            assert server.read(stored_version) == 1 + len(STEPS)
+        for one in stores:
+            one.close()
 
     def test_a_failed_step(self, database: str) -> None:
         """Else: a change that failed counts as done."""

@@ -38,3 +38,12 @@ class TestMemoryStore(
     @pytest.fixture
     def elsewhere(self) -> MemoryStore:
         return MemoryStore("elsewhere")
+
+
+def test_a_lock_that_was_given_back_leaves_nothing() -> None:
+    """Else: memory grows with every user who was ever worked for."""
+    store = MemoryStore()
+    assert store.lock("l", "w", 60)
+    store.unlock("l", "w")
+    store.unlock("l", "w")
+    assert not store._held

@@ -127,6 +127,20 @@ def test_nothing_is_left_of_what_was_removed(
         assert not [doc for doc in documents(name) if "gone" in repr(doc)], name
 
 
+def test_a_lock_that_was_given_back_leaves_no_document(
+    store: Store, documents: Callable[[str], list[Doc]]
+) -> None:
+    """Else: the database grows with every user who was ever worked for, and tells who it was."""
+    owner = uuid4().hex
+    assert store.lock("l", owner, 0)
+    assert store.lock("l", owner, 60)
+    before = documents("locks")
+    assert owner in repr(before)
+    store.unlock("l", owner)
+    assert owner not in repr(documents("locks"))
+    assert len(documents("locks")) == len(before) - 1
+
+
 def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
     """Else: a list that passes the 16 MB of a document is refused, or stored in part."""
     store.append("s", [draft("first")])

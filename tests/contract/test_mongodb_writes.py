@@ -175,6 +175,29 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
         link.close()
 
 
+@pytest.mark.usefixtures("brisk")
+@pytest.mark.parametrize("before", ["nobody", "one who let it run out", "himself"])
+def test_a_lock_whose_answer_is_lost(server: MongoDBServer, before: str) -> None:
+    """Else: who has taken a lock hears that he has not, and waits for himself."""
+    for command in range(1, 6):
+        link = Link(server.port)
+        far = MongoDBStore(server.url_at(link.port, seconds=5), uuid4().hex[:8])
+        if before != "nobody":
+            assert far.lock("l", "w1" if before == "himself" else "w0", 0)
+        link.break_at(command, for_good=False)
+        assert far.lock("l", "w1", 60)
+        came = link.came
+        assert not far.lock("l", "w2", 60)
+        link.break_at(1, for_good=False)
+        far.unlock("l", "w1")
+        assert far.lock("l", "w2", 60)
+        far.close()
+        link.close()
+        if not came:
+            return
+    pytest.fail("it never came to an end")
+
+
 _MEANWHILE: dict[str, Callable[[Store], Any]] = {
     "read": _state,
     "append": lambda store: store.append("s", long_drafts("d", 60)),

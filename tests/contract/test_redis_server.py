@@ -118,6 +118,7 @@ def test_a_server_without_memory(server: RedisServer) -> None:
         lambda: store.truncate(head, 1),
         lambda: store.put_off(head, 60),
         lambda: store.lease("r", "w", 60),
+        lambda: store.lock("r", "w", 60),
         lambda: store.put_facts("facts", [record("new")], replacing=("r", 1, 1)),
         lambda: store.put_vectors("v", [record("new")], vector),
     ]
@@ -184,6 +185,8 @@ def test_the_permissions_that_are_asked_for_are_enough(
     assert store.truncate(head, 1, lease=Lease("s", "w")) is not None
     store.wake()
     store.release("s", "w")
+    assert store.lock("l", "w", 60)
+    store.unlock("l", "w")
     assert [head.end for head in store.due()] == [1]
     assert len(store.sessions(user_id="u")) == store.counts().sessions == 1
     store.clear_vectors("v")

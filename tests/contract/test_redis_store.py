@@ -94,6 +94,23 @@ def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
     relay.close()
 
 
+def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
+    """Else: who has taken a lock hears that he has not, and waits for himself."""
+    relay = Relay(server.port)
+    store = RedisStore(relay.url)
+    for seconds, renew in ((0, False), (60, True), (60, False)):
+        relay.lose_answer = True
+        assert store.lock("l", "w1", seconds, renew=renew) is True
+        assert not relay.lose_answer
+    relay.lose_answer = True
+    assert store.lock("l", "w2", 60) is False
+    relay.lose_answer = True
+    store.unlock("l", "w1")
+    assert store.lock("l", "w2", 60) is True
+    store.close()
+    relay.close()
+
+
 def test_an_append_is_one_call(server: RedisServer) -> None:
     """Else: each update pays several times for the way to the server and back."""
     store = RedisStore(server.url)
@@ -122,6 +139,8 @@ def test_no_walk_over_the_keys(server: RedisServer) -> None:
             store.put_facts("facts", [record("r", session_id=name)], replacing=(name, 1, 1))
             store.lease(name, "w", 60)
             store.release(name, "w")
+            store.lock(name, "w", 60)
+            store.unlock(name, "w")
             store.put_off(head, 1)
         store.wake()
         store.due()
@@ -193,9 +212,11 @@ def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
     for name in ("s", "t"):
         store.append(name, [draft("a")], "u")
         store.lease(name, "w", 60)
+        store.lock(name, "w", 60)
         store.put_facts("facts", [record(f"r{name}", session_id=name)])
         store.delete_facts("facts", session_id=name)
         store.delete(name)
+        store.unlock(name, "w")
     assert store._server.ask("KEYS", "*") == [b"agent_memory:layout:{default}"]
     store.close()
 

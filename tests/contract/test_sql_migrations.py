@@ -19,7 +19,7 @@ from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.traits import for_words, ranked, worded
 
 FOLDER = Path(__file__).parent
-VERSIONS = (1, 2, 3)
+VERSIONS = (1, 2, 3, 4)
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_the_newest_frozen_schema_is_the_fresh_one(path: Path, tmp_path: Path) -
     _fill(path, VERSIONS[-1])
     shape = _shape(path)
     assert shape == _fresh(tmp_path)
-    assert len(shape) == 7
-    assert sum(len(indexes) for _, _, indexes in shape.values()) >= 12
+    assert len(shape) == 8
+    assert sum(len(indexes) for _, _, indexes in shape.values()) >= 13
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -148,6 +148,19 @@ def test_a_database_of_version_3_opens(path: Path) -> None:
     assert (head.user_id, head.expired, head.end, head.total) == ("sarah", 1, 3, 9)
     assert [(e.seq, e.message.content) for e in store.read("s-1")] == [(2, "héllo"), (3, "hi")]
     assert stored(store, "s-2").expired == 0
+    assert store.lock("l-1", "w2", 60) is True
+    _find_hello(store)
+    store.close()
+
+
+def test_a_database_of_version_4_opens(path: Path) -> None:
+    """Else: an upgrade lets two workers have one lock, or nobody have one that ran out."""
+    _fill(path, 4)
+    store = SQLStore(f"sqlite:///{path}", "prod")
+    assert stored(store, "s-1").expired == 1
+    assert store.lock("l-1", "w2", 60) is False
+    assert store.lock("l-1", "w1", 60, renew=True) is True
+    assert store.lock("l-2", "w2", 60) is True
     _find_hello(store)
     store.close()
 

@@ -114,6 +114,45 @@ def test_a_deleted_session_leaves_no_rows(path: Path) -> None:
         connection.close()
 
 
+def test_a_lock_that_was_given_back_leaves_no_row(path: Path) -> None:
+    """Else: the file grows with every user who was ever worked for, and tells who it was."""
+    store = SQLStore(f"sqlite:///{path}")
+    for seconds in (60, 0):
+        assert store.lock("l", "w", seconds)
+        store.unlock("l", "w")
+    store.close()
+    connection = sqlite3.connect(path)
+    try:
+        assert connection.execute("SELECT count(*) FROM agent_memory_locks").fetchone() == (0,)
+    finally:
+        connection.close()
+
+
+def test_processes_take_turns(path: Path, tmp_path: Path) -> None:
+    """Else: of processes that make one lock at once two are within, or one gets an error."""
+    SQLStore(f"sqlite:///{path}").close()
+    count = tmp_path / "count"
+    count.write_text("0")
+    code = (
+        "import os, pathlib, sys, time\n"
+        "from agent_memory.stores.sql.store import SQLStore\n"
+        "store, count = SQLStore(sys.argv[1]), pathlib.Path(sys.argv[2])\n"
+        "for n in range(40):\n"
+        "    owner = f'{os.getpid()}.{n}'\n"
+        "    while not store.lock('l', owner, 60):\n"
+        "        time.sleep(0.001)\n"
+        "    before = int(count.read_text())\n"
+        "    assert store.lock('l', owner, 60, renew=True)\n"
+        "    count.write_text(str(before + 1))\n"
+        "    store.unlock('l', owner)\n"
+        "store.close()\n"
+    )
+    command = [sys.executable, "-c", code, f"sqlite:///{path}", str(count)]
+    workers = [subprocess.Popen(command) for _ in range(3)]
+    assert [worker.wait(60) for worker in workers] == [0, 0, 0]
+    assert count.read_text() == "120"
+
+
 def test_a_closed_store_says_so(path: Path) -> None:
     """Else: a background thread opens the file again behind a closed store."""
     store = SQLStore(f"sqlite:///{path}")

@@ -69,6 +69,7 @@ class MongoDBStore(MongoDBRecords):
     ) -> None:
         self._deployment = Deployment(url, durability)
         super().__init__(self._deployment, namespace)
+        self._locks = self._deployment.table("agent_memory_locks")
         self._log = Log(self._sessions, self._deployment.table("agent_memory_entries"))
         self._appender = Appender(namespace, self._sessions, self._log)
         try:
@@ -187,6 +188,23 @@ class MongoDBStore(MongoDBRecords):
         """See `SessionStore.release`."""
         which = {"_id": self._key(session_id), "lease_owner": owner}
         self._sessions.update(which, {"$set": {"lease_owner": None, "lease_until": 0}})
+
+    def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lock`."""
+        now = now_micros()
+        which = {"_id": self._key(name)}
+        held = {"owner": owner, "until": now + int(seconds * 1e6)}
+        if not renew:
+            if not self._locks.insert([{**which, **held}]):
+                return True
+            if self._locks.update({**which, "until": {"$lte": now}}, {"$set": held}):
+                return True
+        # what was sent twice, and done the first time, is ours here
+        return self._locks.update({**which, "owner": owner}, {"$set": held})
+
+    def unlock(self, name: str, owner: str) -> None:
+        """See `SessionStore.unlock`."""
+        self._locks.delete({"_id": self._key(name), "owner": owner})
 
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`."""

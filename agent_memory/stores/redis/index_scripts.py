@@ -20,7 +20,7 @@ def script(*parts: str) -> Script:
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-_TIME = r"""
+TIME = r"""
 local call = redis.call
 local function now()
   local time = call('TIME')
@@ -38,7 +38,7 @@ local function digits(micros) return string.format('%016.0f', micros) end
 # A server that is out of memory refuses what needs more of it, and nothing is taken back of what a
 # script did before. So in all scripts what can be refused comes first.
 INDEX = (
-    _TIME
+    TIME
     + r"""
 local SESSIONS, USERS, QUEUE, TURNS, DUES, HELD, LAYOUT = unpack(KEYS, #KEYS - 6)
 local function owner_of(user, sid)
@@ -116,7 +116,7 @@ end
 # when records are written, so each holding has a number (`epoch`), and each block that was written
 # to under one is noted (`fence:` and its name): who takes over raises the blocks' fences to his.
 NO_INDEX = (
-    _TIME
+    TIME
     + r"""
 local function leave_alone() end
 local function supersede(head)

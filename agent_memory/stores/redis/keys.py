@@ -38,6 +38,10 @@ class Keys:
         """Head and log."""
         return [self.head(session_id), self.log(session_id)]
 
+    def lock(self, name: str) -> str:
+        """Hash: who holds a named lock, and until when."""
+        return f"agent_memory:lock:{{{self._namespace}:{name}}}"
+
     def facts(self, block: str) -> list[str]:
         """What a block's facts are kept in."""
         return [self._of_block(f"fact_{name}", block) for name in _RECORDS]

@@ -17,6 +17,7 @@ from agent_memory.stores.redis.durability import durability_note, require_power,
 from agent_memory.stores.redis.index import Index, IndexApart
 from agent_memory.stores.redis.index_scripts import DUE, WAKE
 from agent_memory.stores.redis.keys import Keys
+from agent_memory.stores.redis.lock_scripts import LOCK, UNLOCK
 from agent_memory.stores.redis.records import RedisRecords, held, pages
 from agent_memory.stores.redis.scripts import (
     DELETE,
@@ -161,6 +162,16 @@ class RedisStore(RedisRecords):
         """See `SessionStore.release`."""
         if self._index.run(RELEASE, session_id, owner, repeat=True) == 1:
             self._index.released(session_id)
+
+    def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lock`."""
+        values = (owner, int(seconds * 1e6), int(renew))
+        taken = self._server.run(LOCK, [self._keys.lock(name)], *values, repeat=True)
+        return bool(taken == 1)
+
+    def unlock(self, name: str, owner: str) -> None:
+        """See `SessionStore.unlock`."""
+        self._server.run(UNLOCK, [self._keys.lock(name)], owner, repeat=True)
 
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`."""

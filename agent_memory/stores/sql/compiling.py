@@ -74,8 +74,9 @@ def schema(dialect: Dialect) -> list[str]:
 
 @dataclass(frozen=True)
 class Words:
-    """All that a dialect needs: see `schema` and `compiled`."""
+    """All that a dialect needs: its name, and see `schema` and `compiled`."""
 
+    dialect: str
     schema: list[str]
     statements: dict[str, Statement]
 
@@ -84,7 +85,7 @@ class Words:
 def words(dialect: Dialect) -> Words:
     """Tables and statements in a server's words."""
     statements = {name: compiled(one, dialect) for name, one in SERVER_STATEMENTS.items()}
-    return Words(schema(dialect), statements)
+    return Words(dialect.name, schema(dialect), statements)
 
 
 def sqlite_source() -> str:

@@ -12,6 +12,11 @@ class SQLConnection(Protocol):
     """A connection that runs the named statements, for one thread at a time."""
 
     @property
+    def dialect(self) -> str:
+        """What the database speaks: sqlite, postgresql, mysql or mariadb."""
+        ...
+
+    @property
     def schema(self) -> Sequence[str]:
         """What makes all tables and indexes, in order."""
         ...

@@ -19,8 +19,22 @@ _LOGS_BEGIN_LATER = (
     "ALTER TABLE agent_memory_sessions ADD COLUMN expired BIGINT NOT NULL DEFAULT 0",
 )
 
-STEPS: tuple[Step, ...] = (_SESSIONS_FALL_DUE, _LOGS_BEGIN_LATER)
-"""The statements at index i bring version i + 1 to version i + 2."""
+_LOCKS_HAVE_NAMES = (
+    "CREATE TABLE agent_memory_locks (namespace VARCHAR(64)[id] NOT NULL, "
+    "name VARCHAR(64)[id] NOT NULL, owner VARCHAR(255)[id] NOT NULL, until BIGINT NOT NULL, "
+    "PRIMARY KEY (namespace, name))[table]",
+)
+
+STEPS: tuple[Step, ...] = (_SESSIONS_FALL_DUE, _LOGS_BEGIN_LATER, _LOCKS_HAVE_NAMES)
+"""The statements at index i bring version i + 1 to version i + 2.
+
+In them `[id]` follows the type of a column whose values are compared as they are, and `[table]` a
+new table: see `tables`.
+"""
+
+_INNODB = " ENGINE=InnoDB CHARSET=utf8mb4 COLLATE "
+_IDS = {"postgresql": ' COLLATE "C"'}
+_TABLES = {"mysql": f"{_INNODB}utf8mb4_0900_bin", "mariadb": f"{_INNODB}utf8mb4_nopad_bin"}
 
 
 def stored_version(connection: SQLConnection) -> int | None:
@@ -60,7 +74,9 @@ def migrate(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> None:
             connection.define(text)
         connection.run("first_version", newest)
         return
+    dialect = connection.dialect
     for step in steps[version - 1 :]:
         for text in step:
-            connection.define(text)
+            worded = text.replace("[id]", _IDS.get(dialect, ""))
+            connection.define(worded.replace("[table]", _TABLES.get(dialect, "")))
     connection.run("next_version", newest)

@@ -38,6 +38,7 @@ class ServerConnection:
         self._driver = driver
         self._statements = words.statements
         self._within = False
+        self.dialect = words.dialect
         self.schema = words.schema
 
     def run(self, name: str, values: Mapping[str, Any]) -> int:

@@ -19,9 +19,11 @@ class Connection:
         raw: The driver's, in autocommit mode.
 
     Attributes:
+        dialect: What it speaks.
         schema: What makes all tables and indexes, in order.
     """
 
+    dialect = "sqlite"
     schema: Sequence[str] = SCHEMA
 
     def __init__(self, raw: sqlite3.Connection) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.expression import ClauseElement
 
+from agent_memory.stores.sql.lock_statements import LOCK_STATEMENTS
 from agent_memory.stores.sql.record_statements import RECORD_STATEMENTS
 from agent_memory.stores.sql.tables import ENTRIES, HEAD_COLUMNS, META, SESSIONS
 
@@ -167,6 +168,7 @@ STATEMENTS: dict[str, ClauseElement] = {
         .scalar_subquery()
         .label("entries"),
     ),
+    **LOCK_STATEMENTS,
     **RECORD_STATEMENTS,
 }
 

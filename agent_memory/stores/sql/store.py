@@ -145,6 +145,25 @@ class SQLStore(SQLRecords):
         values = {**self._at(session_id), "taker": owner}
         self._database.alone(lambda connection: connection.run("release", values))
 
+    def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        """See `SessionStore.lock`."""
+        now = now_micros()
+        values = {"ns": self._namespace, "of_name": name, "taker": owner, "now": now}
+        values["till"] = now + int(seconds * 1e6)
+
+        def work(connection: SQLConnection) -> bool:
+            if renew:
+                return connection.run("renew_lock", values) == 1
+            taken = connection.run("take_lock", values) or connection.run("begin_lock", values)
+            return taken == 1
+
+        return self._database.alone(work)
+
+    def unlock(self, name: str, owner: str) -> None:
+        """See `SessionStore.unlock`."""
+        values = {"ns": self._namespace, "of_name": name, "taker": owner}
+        self._database.alone(lambda connection: connection.run("drop_lock", values))
+
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`."""
         values = {"ns": self._namespace, "now": now_micros(), "most": limit}

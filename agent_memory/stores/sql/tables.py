@@ -170,6 +170,18 @@ class CollectionRow(_Base, table=True):
     model: str = Field(sa_type=_name(255))
 
 
+class LockRow(_Base, table=True):
+    """A named lock that somebody holds, or has let run out."""
+
+    __tablename__ = "agent_memory_locks"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = _INNODB
+
+    namespace: str = Field(sa_type=_name(64), primary_key=True)
+    name: str = Field(sa_type=_name(64), primary_key=True)
+    owner: str = Field(sa_type=_name(255))
+    until: int = Field(sa_type=BigInteger)
+
+
 metadata = _Base.metadata
 
 
@@ -184,6 +196,7 @@ FACTS = _table("facts")
 VECTORS = _table("vectors")
 SCOPES = _table("vector_scopes")
 COLLECTIONS = _table("collections")
+LOCKS = _table("locks")
 
 HEAD_COLUMNS = (
     "user_id",
