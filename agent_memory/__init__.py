@@ -49,7 +49,11 @@ if TYPE_CHECKING:
         UnknownStore,
         UnsupportedOperation,
     )
-    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.facts.auditing import Change
+    from agent_memory.facts.fact import Evidence, Fact
+    from agent_memory.facts.scoring import ImportanceScorer
+    from agent_memory.facts.staleness import Stale, StalenessDetector
+    from agent_memory.ltm_blocks.base import Block, FactBlock
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
     from agent_memory.ltm_blocks.static import StaticMemory
     from agent_memory.ltm_blocks.vector import VectorMemory
@@ -63,8 +67,10 @@ if TYPE_CHECKING:
         Lease,
         Recall,
         Scope,
+        Span,
         Summary,
     )
+    from agent_memory.redaction import Redactor
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
     from agent_memory.strategies.flush import FlushToLTM
@@ -110,7 +116,11 @@ _HOMES = {
         "UnknownStore",
         "UnsupportedOperation",
     ),
-    ".ltm_blocks.base": ("Block",),
+    ".facts.auditing": ("Change",),
+    ".facts.fact": ("Evidence", "Fact"),
+    ".facts.scoring": ("ImportanceScorer",),
+    ".facts.staleness": ("Stale", "StalenessDetector"),
+    ".ltm_blocks.base": ("Block", "FactBlock"),
     ".ltm_blocks.extractive": ("ExtractiveMemory",),
     ".ltm_blocks.static": ("StaticMemory",),
     ".ltm_blocks.vector": ("VectorMemory",),
@@ -124,8 +134,10 @@ _HOMES = {
         "Lease",
         "Recall",
         "Scope",
+        "Span",
         "Summary",
     ),
+    ".redaction": ("Redactor",),
     ".engine.rebuilding": ("rebuild",),
     ".engine.session": ("Session",),
     ".engine.stats": ("Progress", "Stats"),
@@ -147,14 +159,19 @@ __all__ = [
     "AsyncSession",
     "Block",
     "Chain",
+    "Change",
     "ConfigError",
     "ContextTooLong",
     "DeadLetter",
     "DimensionMismatch",
     "Entry",
+    "Evidence",
     "ExtractiveMemory",
+    "Fact",
+    "FactBlock",
     "FlushToLTM",
     "Head",
+    "ImportanceScorer",
     "InvalidBudget",
     "InvalidId",
     "InvalidInput",
@@ -176,11 +193,15 @@ __all__ = [
     "NullMemory",
     "Progress",
     "Recall",
+    "Redactor",
     "SchemaTooNew",
     "Scope",
     "Session",
     "SessionDeleting",
     "SessionOfAnotherUser",
+    "Span",
+    "Stale",
+    "StalenessDetector",
     "StaticMemory",
     "Stats",
     "StoreError",

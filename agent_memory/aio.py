@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable
+from datetime import date, datetime
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
+from pydantic import BaseModel
 
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import MemoryContext
@@ -21,6 +23,11 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.messages import Message
 from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Recall
+
+if TYPE_CHECKING:
+    from agent_memory.facts.auditing import Change
+    from agent_memory.facts.fact import Fact
+    from agent_memory.facts.staleness import Stale
 
 T = TypeVar("T")
 
@@ -123,6 +130,61 @@ class AsyncAgentMemory:
         """As `AgentMemory.retry`."""
         return await self._run(partial(self.memory.retry, block))
 
+    async def facts(
+        self,
+        user_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        as_of: datetime | date | None = None,
+        known_at: datetime | date | None = None,
+    ) -> list[Fact]:
+        """As `AgentMemory.facts`."""
+        return await self._run(
+            partial(
+                self.memory.facts, user_id, session_id=session_id, as_of=as_of, known_at=known_at
+            )
+        )
+
+    async def profile(
+        self,
+        user_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        as_of: datetime | date | None = None,
+        known_at: datetime | date | None = None,
+    ) -> BaseModel:
+        """As `AgentMemory.profile`."""
+        return await self._run(
+            partial(
+                self.memory.profile, user_id, session_id=session_id, as_of=as_of, known_at=known_at
+            )
+        )
+
+    async def stale(
+        self, user_id: str | None = None, *, session_id: str | None = None
+    ) -> list[Stale]:
+        """As `AgentMemory.stale`."""
+        return await self._run(partial(self.memory.stale, user_id, session_id=session_id))
+
+    async def audit(
+        self, user_id: str | None = None, *, session_id: str | None = None
+    ) -> list[Change]:
+        """As `AgentMemory.audit`."""
+        return await self._run(partial(self.memory.audit, user_id, session_id=session_id))
+
+    async def forget(
+        self,
+        fact_id: str | None = None,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        source: str | tuple[str, int, int] | None = None,
+        why: str = "",
+    ) -> list[Fact]:
+        """As `AgentMemory.forget`."""
+        call = partial(self.memory.forget, fact_id, user_id=user_id, session_id=session_id)
+        return await self._run(partial(call, source=source, why=why))
+
     def session(self, session_id: str, user_id: str | None = None) -> AsyncSession:
         """The same calls with the ids bound."""
         return AsyncSession(self, session_id, user_id)
@@ -195,3 +257,37 @@ class AsyncSession:
     async def search(self, query: str, *, limit: int = 10) -> list[Recall]:
         """As `Session.search`."""
         return await self._memory._run(partial(self._session.search, query, limit=limit))
+
+    async def facts(
+        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
+    ) -> list[Fact]:
+        """As `Session.facts`."""
+        return await self._memory._run(partial(self._session.facts, as_of=as_of, known_at=known_at))
+
+    async def profile(
+        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
+    ) -> BaseModel:
+        """As `Session.profile`."""
+        return await self._memory._run(
+            partial(self._session.profile, as_of=as_of, known_at=known_at)
+        )
+
+    async def stale(self) -> list[Stale]:
+        """As `AgentMemory.stale`."""
+        return await self._memory._run(self._session.stale)
+
+    async def audit(self) -> list[Change]:
+        """As `AgentMemory.audit`."""
+        return await self._memory._run(self._session.audit)
+
+    async def forget(
+        self,
+        fact_id: str | None = None,
+        *,
+        source: tuple[int, int] | None = None,
+        why: str = "",
+    ) -> list[Fact]:
+        """As `Session.forget`."""
+        return await self._memory._run(
+            partial(self._session.forget, fact_id, source=source, why=why)
+        )

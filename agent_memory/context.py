@@ -233,16 +233,17 @@ class Packer:
         most = room // _LEAST_RECALLS
         priced = [self._cut(self._priced(recall), question, most) for recall in recalls]
         limits = {name: info.max_tokens for name, info in self.blocks.items()}
+        of_messages = [name for name, info in self.blocks.items() if info.kind == "vector"]
 
         def cost(passages: Sequence[Recall]) -> int:
             return self._memory_cost(chat, len(leading), passages) if passages else 0
 
         chosen = select(priced, room, limits)
         if len(chosen) < len(priced):  # what joining saves is room for more
-            saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen))
+            saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
             chosen = select(priced, room + max(0, saved), limits)
         # The element's own tags cost too, and text joined to a message may be counted anew.
-        while (extra := cost(passages := joined(chosen))) > room:
+        while (extra := cost(passages := joined(chosen, of_messages))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
         return MemoryContext(
             messages=messages,

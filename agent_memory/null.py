@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Any, Self
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel
 
 from agent_memory.context import MemoryContext
 from agent_memory.engine.session import Session
 from agent_memory.engine.stats import Progress, Stats
+from agent_memory.errors import ConfigError
 from agent_memory.messages import Message
 from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Recall, empty_head
 from agent_memory.usage import Usage
+
+if TYPE_CHECKING:
+    from agent_memory.facts.auditing import Change
+    from agent_memory.facts.fact import Fact
+    from agent_memory.facts.staleness import Stale
 
 
 class NullMemory:
@@ -83,6 +91,52 @@ class NullMemory:
 
     def retry(self, block: str | None = None) -> list[Absorbed]:
         """Nothing to absorb."""
+        return []
+
+    def facts(
+        self,
+        user_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        as_of: datetime | date | None = None,
+        known_at: datetime | date | None = None,
+    ) -> list[Fact]:
+        """No facts."""
+        return []
+
+    def profile(
+        self,
+        user_id: str | None = None,
+        *,
+        session_id: str | None = None,
+        as_of: datetime | date | None = None,
+        known_at: datetime | date | None = None,
+    ) -> BaseModel:
+        """There is none to fill.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError("NullMemory has no blocks, and so no profile. Use AgentMemory for one.")
+
+    def stale(self, user_id: str | None = None, *, session_id: str | None = None) -> list[Stale]:
+        """No facts."""
+        return []
+
+    def audit(self, user_id: str | None = None, *, session_id: str | None = None) -> list[Change]:
+        """No changes."""
+        return []
+
+    def forget(
+        self,
+        fact_id: str | None = None,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        source: str | tuple[str, int, int] | None = None,
+        why: str = "",
+    ) -> list[Fact]:
+        """Nothing to forget."""
         return []
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from agent_memory.records import Recall
@@ -38,16 +38,20 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
             return best
 
 
-def joined(recalls: Sequence[Recall]) -> list[Recall]:
-    """The recalls, with those of neighbouring messages as one passage, in order.
+def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
+    """The recalls, with neighbouring messages as one passage, in order.
 
     A passage stands where its best message stood, under its id and with its score; its day is that
     of its first.
+
+    Args:
+        recalls: The recalls.
+        blocks: The blocks that recall messages; what others tell stands alone.
     """
     places = {
         (recall.block, *recall.sources[0]): place
         for place, recall in enumerate(recalls)
-        if len(recall.sources) == 1
+        if recall.block in blocks and len(recall.sources) == 1
     }
     passages: dict[int, Recall] = {}
     taken: set[int] = set()
@@ -55,7 +59,7 @@ def joined(recalls: Sequence[Recall]) -> list[Recall]:
         if place in taken:
             continue
         run = [place]
-        if len(recall.sources) == 1:
+        if recall.block in blocks and len(recall.sources) == 1:
             session_id, seq = recall.sources[0]
             here, before, after = recall.block, seq - 1, seq + 1
             while (found := places.get((here, session_id, before))) is not None:

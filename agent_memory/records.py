@@ -5,12 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_memory.messages import Message
 
 Source = tuple[str, int]
 """Where a recall comes from: (session_id, seq)."""
+
+
+class Span(NamedTuple):
+    """A part of a session's log.
+
+    Attributes:
+        session_id: The session.
+        first: Its first seq.
+        last: Its last.
+    """
+
+    session_id: str
+    first: int
+    last: int
+
+    def holds(self, session_id: str, seq: int) -> bool:
+        """Whether an entry is in it."""
+        return session_id == self.session_id and self.first <= seq <= self.last
 
 
 @dataclass(frozen=True, slots=True)

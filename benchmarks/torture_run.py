@@ -121,4 +121,5 @@ def _clean(store: Store) -> None:
             store.delete_facts(place, session_id=head.session_id)
         store.delete(head.session_id)
     store.clear_vectors(VECTORS)
-    store.delete_facts("_notes", session_id="")
+    for place in ("_notes", FACTS):  # what is of no session
+        store.delete_facts(place, session_id="")

@@ -15,6 +15,7 @@ from agent_memory.stores.base import Store
 from agent_memory.strategies.base import Absorb
 
 VECTORS, FACTS = "vector", "extractive"
+ROLES = ("user", "assistant", "tool")  # a fact of each message, whoever says it
 MAX_TOKENS = 400
 
 Mode = Literal["inline", "background"]
@@ -44,7 +45,7 @@ class Site:
         self, store: Store, mode: Mode = "inline", absorb: Absorb = "overflow"
     ) -> AgentMemory:
         """A memory with a small window, so that much overflows, and both kinds of records."""
-        blocks = [VectorMemory(name=VECTORS), ExtractiveMemory(name=FACTS)]
+        blocks = [VectorMemory(name=VECTORS), ExtractiveMemory(name=FACTS, roles=ROLES)]
         return AgentMemory(
             store=store,
             namespace=self.namespace,
@@ -75,6 +76,6 @@ def finder() -> Callable[[dict[str, Any]], str]:
             for line in found
             if line
         ]
-        return json.dumps({"facts": facts})
+        return json.dumps({"facts": facts, "answers": []})  # nothing to do with each other
 
     return answer

@@ -148,6 +148,6 @@ def _check_records(
 
 
 def _records(store: Store, block: str, owner: str) -> list[Record]:
-    if block == FACTS:
-        return store.facts(block, owner)
+    if block == FACTS:  # what tells of a whole batch names no message
+        return [record for record in store.facts(block, owner) if record.sources]
     return everything(store, block, owner, _DIMENSION)

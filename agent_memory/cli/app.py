@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent_memory.cli import chat, config, demo, doctor, inspect, upkeep, worker
+from agent_memory.cli import chat, config, demo, doctor, facts, inspect, upkeep, worker
 from agent_memory.cli.common import show_warnings
 
 app = typer.Typer(
@@ -23,6 +23,10 @@ app.command()(chat.chat)
 app.command()(inspect.sessions)
 app.command()(inspect.show)
 app.command()(inspect.search)
+app.command()(facts.facts)
+app.command()(facts.profile)
+app.command()(facts.audit)
+app.command()(facts.forget)
 app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(inspect.import_)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from datetime import UTC, date, datetime
 
-from agent_memory.errors import ConfigError, InvalidId, MessageTooLarge
+from agent_memory.errors import ConfigError, InvalidId, InvalidInput, MessageTooLarge
 from agent_memory.records import Draft
 
 MAX_ID = 255
@@ -28,6 +29,22 @@ def check_id(name: str, value: object) -> None:
         raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
     if "\x00" in value or _SURROGATE.search(value):
         raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
+
+
+def check_moment(name: str, value: datetime | date | None) -> datetime | None:
+    """A moment with its time zone; of a date its beginning (UTC).
+
+    Raises:
+        InvalidInput: It has no time zone, or is neither.
+    """
+    if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
+        return value
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    raise InvalidInput(
+        f"{name} is {value!r}. Give a datetime with a time zone, such as "
+        "datetime(2026, 3, 1, tzinfo=UTC), or a date."
+    )
 
 
 def check_block(name: str, absorbing: Collection[str]) -> None:

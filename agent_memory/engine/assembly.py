@@ -9,6 +9,7 @@ from agent_memory.context import BlockInfo, Packer
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.deletion import Deletion
 from agent_memory.engine.failures import Failures
+from agent_memory.engine.forgetting import Forgetting
 from agent_memory.engine.gate import Gate
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.notes import Notes
@@ -89,13 +90,13 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         raise
     blocks, strategy = list(bound.values()), config.strategy
     notes, leases = Notes(store), Leases(store)
-    failures = Failures(store, config.absorb_attempts)
+    failures, forgetting = Failures(store, config.absorb_attempts), Forgetting(store)
     absorber = Absorber(store, failures, blocks, config.absorb_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
     overflow = Overflow(store, windows, strategy, resources, config.max_tokens, recall_tokens)
     retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
-    deletion = Deletion(store, leases, absorber, failures, notes, windows)
+    deletion = Deletion(store, leases, absorber, failures, forgetting, notes, windows)
     return Parts(
         services=services,
         store=store,
@@ -121,7 +122,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         recaller=Recaller(blocks, config.recall_timeout),
         replay=Replay(store, leases, absorber, notes),
         retention=config.retention,
-        undo=Undo(store, leases, absorber, failures, overflow),
+        undo=Undo(store, leases, absorber, failures, forgetting, overflow),
         packer=Packer(
             resources.counter,
             config.max_tokens,

@@ -11,6 +11,7 @@ from uuid import uuid4
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.bridge import resolve
 from agent_memory.engine.failures import Failures
+from agent_memory.engine.forgetting import Forgetting
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.paging import all_heads
@@ -34,6 +35,7 @@ class Deletion:
         leases: Which keep other workers off meanwhile.
         absorber: Whose blocks forget.
         failures: What blocks could not absorb.
+        forgetting: What is to stay forgotten.
         notes: Where the deletion of a user is noted until it is finished.
         windows: What is kept of logs in memory.
     """
@@ -44,6 +46,7 @@ class Deletion:
         leases: Leases,
         absorber: Absorber,
         failures: Failures,
+        forgetting: Forgetting,
         notes: Notes,
         windows: Windows,
     ) -> None:
@@ -51,6 +54,7 @@ class Deletion:
         self._leases = leases
         self._absorber = absorber
         self._failures = failures
+        self._forgetting = forgetting
         self._notes = notes
         self._windows = windows
 
@@ -89,6 +93,7 @@ class Deletion:
             self._erase(session_id)
         for block in self._absorber.blocks.values():
             resolve(block.delete(Scope(user_id)))
+        self._forgetting.user(user_id)
         # what the user has said since the deletion began is absorbed again
         for head in all_heads(self._store, user_id):
             for name in self._absorber.blocks:
@@ -140,6 +145,7 @@ class Deletion:
         for former in head.cursors.keys() - self._absorber.blocks.keys():
             self._forget_former(former, head.session_id, lease)
         self._failures.forget(head.session_id, lease=lease)
+        self._forgetting.session(head.session_id, lease)
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
         self._windows.forget(head.session_id)

@@ -1,20 +1,22 @@
-"""One worker a session: leases in the store, short so that a dead worker's soon runs out."""
+"""One worker a session, and one at a time at what has a name: in the store, for short times, so
+that a dead worker's soon run out."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from uuid import uuid4
 
-from agent_memory.errors import StoreError
+from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.records import Lease
 from agent_memory.stores.base import SessionStore
 
 LEASE_SECONDS = 10.0
 _BEAT_SECONDS = LEASE_SECONDS / 4
 _POLL_SECONDS = 0.02
+_LOCK_WAIT_SECONDS = 60.0
 
 
 class Leases:
@@ -45,14 +47,10 @@ class Leases:
                 yield None
                 return
             sleep(_POLL_SECONDS)
-        done = threading.Event()
-        beat = threading.Thread(target=self._keep, args=(lease, done), daemon=True, name="lease")
-        beat.start()
         try:
-            yield lease
+            with _renewed(lambda: self.renew(lease)):
+                yield lease
         finally:
-            done.set()
-            beat.join()
             with suppress(StoreError):  # the work is done; the lease runs out by itself
                 self._store.release(session_id, lease.owner)
 
@@ -64,10 +62,56 @@ class Leases:
         """
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 
-    def _keep(self, lease: Lease, done: threading.Event) -> None:
+
+class Locks:
+    """Takes named locks.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Hold a lock, however long the work takes; it is renewed meanwhile.
+
+        Raises:
+            StoreUnavailable: Another worker did not give it back for a minute.
+        """
+        owner = uuid4().hex
+        deadline = monotonic() + _LOCK_WAIT_SECONDS
+        while not self._store.lock(name, owner, LEASE_SECONDS):
+            if monotonic() >= deadline:
+                raise StoreUnavailable(
+                    f"Another worker holds what this one waits for, since {_LOCK_WAIT_SECONDS:g} "
+                    "seconds. It is tried again later."
+                )
+            sleep(_POLL_SECONDS)
+        try:
+            with _renewed(lambda: self._store.lock(name, owner, LEASE_SECONDS, renew=True)):
+                yield
+        finally:
+            with suppress(StoreError):  # the work is done; the lock runs out by itself
+                self._store.unlock(name, owner)
+
+
+@contextmanager
+def _renewed(renew: Callable[[], bool]) -> Iterator[None]:
+    """Renew what is held, until the work is done or it is another's."""
+    done = threading.Event()
+
+    def keep() -> None:
         while not done.wait(_BEAT_SECONDS):
-            try:
-                if not self.renew(lease):
+            with suppress(StoreError):  # if that lasts, the worker notices when it writes
+                if not renew():
                     return
-            except StoreError:
-                continue  # where it does not come back, the worker notices when it writes
+
+    beat = threading.Thread(target=keep, daemon=True, name="lease")
+    beat.start()
+    try:
+        yield
+    finally:
+        done.set()
+        beat.join()

@@ -14,6 +14,7 @@ from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import MemoryContext
 from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
 from agent_memory.engine.assembly import assemble
+from agent_memory.engine.fact_calls import FactCalls
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.searching import LOG, search_log
 from agent_memory.engine.session import Session
@@ -45,7 +46,7 @@ _WAIT = 60.0
 _ELSEWHERE = 20
 
 
-class AgentMemory:
+class AgentMemory(FactCalls):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
     Give a configuration, or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.

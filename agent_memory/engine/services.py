@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.embedders import open_embedder
 from agent_memory.embedders.base import Embedder
+from agent_memory.engine.leases import Locks
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore
@@ -102,6 +103,7 @@ class Services:
             models=models,
             embedders=embedders,
             vectors=vectors,
+            locked=Locks(store).held,
         )
 
     def close(self) -> None:

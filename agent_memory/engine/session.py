@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from agent_memory.context import MemoryContext
 from agent_memory.messages import Message
@@ -10,6 +13,9 @@ from agent_memory.records import Absorbed, Entry, Head, Recall
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.facts.auditing import Change
+    from agent_memory.facts.fact import Fact
+    from agent_memory.facts.staleness import Stale
     from agent_memory.null import NullMemory
 
 
@@ -63,3 +69,48 @@ class Session:
         if self.user_id is not None:
             return self._memory.search(query, user_id=self.user_id, limit=limit)
         return self._memory.search(query, session_id=self.session_id, limit=limit)
+
+    def facts(
+        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
+    ) -> list[Fact]:
+        """The user's facts, as `AgentMemory.facts`; without a user, the session's own."""
+        return self._memory.facts(**self._whose, as_of=as_of, known_at=known_at)
+
+    def profile(
+        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
+    ) -> BaseModel:
+        """The user's profile, as `AgentMemory.profile`."""
+        return self._memory.profile(**self._whose, as_of=as_of, known_at=known_at)
+
+    def stale(self) -> list[Stale]:
+        """As `AgentMemory.stale`."""
+        return self._memory.stale(**self._whose)
+
+    def audit(self) -> list[Change]:
+        """As `AgentMemory.audit`."""
+        return self._memory.audit(**self._whose)
+
+    def forget(
+        self,
+        fact_id: str | None = None,
+        *,
+        source: tuple[int, int] | None = None,
+        why: str = "",
+    ) -> list[Fact]:
+        """As `AgentMemory.forget`: a fact, or else what comes from this session.
+
+        Args:
+            fact_id: The fact.
+            source: First and last seq of the messages; None for all so far.
+            why: What the audit is to say.
+        """
+        if fact_id is not None and source is None:
+            return self._memory.forget(fact_id, **self._whose, why=why)
+        part = self.session_id if source is None else (self.session_id, *source)
+        return self._memory.forget(fact_id, user_id=self.user_id, source=part, why=why)
+
+    @property
+    def _whose(self) -> dict[str, str]:
+        if self.user_id is not None:
+            return {"user_id": self.user_id}
+        return {"session_id": self.session_id}

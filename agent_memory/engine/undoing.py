@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.failures import Failures
+from agent_memory.engine.forgetting import Forgetting
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.overflow import Overflow
 from agent_memory.errors import LeaseLost, StoreUnavailable
@@ -25,6 +26,7 @@ class Undo:
         leases: Which keep absorbing off meanwhile.
         absorber: Whose blocks forget.
         failures: What blocks could not absorb.
+        forgetting: What is to stay forgotten.
         overflow: Says what becomes of the window.
     """
 
@@ -34,12 +36,14 @@ class Undo:
         leases: Leases,
         absorber: Absorber,
         failures: Failures,
+        forgetting: Forgetting,
         overflow: Overflow,
     ) -> None:
         self._store = store
         self._leases = leases
         self._absorber = absorber
         self._failures = failures
+        self._forgetting = forgetting
         self._overflow = overflow
 
     def pop(self, session_id: str, count: int) -> list[Message]:
@@ -71,6 +75,7 @@ class Undo:
                 for block in self._absorber.blocks.values():
                     self._absorber.forget(block, head, Scope(head.user_id, session_id, end, lease))
                 self._failures.forget(session_id, after=end, lease=lease)
+                self._forgetting.after(head, end, lease)
                 shorter = self._overflow.shortened(head, end, taken)
                 if self._store.truncate(shorter, end, lease=lease):
                     return [entry.message for entry in taken]

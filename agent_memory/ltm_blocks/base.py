@@ -5,16 +5,21 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
+from agent_memory.records import Entry, Recall, Scope, Span
 
 if TYPE_CHECKING:
     from agent_memory.embedders.base import Embedder
+    from agent_memory.facts.auditing import Change
+    from agent_memory.facts.fact import Fact
+    from agent_memory.facts.staleness import Stale
     from agent_memory.llm import LLM
     from agent_memory.stores.base import Store, VectorStore
     from agent_memory.tokens.counter import TokenCounter
@@ -32,6 +37,7 @@ class Resources:
         embedders: Opens an embedder by name; for None the configured one, or the local default.
         vectors: Opens a vector store by its address, for its opener to close; for None it is
             `store`. Encrypted, where that is.
+        locked: Holds a lock by its name, in all processes of the deployment; waits for it.
     """
 
     store: Store
@@ -40,6 +46,7 @@ class Resources:
     models: Callable[[str | None], LLM | None]
     embedders: Callable[[str | None], Embedder]
     vectors: Callable[[str | None], VectorStore]
+    locked: Callable[[str], AbstractContextManager[None]]
 
 
 class Block(BaseModel, ABC):
@@ -131,6 +138,42 @@ class Block(BaseModel, ABC):
     def delete(self, scope: Scope) -> Awaitable[None] | None:
         """Forget what derives from a session, from its entries after a seq, or from a user."""
         ...
+
+
+class FactBlock(Block):
+    """A block whose records are facts, each with its history."""
+
+    @abstractmethod
+    def facts(
+        self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> list[Fact]:
+        """What holds; see `AgentMemory.facts`."""
+        ...
+
+    @abstractmethod
+    def stale(self, scope: Scope) -> list[Stale]:
+        """Facts that are not worth recalling; see `AgentMemory.stale`."""
+        ...
+
+    @abstractmethod
+    def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
+        """Forget a fact by its id, or what comes from a part of a session.
+
+        Returns:
+            The facts that are gone.
+        """
+        ...
+
+    @abstractmethod
+    def audit(self, scope: Scope) -> list[Change]:
+        """Every change, oldest first; see `AgentMemory.audit`."""
+        ...
+
+    def filled(
+        self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> BaseModel | None:
+        """The profile that it fills, as it stood; None for a block that fills none."""
+        return None
 
 
 def record_id(*parts: object) -> str:

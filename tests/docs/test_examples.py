@@ -35,6 +35,13 @@ EXPECTED = {
         "(words 1.00, words_around 1.00, meaning 1.00, meaning_around 1.00, priors",
         "  user: The mountains, ten days.",
     ],
+    "profile": [
+        "Today:        name='Ana' city='Lisbon' employer='Cortiça' children=3 hobbies=['surfing']",
+        "In June 2025: name='Ana' city='Porto' employer='Cortiça' children=None",
+        "contradicted  children: 2",
+        "Left:      name='Ana' city='Porto' employer='Cortiça' children=3 hobbies=['surfing']",
+        "The number was sent to nobody: True",
+    ],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
     "custom_strategy": [
         "Task: compare three offers for chairs.",

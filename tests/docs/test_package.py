@@ -32,14 +32,19 @@ PUBLIC = [
     "AsyncSession",
     "Block",
     "Chain",
+    "Change",
     "ConfigError",
     "ContextTooLong",
     "DeadLetter",
     "DimensionMismatch",
     "Entry",
+    "Evidence",
     "ExtractiveMemory",
+    "Fact",
+    "FactBlock",
     "FlushToLTM",
     "Head",
+    "ImportanceScorer",
     "InvalidBudget",
     "InvalidId",
     "InvalidInput",
@@ -61,11 +66,15 @@ PUBLIC = [
     "NullMemory",
     "Progress",
     "Recall",
+    "Redactor",
     "SchemaTooNew",
     "Scope",
     "Session",
     "SessionDeleting",
     "SessionOfAnotherUser",
+    "Span",
+    "Stale",
+    "StalenessDetector",
     "StaticMemory",
     "Stats",
     "StoreError",
@@ -228,8 +237,8 @@ def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
 def methods(cls: type) -> dict[str, Callable[..., Any]]:
     return {
         name: value
-        for name, value in vars(cls).items()
-        if inspect.isfunction(value) and not name.startswith("_")
+        for name, value in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_")
     }
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from inspect import getmembers, isfunction
 from pathlib import Path
 
 import pytest
@@ -172,7 +173,7 @@ def test_commands_exist(page: Path) -> None:
 def test_every_call_is_in_the_table() -> None:
     """Wrong: README's table of calls lacks a public method, or tells of one that is not there."""
     table = re.findall(r"^\| `([a-z_]+)\(", README, re.MULTILINE)
-    methods = [n for n, v in vars(AgentMemory).items() if callable(v) and not n.startswith("_")]
+    methods = [name for name, _ in getmembers(AgentMemory, isfunction) if name[0] != "_"]
     assert sorted(table) == sorted(methods)
 
 

@@ -53,7 +53,13 @@ def test_facts_carry_category_source_and_quote(fake: FakeLLM) -> None:
         assert len(fake.requests) == 1
         (fact,) = memory.search("Marketing", user_id="sarah")
         assert fact.sources == (("s", 1),)
-        assert fact.metadata == {"category": "work", "quote": "from Marketing & Sales"}
+        assert fact.metadata == {
+            "category": "work",
+            "quote": "from Marketing & Sales",
+            "subject": "user",
+            "role": "user",
+            "confidence": 1.0,
+        }
         (shown,) = memory.get("t", "department?", user_id="sarah").extracted_facts
         assert shown.text == "Sarah works in Marketing."
 

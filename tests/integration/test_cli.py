@@ -38,6 +38,7 @@ from agent_memory.tokens.counter import TokenCounter
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("demo", "chat", "sessions", "show", "search", "stats", "export", "import"),
+    *("facts", "profile", "audit", "forget"),
     *("flush", "worker", "retry", "replay", "delete", "doctor", "config"),
 }
 runner = CliRunner()

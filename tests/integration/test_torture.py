@@ -62,7 +62,8 @@ class Place:
 
     def fact(self, **changes: object) -> Record:
         """A fact of the session, changed."""
-        return replace(self.store.facts(FACTS, "user:u")[3], **changes)
+        claims = [one for one in self.store.facts(FACTS, "user:u") if one.sources]
+        return replace(claims[3], **changes)
 
     def put(self, block: str, **changes: object) -> None:
         """Keep a changed record as another one."""

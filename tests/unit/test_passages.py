@@ -42,7 +42,7 @@ def said(seq: int, score: float, session: str = "s", block: str = "b") -> Recall
 def test_neighbours_become_one_passage_in_order() -> None:
     """Wrong: an answer stands above its question, or far from it."""
     three, nine, four, two = said(3, 0.9), said(9, 0.8), said(4, 0.7), said(2, 0.6)
-    passage, alone = joined([three, nine, four, two])
+    passage, alone = joined([three, nine, four, two], ["b"])
     assert passage.text == "#2\n#3\n#4"
     assert (passage.id, passage.score, passage.created_at) == ("s3", 0.9, two.created_at)
     assert passage.sources == (("s", 2), ("s", 3), ("s", 4))
@@ -54,13 +54,14 @@ def test_only_neighbours_are_joined() -> None:
     facts = Recall("b", "f", "fact", 0.5, sources=(("s", 1), ("s", 2)))
     apart = [said(1, 1.0), said(2, 0.9, session="t"), said(2, 0.8, block="c"), facts]
     apart.append(Recall("b", "g", "no source", 0.4))
-    assert joined(apart) == apart
-    assert joined([]) == []
+    assert joined(apart, ["b", "c"]) == apart
+    assert joined([], ["b"]) == []
+    assert joined([said(1, 1.0), said(2, 0.9)], ["c"]) == [said(1, 1.0), said(2, 0.9)]
 
 
 @given(st.lists(st.integers(1, 12), unique=True))
 def test_every_message_stays(seqs: list[int]) -> None:
     """Wrong: a message is lost, or said twice."""
-    passages = joined([said(seq, 1.0) for seq in seqs])
+    passages = joined([said(seq, 1.0) for seq in seqs], ["b"])
     assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
     assert all("\n".join(f"#{q}" for _, q in one.sources) == one.text for one in passages)

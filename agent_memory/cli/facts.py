@@ -1,0 +1,200 @@
+"""What is known of a user: facts, their profile, every change, and forgetting."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_memory.cli.common import (
+    ConfigOption,
+    StoreOption,
+    UserOption,
+    guarded,
+    load_config,
+    open_memory,
+    out,
+)
+from agent_memory.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from agent_memory.facts.fact import Fact
+
+SessionOption = Annotated[
+    str | None, typer.Option("--session", metavar="ID", help="Only what comes from it.")
+]
+AsOfOption = Annotated[
+    datetime | None,
+    typer.Option("--as-of", help="What held at that moment (UTC), not what is current."),
+]
+KnownAtOption = Annotated[
+    datetime | None, typer.Option("--known-at", help="By what had been said by then (UTC).")
+]
+
+_SOURCE = re.compile(r"(.+):(\d+)-(\d+)")
+
+
+@guarded
+def facts(
+    user: UserOption = None,
+    session: SessionOption = None,
+    as_of: AsOfOption = None,
+    known_at: KnownAtOption = None,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Only those not worth recalling, with the why.")
+    ] = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """List the facts known of a user, each with its time and the words it rests on."""
+    from agent_memory.cli.view import cell
+
+    _named(user, session)
+    with open_memory(load_config(store, config)) as memory:
+        if stale:
+            old = memory.stale(user, session_id=session)
+            found = [one.fact for one in old]
+            why = [one.why if one.of is None else f"{one.why} of {one.of.id[:8]}" for one in old]
+        else:
+            found = memory.facts(
+                user, session_id=session, as_of=_moment(as_of), known_at=_moment(known_at)
+            )
+            why = None
+    out().print(_table(found, why) if found else cell("No facts."))
+
+
+@guarded
+def profile(
+    user: UserOption = None,
+    session: SessionOption = None,
+    as_of: AsOfOption = None,
+    known_at: KnownAtOption = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Print the profile of a user, as JSON."""
+    _named(user, session)
+    with open_memory(load_config(store, config)) as memory:
+        found = memory.profile(
+            user, session_id=session, as_of=_moment(as_of), known_at=_moment(known_at)
+        )
+    typer.echo(found.model_dump_json(indent=2))
+
+
+@guarded
+def audit(
+    user: UserOption = None,
+    session: SessionOption = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """List every change to what is known of a user, oldest first, with the why."""
+    from agent_memory.cli.view import NOTHING, cell, grid
+
+    _named(user, session)
+    with open_memory(load_config(store, config)) as memory:
+        changes = memory.audit(user, session_id=session)
+    table = grid("when", "what", "fact", "text", "why", "messages")
+    for one in changes:
+        table.add_row(
+            f"{one.at:%Y-%m-%d %H:%M}", one.what, cell((one.fact or NOTHING)[:8]),
+            cell(one.text or NOTHING), cell(one.why),
+            cell(f"{one.session_id} #{_span(one.first, one.last)}"),
+        )  # fmt: skip
+    out().print(table if changes else "No changes.")
+
+
+@guarded
+def forget(
+    fact: Annotated[
+        str | None,
+        typer.Argument(metavar="[FACT]", help="A fact's id, or how it begins; wants --user."),
+    ] = None,
+    user: UserOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="SESSION[:FIRST-LAST]",
+            help="Instead: all that comes from a session, or from some of its messages.",
+        ),
+    ] = None,
+    why: Annotated[str, typer.Option("--why", help="What the audit is to say.")] = "",
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Forget a fact, or what comes from a session. What these had superseded holds again."""
+    from agent_memory.cli.view import cell
+
+    if fact is not None and source is None:
+        _named(user, None)
+    with open_memory(load_config(store, config)) as memory:
+        if fact is not None and source is None:
+            fact = _whole_id(fact, {one.fact for one in memory.audit(user) if one.fact})
+        gone = memory.forget(fact, user_id=user, source=_part(source), why=why)
+    console = out()
+    console.print(_table(gone) if gone else "Nothing was known of it.")
+    if gone:
+        console.print(cell("Forgotten. The messages are still in the log.", "dim"))
+
+
+def _table(facts: list[Fact], why: list[str] | None = None) -> Table:
+    from agent_memory.cli.view import cell, grid
+
+    table = grid(
+        "id", "since", "until", "fact", "role", "quote", "messages", *(["why"] if why else [])
+    )
+    for place, fact in enumerate(facts):
+        table.add_row(
+            fact.id[:8], _day(fact.valid_from), _day(fact.valid_to), cell(fact.text), fact.role,
+            cell(fact.quote, "dim"), cell(", ".join(f"{of} #{seq}" for of, seq in fact.sources)),
+            *([why[place]] if why else []),
+        )  # fmt: skip
+    return table
+
+
+def _day(moment: datetime | None) -> str:
+    from agent_memory.cli.view import NOTHING
+
+    return NOTHING if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}-{last}" if last > first else str(first)
+
+
+def _named(user: str | None, session: str | None) -> None:
+    """Refuse to go on without knowing whose facts are meant.
+
+    Raises:
+        InvalidInput: Nobody is named.
+    """
+    if user is None and session is None:
+        raise InvalidInput(
+            "Whose facts? Name a user with --user, or with --session a session of nobody's."
+        )
+
+
+def _moment(given: datetime | None) -> datetime | None:
+    return None if given is None else given.replace(tzinfo=UTC)
+
+
+def _part(source: str | None) -> str | tuple[str, int, int] | None:
+    found = _SOURCE.fullmatch(source) if source else None
+    return (found[1], int(found[2]), int(found[3])) if found else source
+
+
+def _whole_id(begun: str, ids: set[str]) -> str:
+    """The one id that begins so.
+
+    Raises:
+        InvalidInput: Several do.
+    """
+    found = sorted(name for name in ids if name.startswith(begun))
+    if len(found) > 1:
+        raise InvalidInput(f"Several facts' ids begin with {begun!r}. Give more of the one meant.")
+    return found[0] if found else begun

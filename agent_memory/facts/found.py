@@ -1,0 +1,41 @@
+"""What a model says it found, before anything is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One finding, of whatever form.
+
+    Attributes:
+        text: A sentence that stands alone.
+        subject: Of whom or what it tells.
+        category: One word.
+        number: The message that it is said to come from.
+        quote: What that message is said to say.
+        since: First day, as the model gave it.
+        until: Last day, as the model gave it.
+        confidence: 0 to 1.
+        field: The field of a profile.
+        value: Its value, as JSON.
+        alone: Whether the field holds one value at a time.
+        corrects: It says that the field's value was never so.
+        fits: Whether the profile takes the value.
+    """
+
+    text: str
+    subject: str
+    category: str
+    number: int
+    quote: str
+    since: str | None
+    until: str | None
+    confidence: float
+    field: str | None = None
+    value: Any = None
+    alone: bool = False
+    corrects: bool = False
+    fits: bool = True

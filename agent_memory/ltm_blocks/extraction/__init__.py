@@ -1,0 +1,1 @@
+"""How `ExtractiveMemory` works: what it asks a model, and what becomes of the answers."""

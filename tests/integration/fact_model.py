@@ -1,0 +1,112 @@
+"""A model that finds facts, for tests: what it finds where, and how these are tied, is a table."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
+from agent_memory.testing import FakeLLM
+
+_MESSAGE = re.compile(r"^\[(\d+)\] \S+ [^:]*: (.*)$", re.MULTILINE)
+_LINE = re.compile(r"^(\d+)\. (known|new), [^:]*: (.*)$", re.MULTILINE)
+
+
+@dataclass
+class Model:
+    """Answers both calls from tables, whatever is asked when.
+
+    Attributes:
+        finds: For a quote, the facts in it.
+        ties: For a new fact's text, the word that answers for it and the texts that it names.
+        asked: The last message of each request.
+    """
+
+    finds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    ties: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def tell(self, quote: str, text: str, ties: tuple[str, str] | None = None, **more: Any) -> str:
+        """Have it find a fact in a message that says this; gives back what says it."""
+        self.finds.setdefault(quote, []).append({"text": text, **more})
+        if ties is not None:
+            self.ties[text] = (ties[0], [ties[1]])
+        return quote
+
+    def fill(self, quote: str, name: str, value: Any, **more: Any) -> str:
+        """Have it find a field's value in a message that says this."""
+        self.finds.setdefault(quote, []).append({"field": name, "value": value, **more})
+        return quote
+
+    def __call__(self, body: dict[str, Any]) -> str:
+        """The answer to a request."""
+        self.asked.append(body["messages"][-1]["content"])
+        told = html.unescape(body["messages"][1]["content"])  # the last may say what was wrong
+        if told.startswith("<facts>"):
+            return json.dumps({"answers": list(self._answers(told))})
+        return json.dumps({"facts": list(self._facts(told))})
+
+    def _facts(self, told: str) -> Iterator[dict[str, Any]]:
+        for number, text in _MESSAGE.findall(told):
+            for quote, found in self.finds.items():
+                if quote in text:
+                    for one in found:
+                        yield {"message": int(number), "quote": quote, **one}
+
+    def _answers(self, told: str) -> Iterator[dict[str, Any]]:
+        lines = [(int(number), kind, text) for number, kind, text in _LINE.findall(told)]
+        for number, kind, text in lines:
+            if kind == "new" and text in self.ties:
+                word, wanted = self.ties[text]
+                which = [other for other, _, older in lines if older in wanted]
+                yield {"number": number, "answer": word, "which": which}
+
+
+@contextmanager
+def remembering(
+    model: Model, store: Any = "memory://", block: ExtractiveMemory | None = None, **fields: Any
+) -> Iterator[AgentMemory]:
+    """A memory whose one block asks this model."""
+    overflow = FlushToLTM(blocks=[block or ExtractiveMemory()])
+    with (
+        FakeLLM(model) as fake,
+        AgentMemory(
+            store=store,
+            model="openai/any",
+            api_base=fake.api_base,
+            api_key="k",
+            overflow=overflow,
+            **fields,
+        ) as memory,
+    ):
+        yield memory
+
+
+def at(day: str) -> datetime:
+    """A moment (UTC)."""
+    return datetime.fromisoformat(day).replace(tzinfo=UTC)
+
+
+def said(text: str, day: str = "2024-01-05", role: str = "user", **more: Any) -> dict[str, Any]:
+    """A message of a day."""
+    return {"role": role, "content": text, "created_at": at(day), **more}
+
+
+def absorbed(
+    memory: AgentMemory, session_id: str, *messages: dict[str, Any], user_id: str | None = "ada"
+) -> None:
+    """Say this, and have it absorbed."""
+    memory.update(session_id, list(messages), user_id=user_id)
+    failed = [one.error for one in memory.flush(session_id) if one.error]
+    assert not failed, failed
+
+
+def texts(facts: Any) -> list[str]:
+    """Of facts, changes or recalls."""
+    return [one.text for one in facts]

@@ -1,0 +1,89 @@
+"""Every kind of store, empty, for tests of what goes through all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from agent_memory.encryption import Keys
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.store import EncryptedStore
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.mongodb import MongoDBServer
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import CannotStart, PrivateServer, untested
+from tests.servers.redis import RedisServer, redis_binaries
+from tests.servers.sql import serve
+
+KINDS = ("memory", "sqlite", "encrypted", "redis", "mongodb", "postgres", "mysql")
+
+
+def _private(kind: str, variable: str, start: Callable[[], PrivateServer]) -> Iterator[str]:
+    given = os.environ.get(variable)
+    if given:
+        yield given
+        return
+    try:
+        server = start()
+        server.start()
+    except CannotStart as reason:
+        untested(kind, reason)
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server's."""
+
+    def start() -> PrivateServer:
+        return RedisServer(tmp_path_factory.mktemp("redis"), next(iter(redis_binaries().values())))
+
+    yield from _private("Redis", "AGENT_MEMORY_TEST_REDIS", start)
+
+
+@pytest.fixture(scope="module")
+def mongodb_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server's of the suite's own: on another one databases would be left."""
+    variable = "AGENT_MEMORY_TEST_MONGODB"
+    if os.environ.get(variable):
+        pytest.skip(f"NOT TESTED: {variable} names a server that is not ours")
+    yield from _private(
+        "MongoDB's protocol", "", lambda: MongoDBServer(tmp_path_factory.mktemp("mongodb"))
+    )
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    """A server's."""
+    pytest.importorskip("psycopg")
+    yield from (one.url for one in serve(PostgresServer, "AGENT_MEMORY_TEST_POSTGRES"))
+
+
+@pytest.fixture(scope="module")
+def mysql_url() -> Iterator[str]:
+    """A server's."""
+    pytest.importorskip("pymysql")
+    yield from (one.url for one in serve(MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"))
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each kind."""
+    kind, namespace = request.param, f"facts{uuid4().hex}"
+    if kind == "memory":
+        url = "memory://"
+    elif kind in ("sqlite", "encrypted"):
+        url = f"sqlite:///{tmp_path}/facts.db"
+    else:
+        url = request.getfixturevalue(f"{kind}_url")
+    opened = open_store(url, namespace)
+    if kind == "encrypted":
+        opened = EncryptedStore(opened, Keys({"k": bytes(range(32))}), namespace)
+    yield opened
+    opened.close()

@@ -1,0 +1,131 @@
+"""The commands about facts, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory
+from agent_memory.cli.app import app
+from agent_memory.cli.view import NOTHING
+from agent_memory.testing import FakeLLM
+
+SAID = [
+    ("2024-01-05T09:00Z", "I live in Paris.", {"text": "Lives in Paris.", "since": "2020"}),
+    ("2024-06-05T09:00Z", "I went to Rome in May.", {"text": "Lives in Rome.", "since": "2024-05"}),
+]
+
+
+@pytest.fixture(autouse=True)
+def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memory in the folder that knows two homes of one user."""
+    for name in list(os.environ):
+        if name.startswith("AGENT_MEMORY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+    with FakeLLM() as fake:
+        settings = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
+        blocks = [{"kind": "extractive"}]
+        with AgentMemory(store="sqlite:///agent_memory.db", blocks=blocks, **settings) as memory:
+            for number, (at, text, fact) in enumerate(SAID, 1):
+                fake.reply_json(
+                    {"facts": [{**fact, "category": "home", "message": 1, "quote": text}]}
+                )
+                if number > 1:
+                    told = {"number": 2, "answer": "update", "which": [1]}
+                    fake.reply_json({"answers": [told]})
+                message = {"role": "user", "content": text, "created_at": at}
+                memory.update(f"s{number}", message, user_id="ana")
+                memory.flush()
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def rows(told: str) -> list[list[str]]:
+    """The cells of a printed table, without its heading."""
+    lines = told.splitlines()[1:]
+    return [[part.strip() for part in line.split("  ") if part.strip()] for line in lines]
+
+
+def test_facts_of_now_and_of_then() -> None:
+    """Wrong: the table shows what is superseded, or not what held."""
+    (now,) = rows(run("facts", "--user", "ana"))
+    assert now[1:] == [
+        "2024-05-01", NOTHING, "Lives in Rome.", "user", "I went to Rome in May.", "s2 #1",
+    ]  # fmt: skip
+    (then,) = rows(run("facts", "--user", "ana", "--as-of", "2022-01-01"))
+    assert then[1:4] == ["2020-01-01", "2024-05-01", "Lives in Paris."]
+    (known,) = rows(run("facts", "--user", "ana", "--known-at", "2024-02-01"))
+    assert known[3] == "Lives in Paris."
+    assert run("facts", "--user", "ben").strip() == "No facts."
+    assert run("facts", "--user", "ana", "--stale").strip() == "No facts."
+
+
+def test_the_audit_tells_every_change() -> None:
+    """Wrong: a change has no line, or not its why."""
+    told = run("audit", "--user", "ana")
+    assert [line.split()[2] for line in told.splitlines()[1:]] == ["learned", "learned", "updated"]
+    assert 'user said: "I live in Paris."' in told
+    assert "another fact took its place: Lives in Rome." in told
+
+
+def test_forgetting_by_the_beginning_of_an_id() -> None:
+    """Wrong: the wrong fact goes, or what it had superseded does not hold again."""
+    begun = rows(run("facts", "--user", "ana"))[0][0]
+    told = run("forget", begun, "--user", "ana", "--why", "asked by mail")
+    assert "Lives in Rome." in told
+    assert "still in the log" in told
+    assert "Lives in Paris." in run("facts", "--user", "ana")
+    assert "asked by mail" in run("audit", "--user", "ana")
+    assert "Nothing was known of it." in run("forget", begun, "--user", "ana")
+
+
+def test_forgetting_a_source() -> None:
+    """Wrong: more or less than what came from there goes."""
+    assert "Nothing was known" in run("forget", "--source", "s1:2-9")
+    assert "Lives in Paris." in run("forget", "--source", "s1:1-1")
+    assert "Lives in Rome." in run("forget", "--source", "s2")
+    assert run("facts", "--user", "ana").strip() == "No facts."
+
+
+@pytest.mark.parametrize("command", ["facts", "profile", "audit"])
+def test_somebody_must_be_named(command: str) -> None:
+    """Wrong: nobody's facts, in silence."""
+    assert "--user" in run(command, code=1)
+    assert "--user" in run("forget", "abc", code=1)
+
+
+def test_a_profile_is_printed_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a profile named in a settings file is not found, or not filled."""
+    Path("people.py").write_text(
+        "from pydantic import BaseModel\n\n\n"
+        "class Person(BaseModel):\n    home: str | None = None\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("m.toml").write_text(
+        'store = "sqlite:///p.db"\n[[blocks]]\nkind = "extractive"\nprofile = "people.Person"\n',
+        encoding="utf-8",
+    )
+    found: dict[str, Any] = {"field": "home", "value": "Oslo", "message": 1, "quote": "Oslo"}
+    with FakeLLM(json.dumps({"facts": [found]})) as fake:
+        monkeypatch.setenv("AGENT_MEMORY_API_BASE", fake.api_base)
+        monkeypatch.setenv("AGENT_MEMORY_API_KEY", "k")
+        monkeypatch.setenv("AGENT_MEMORY_MODEL", "openai/any")
+        Path("log.jsonl").write_text('{"role": "user", "content": "Oslo it is."}\n')
+        run("import", "log.jsonl", "s", "--user", "ana", "--config", "m.toml")
+        run("flush", "--config", "m.toml")
+        assert json.loads(run("profile", "--user", "ana", "--config", "m.toml")) == {"home": "Oslo"}
+        assert "people.Person" in run("config", "show", "--config", "m.toml")
+    assert "No block fills a profile" in run("profile", "--user", "ana", code=1)

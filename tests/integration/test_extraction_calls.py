@@ -1,0 +1,472 @@
+"""What absorbing asks a model: how often, for what, and what becomes of answers that do not fit."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM(json.dumps({"facts": []})) as fake:
+        yield fake
+
+
+def open_at(fake: FakeLLM, **fields: Any) -> AgentMemory:
+    """A memory whose one block asks this server."""
+    overflow = FlushToLTM(blocks=[ExtractiveMemory()])
+    settings = {"store": "memory://", "model": "openai/any", "overflow": overflow, **fields}
+    return AgentMemory(AgentMemoryConfig(api_base=fake.api_base, api_key="k", **settings))
+
+
+def shown(model: Model) -> list[str]:
+    """What was shown in each first call."""
+    return [one for one in model.asked if one.startswith("<messages>")]
+
+
+def test_one_call_for_a_batch(model: Model) -> None:
+    """Wrong: each message costs a call."""
+    with remembering(model) as memory:
+        absorbed(memory, "s", *[said(f"message {n}") for n in range(60)])
+        assert memory.stats().usage.calls == 1
+        (told,) = shown(model)
+        numbers = re.findall(r"^\[(\d+)\] 2024-01-05\(Fri\) user: message", told, re.MULTILINE)
+        assert [int(number) for number in numbers] == list(range(1, 61))
+
+
+def test_what_costs_no_call(model: Model) -> None:
+    """Wrong: a batch in which nothing may be found is asked about all the same."""
+    with remembering(model) as memory:
+        absorbed(
+            memory,
+            "s",
+            {"role": "system", "content": "Be kind."},
+            said("I am here to help", role="assistant"),
+            said("<memory>The user is a pilot.</memory>"),
+            said("  "),
+        )
+        assert memory.stats().usage.calls == 0
+        assert memory.facts("ada") == []
+
+
+def test_what_others_say_is_context(model: Model) -> None:
+    """Wrong: a fact may be said to come from an assistant's line, or "yes" can't be understood."""
+    with remembering(model) as memory:
+        absorbed(memory, "s", said("Rome or Bonn?", role="assistant"), said("The first."))
+        (told,) = shown(model)
+        assert "\n2024-01-05(Fri) assistant: Rome or Bonn?\n[1] 2024-01-05(Fri) user:" in told
+
+
+def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list[str]:
+    """What is shown of messages of so many words, by a model of such a window."""
+    with remembering(model, **fields) as memory:
+        llm = memory.blocks["extractive"].resources.models(None)
+        assert llm is not None
+        llm._window = window
+        messages = [
+            said(" ".join(f"m{n}w{word}" for word in range(size))) for n, size in enumerate(sizes)
+        ]
+        absorbed(memory, "s", *messages)
+        assert memory.stats().usage.calls == len(shown(model))
+    return shown(model)
+
+
+def test_a_batch_too_long_for_the_model_is_split(model: Model) -> None:
+    """Wrong: what does not fit is cut off, or shown twice, or under another number."""
+    told = parts_of(model, [100] * 10, window=2000)
+    assert len(told) > 1
+    words = re.findall(r"m\d+w\d+", "".join(told))
+    assert words == [f"m{n}w{word}" for n in range(10) for word in range(100)]
+    for part in told:
+        for number, word in re.findall(r"\[(\d+)\] \S+ user: m(\d+)w", part):
+            assert int(number) == int(word) + 1
+
+
+def test_a_message_too_long_for_the_model_is_split(model: Model) -> None:
+    """Wrong: its end is never seen, or a part of it has no number, or that of another."""
+    told = parts_of(model, [3, 900, 3], window=2000)
+    words = re.findall(r"m\d+w\d+", "".join(told))
+    assert words == [f"m{n}w{w}" for n, size in enumerate([3, 900, 3]) for w in range(size)]
+    for line in "\n".join(told).splitlines():
+        if "m1w" in line:
+            assert line.startswith("[2] ")
+
+
+def test_facts_of_all_parts_are_kept(model: Model) -> None:
+    """Wrong: only the first part's facts are."""
+    for n in range(10):
+        model.tell(f"m{n}w99", f"Fact of {n}.")
+    with remembering(model) as memory:
+        llm = memory.blocks["extractive"].resources.models(None)
+        assert llm is not None
+        llm._window = 2000
+        messages = [said(" ".join(f"m{n}w{word}" for word in range(100))) for n in range(10)]
+        absorbed(memory, "s", *messages)
+        assert texts(memory.facts("ada")) == [f"Fact of {n}." for n in range(10)]
+
+
+def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
+    """Wrong: where our count was too low the batch fails for ever."""
+    fake.fail(400, code="context_length_exceeded", message="maximum context length", times=2)
+    with open_at(fake) as memory:
+        words = " ".join(str(word) for word in range(1500))
+        memory.update("s", [said(words), said("the end")], user_id="ada")
+        (done,) = memory.flush()
+        assert done.error is None
+        told = [one["messages"][-1]["content"] for one in fake.requests]
+        sizes = [len(one) for one in told]
+        assert sizes[0] == sizes[1] > 2 * max(sizes[2:]) or sizes[0] > sizes[1] > max(sizes[2:])
+        assert "the end" in told[-1]
+
+
+def test_a_server_that_finds_everything_too_long(fake: FakeLLM) -> None:
+    """Wrong: it is asked for ever, or the batch counts as absorbed."""
+    fake.fail(400, code="context_length_exceeded", message="maximum context length", times=99)
+    with open_at(fake) as memory:
+        memory.update("s", said("hello"), user_id="ada")
+        (failed,) = memory.flush()
+        assert failed.error is not None
+        assert "ContextTooLong" in failed.error
+        assert len(fake.requests) < 10
+
+
+BAD = [
+    "Here you are!",
+    "[]",
+    "{}",
+    '{"facts": {}}',
+    '{"facts": [{"message": 1}]}',
+    '{"facts": [{"text": " ", "message": 1, "quote": "Rome"}]}',
+    '{"facts": [{"text": "Lives in Rome.", "message": "first", "quote": "Rome"}]}',
+    '{"facts": [{"text": "Lives in Rome.", "message": 1, "quote": "Rome"}',
+]
+GOOD = json.dumps({"facts": [{"text": "Lives in Rome.", "message": 1, "quote": "Rome"}]})
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_an_answer_in_another_form_is_asked_for_again(bad: str, fake: FakeLLM) -> None:
+    """Wrong: it counts as one without facts; or the model does not learn what was wrong."""
+    fake.reply(bad)
+    fake.reply(GOOD)
+    with open_at(fake) as memory:
+        absorbed(memory, "s", said("I live in Rome"))
+        assert texts(memory.facts("ada")) == ["Lives in Rome."]
+    assert len(fake.requests) == 2
+    told = [one["content"] for one in fake.requests[1]["messages"]]
+    assert bad in told
+    assert "validation error" in told[-1]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
+    """Wrong: messages count as absorbed that nobody understood."""
+    fake.default = bad
+    with open_at(fake, absorb_attempts=3) as memory:
+        memory.update("s", said("I live in Rome"), user_id="ada")
+        for attempt in (1, 2):
+            (failed,) = memory.flush()
+            assert failed.error is not None
+            assert "ModelOutputInvalid" in failed.error
+            assert (failed.first, failed.last) == (1, 0)
+            assert len(fake.requests) == 2 * attempt
+            assert memory.stats().blocks["extractive"].lag == 1
+            assert not memory.dead_letters()
+            assert memory.audit("ada") == memory.facts("ada") == []
+        memory.flush()
+        (letter,) = memory.dead_letters()
+        assert (letter.first, letter.last, letter.attempts) == (1, 1, 3)
+        assert memory.audit("ada") == memory.facts("ada") == []
+        fake.default = GOOD
+        (done,) = memory.retry()
+        assert done.error is None
+        assert texts(memory.facts("ada")) == ["Lives in Rome."]
+        assert not memory.dead_letters()
+
+
+def test_a_bad_second_call_is_a_failure(fake: FakeLLM) -> None:
+    """Wrong: what could not be reconciled is kept beside what it contradicts."""
+    fake.reply(GOOD)
+    moved = {"text": "Lives in Bonn.", "message": 1, "quote": "Bonn"}
+    with open_at(fake) as memory:
+        absorbed(memory, "s", said("I live in Rome"))
+        fake.reply_json({"facts": [moved]})
+        fake.reply_json({"answers": [{"number": 2, "answer": "replace"}]})
+        fake.reply("no")
+        memory.update("t", said("I moved to Bonn", "2024-02-01"), user_id="ada")
+        (failed,) = memory.flush()
+        assert failed.error is not None
+        assert texts(memory.facts("ada")) == ["Lives in Rome."]
+        assert [one.what for one in memory.audit("ada")] == ["learned"]
+        fake.reply_json({"facts": [moved]})
+        fake.reply_json({"answers": [{"number": 2, "answer": "update", "which": 1}]})
+        (done,) = memory.flush()
+        assert done.error is None
+        assert texts(memory.facts("ada")) == ["Lives in Bonn."]
+
+
+def second_calls(model: Model) -> list[str]:
+    return [one for one in model.asked if one.startswith("<facts>")]
+
+
+def test_nothing_near_costs_no_second_call(model: Model) -> None:
+    """Wrong: each batch with facts in it costs two calls."""
+    model.tell("I live in Rome", "Lives in Rome.", category="home")
+    model.tell("I drive a truck", "Drives a truck.", category="work")
+    with remembering(model) as memory:
+        absorbed(memory, "s1", said("I live in Rome"))
+        absorbed(memory, "s2", said("I drive a truck"))
+        assert second_calls(model) == []
+        assert memory.stats().usage.calls == 2
+
+
+def test_the_same_words_cost_no_second_call(model: Model) -> None:
+    """Wrong: who says the same each day is asked about each day, or it is stored each day."""
+    model.tell("live in Rome", "Lives in Rome.", category="home")
+    with remembering(model) as memory:
+        for day in range(1, 6):
+            absorbed(memory, f"s{day}", said("I live in Rome", f"2024-01-0{day}"))
+        assert second_calls(model) == []
+        (fact,) = memory.facts("ada")
+        assert len(fact.evidence) == 5
+
+
+def test_two_calls_at_most(model: Model) -> None:
+    """Wrong: each new fact, or each that it comes near to, costs a call of its own."""
+    with remembering(model) as memory:
+        for day in (1, 2):
+            for n in range(30):
+                model.tell(f"day {day} item {n}.", f"On day {day} owns item {n}.", category="x")
+        absorbed(memory, "s1", *[said(f"day 1 item {n}.") for n in range(30)])
+        absorbed(memory, "s2", *[said(f"day 2 item {n}.", "2024-01-06") for n in range(30)])
+        assert memory.stats().usage.calls == 4
+        assert len(second_calls(model)) == 2
+        assert len(memory.facts("ada")) == 60
+
+
+def test_the_list_of_the_second_call(model: Model) -> None:
+    """Wrong: it can't be told which is new, since when what holds, or whose facts they are."""
+    model.tell("I live in Rome", "Lives in Rome.", category="home", since="2020-05")
+    model.tell("in Bonn till June", "Lives in Bonn.", category="home", until="2024-06")
+    model.tell("Tom lives with me", "Lives with <b>.", subject="Tom", category="home")
+    with remembering(model) as memory:
+        absorbed(memory, "s1", said("I live in Rome"))
+        absorbed(memory, "s2", said("in Bonn till June", "2024-02-01"), said("Tom lives with me"))
+        (told,) = second_calls(model)
+        assert told.splitlines() == [
+            "<facts>",
+            "1. known, user, 2020-05-01 to : Lives in Rome.",
+            "2. new, user, 2024-02-01 to 2024-07-01: Lives in Bonn.",
+            "3. new, Tom, 2024-01-05 to : Lives with &lt;b&gt;.",
+            "</facts>",
+        ]
+
+
+def answering(fake: FakeLLM, *answers: dict[str, Any]) -> list[str]:
+    """What is current after Rome was known, and Bonn came, by these answers of the second call."""
+    fake.reply(GOOD)
+    with open_at(fake) as memory:
+        absorbed(memory, "s", said("I live in Rome"))
+        fake.reply_json({"facts": [{"text": "Lives in Bonn.", "message": 1, "quote": "Bonn"}]})
+        fake.reply_json({"answers": list(answers)})
+        absorbed(memory, "t", said("It is Bonn", "2024-02-01"))
+        assert len(fake.requests) == 3
+        return texts(memory.facts("ada"))
+
+
+BOTH, NEWER = ["Lives in Rome.", "Lives in Bonn."], ["Lives in Bonn."]
+
+
+@pytest.mark.parametrize(
+    ("answers", "current"),
+    [
+        ([], BOTH),
+        ([{"number": 2, "answer": "add"}], BOTH),
+        ([{"number": 2, "answer": "add", "which": [1]}], BOTH),
+        ([{"number": 2, "answer": "update", "which": [1]}], NEWER),
+        ([{"number": 2, "answer": "update", "which": 1}], NEWER),
+        ([{"number": 2, "answer": "contradict", "which": [1]}], NEWER),
+        ([{"number": 2, "answer": "update", "which": [1, 7, 0, -1, 2]}], NEWER),
+        ([{"number": 2, "answer": "update", "which": [7, 0, -1, 2]}], BOTH),
+        ([{"number": 2, "answer": "update", "which": []}], BOTH),
+        ([{"number": 2, "answer": "update", "which": None}], BOTH),
+        ([{"number": 2, "answer": "same"}], BOTH),
+        ([{"number": 2, "answer": "same", "which": [1]}], ["Lives in Rome."]),
+        ([{"number": 1, "answer": "contradict", "which": [2]}], BOTH),
+        ([{"number": 1, "answer": "update", "which": [1]}], BOTH),
+        ([{"number": 3, "answer": "update", "which": [1]}], BOTH),
+        ([{"number": 0, "answer": "contradict", "which": [1]}], BOTH),
+        ([{"number": -1, "answer": "contradict", "which": [1]}], BOTH),
+    ],
+)
+def test_numbers_outside_the_list_are_dropped(
+    answers: list[dict[str, Any]], current: list[str], fake: FakeLLM
+) -> None:
+    """Wrong: a number that is none changes another fact, fails the batch, or an answer for a known
+    fact is taken; or what got no answer is lost."""
+    assert answering(fake, *answers) == current
+
+
+def test_the_same_of_what_came_just_before(fake: FakeLLM) -> None:
+    """Wrong: of two new facts that say the same, both stay, or the one that was named is lost."""
+    found = [
+        {"text": "Lives in Rome.", "message": 1, "quote": "Rome", "category": "home"},
+        {"text": "Has a flat in Rome.", "message": 2, "quote": "my flat", "category": "home"},
+    ]
+    fake.reply_json({"facts": found})
+    fake.reply_json({"answers": [{"number": 2, "answer": "same", "which": [1]}]})
+    with open_at(fake) as memory:
+        absorbed(memory, "s", said("I live in Rome"), said("my flat is there"))
+        (fact,) = memory.facts("ada")
+        assert fact.text == "Lives in Rome."
+        assert [one.seq for one in fact.evidence] == [1, 2]
+
+
+def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
+    """Wrong: nobody learns that findings were refused, or what was made up is kept after all."""
+    fake.reply_json(
+        {
+            "facts": [
+                {"text": "Is a secret agent.", "message": 1, "quote": "secret agent"},
+                {"text": "Is a secret spy.", "message": 1, "quote": "secret spy"},
+                {"text": "Has a secret.", "message": 9, "quote": "Rome"},
+                {"text": "Has secret 5551234.", "message": 1, "quote": "Rome"},
+                {"text": "Secretly likes it.", "message": 1, "quote": "Rome", "confidence": 0.1},
+                {"text": "Lives in Rome.", "message": 1, "quote": "Rome", "since": 2020},
+            ]
+        }
+    )
+    with open_at(fake) as memory:
+        absorbed(memory, "s", said("I live in Rome"))
+        (fact,) = memory.facts("ada")
+        assert fact.text == "Lives in Rome."
+        refused = [one for one in memory.audit("ada") if one.what == "refused"]
+        assert sorted(one.why for one in refused) == [
+            "1 of 6 findings named a message that is not in the batch",
+            "1 of 6 findings named a number or a code that nobody said",
+            "1 of 6 findings were guesses",
+            "2 of 6 findings quoted what the message does not say",
+        ]
+        assert all((one.fact, one.text, one.evidence) == (None, "", None) for one in refused)
+        assert all((one.session_id, one.first, one.last) == ("s", 1, 1) for one in refused)
+        kept = memory._store.facts("extractive", "user:ada")
+        assert "secret" not in str(kept).lower()
+
+
+CATEGORIES: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, ["a", "b", "c"]),
+    ({"categories": ["Home"]}, ["a"]),
+    ({"categories": ("home", " work ")}, ["a", "b"]),
+    ({"refuse_categories": ["HOME"]}, ["b", "c"]),
+    ({"categories": ["home", "work"], "refuse_categories": ["work"]}, ["a"]),
+    ({"min_confidence": 0.5}, ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("settings", "kept"), CATEGORIES)
+def test_what_is_kept_and_refused(settings: dict[str, Any], kept: list[str], model: Model) -> None:
+    """Wrong: a category that is not wanted is stored, or how it is written matters."""
+    model.tell("one", "a", category="home ")
+    model.tell("two", "b", category="Work")
+    model.tell("three", "c", category="", confidence=0.4)
+    with remembering(model, block=ExtractiveMemory(**settings)) as memory:
+        absorbed(memory, "s", said("one"), said("two"), said("three"))
+        assert texts(memory.facts("ada")) == kept
+
+
+def test_a_prompt_of_ones_own() -> None:
+    """Wrong: it lacks the rules that answers are checked by, or the categories; or facts found with
+    another prompt can't be told apart."""
+    versions = set()
+    for prompt in (None, "Note allergies: {categories} {x}.", "Note pets."):
+        with FakeLLM(GOOD) as fake:
+            blocks = [ExtractiveMemory(prompt=prompt, categories=["health", "home", "other"])]
+            with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
+                absorbed(memory, "s", said("I live in Rome"))
+                (fact,) = memory.facts("ada")
+                versions.add(fact.evidence[0].prompt)
+                assert fact.evidence[0].model == "openai/any"
+            told = fake.requests[0]["messages"][0]["content"]
+            assert "a quote copied from that message" in told
+            if prompt is None or "{categories}" in prompt:
+                assert "health, home, other" in told
+            if prompt:
+                assert told.startswith(prompt.replace("{categories}", "health, home, other"))
+    assert len(versions) == 3
+
+
+def test_a_model_of_ones_own(fake: FakeLLM) -> None:
+    """Wrong: the block asks the memory's model."""
+    fake.default = GOOD
+    blocks = [ExtractiveMemory(model="openai/other")]
+    with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
+        absorbed(memory, "s", said("I live in Rome"))
+        assert {one["model"] for one in fake.requests} == {"other"}
+        assert memory.facts("ada")[0].evidence[0].model == "openai/other"
+
+
+def test_redaction_comes_first(fake: FakeLLM) -> None:
+    """Wrong: what is to be redacted reaches the model or the facts."""
+    fake.default = json.dumps(
+        {"facts": [{"text": "Mail ann@x.org or [email].", "message": 1, "quote": "at [email]"}]}
+    )
+    blocks = [ExtractiveMemory(redact=lambda text: text.replace("ann@x.org", "[email]"))]
+    with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
+        absorbed(memory, "s", said("Reach me at ann@x.org"))
+        (fact,) = memory.facts("ada")
+        assert fact.text == "Mail [email] or [email]."
+        assert "ann@x.org" not in str(fake.requests)
+        assert "ann@x.org" not in str(memory._store.facts("extractive", "user:ada"))
+
+
+SIXTY = " ".join(f"word{n % 10}" for n in range(28))
+
+
+def calls_for(count: int, absorb: Any, new: bool = True, **fields: Any) -> tuple[int, int]:
+    """How many calls so many messages of 60 tokens cost, said one by one; and the facts found."""
+
+    def answer(body: dict[str, Any]) -> str:
+        told = body["messages"][-1]["content"]
+        if told.startswith("<facts>"):
+            return json.dumps({"answers": []})
+        found = re.findall(r"^\[(\d+)\] .*: (\d+) ", told, re.MULTILINE)
+        return json.dumps(
+            {
+                "facts": [
+                    {"text": f"Owns item {n}.", "message": int(number), "quote": f"{n} word0"}
+                    for number, n in found
+                    if new
+                ]
+            }
+        )
+
+    with FakeLLM(answer) as fake:
+        overflow = FlushToLTM(blocks=[ExtractiveMemory()], absorb=absorb)
+        with open_at(fake, overflow=overflow, **fields) as memory:
+            for n in range(count):
+                role = "assistant" if n % 2 else "user"
+                memory.update("s", said(f"{n} {SIXTY}", role=role), user_id="ada")
+            memory.flush()
+            tokens = memory._store.read("s", limit=1)[0].tokens
+            assert 55 <= tokens <= 70, tokens
+            return memory.stats().usage.calls, len(memory.facts("ada"))
+
+
+def test_a_thousand_messages_cost_few_calls() -> None:
+    """Wrong: at default settings a long conversation costs a call for every few messages."""
+    calls, found = calls_for(1000, "overflow")
+    assert found == 500
+    assert calls <= 40

@@ -1,0 +1,588 @@
+"""What a memory says of facts: what holds and held, what is forgotten, and what changed when."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AsyncAgentMemory,
+    ExtractiveMemory,
+    FlushToLTM,
+    NullMemory,
+    StalenessDetector,
+)
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.encryption import Keys
+from agent_memory.errors import ConfigError, InvalidInput, MemoryClosed, SessionOfAnotherUser
+from agent_memory.facts.claims import FORGOTTEN
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.store import EncryptedStore
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
+from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
+
+__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
+
+HOME = "Lives in Paris."
+MOVED = "Lives in Rome."
+
+
+@pytest.fixture
+def model() -> Model:
+    """Knows of a move, a job that two sessions tell of, and a dog."""
+    model = Model()
+    model.tell("I live in Paris", HOME, category="home", since="2020")
+    model.tell("moved to Rome", MOVED, ("update", HOME), category="home", since="2024-05")
+    model.tell("work at Acme", "Works at Acme.", category="work", since="2021")
+    model.tell("a dog named Rex", "Has a dog named Rex.", category="pets")
+    return model
+
+
+def told(memory: AgentMemory) -> None:
+    """Two sessions of Ada: she lives in Paris, then in Rome; both say where she works."""
+    absorbed(
+        memory,
+        "s1",
+        said("I live in Paris and work at Acme", "2024-01-05"),
+        said("I see.", "2024-01-05", "assistant"),
+    )
+    absorbed(
+        memory,
+        "s2",
+        said("I moved to Rome", "2024-06-05"),
+        said("I still work at Acme", "2024-06-06"),
+        said("I have a dog named Rex", "2024-06-07"),
+    )
+
+
+def now(memory: Any, user_id: str = "ada") -> list[str]:
+    return sorted(texts(memory.facts(user_id)))
+
+
+BEFORE = [HOME, "Works at Acme."]
+AFTER = ["Has a dog named Rex.", MOVED, "Works at Acme."]
+
+
+def test_what_held_and_what_was_known(store: Store, model: Model) -> None:
+    """Wrong: the newest takes the place of all that was, or what is read back lost its times."""
+    with remembering(model, store) as memory:
+        told(memory)
+        assert now(memory) == AFTER
+        assert sorted(texts(memory.facts("ada", as_of=at("2024-04-30")))) == BEFORE
+        assert MOVED in texts(memory.facts("ada", as_of=at("2024-05-01")))
+        assert sorted(texts(memory.facts("ada", known_at=at("2024-06-04")))) == BEFORE
+        (home,) = memory.facts("ada", as_of=at("2020-06-01"))
+        (moved,) = [one for one in memory.facts("ada") if one.text == MOVED]
+        assert (home.valid_from, home.valid_to) == (at("2020-01-01"), at("2024-05-01"))
+        assert (home.superseded_by, home.why) == (moved.id, "updated")
+        assert (home.superseded_at, home.recorded_at) == (at("2024-06-05"), at("2024-01-05"))
+        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        assert work.sources == (("s1", 1), ("s2", 2))
+        assert [one.quote for one in work.evidence] == ["work at Acme"] * 2
+        assert {one.model for one in work.evidence} == {"openai/any"}
+        assert all(one.prompt for one in work.evidence)
+        assert now(memory, "bob") == []
+
+
+def test_moments(model: Model) -> None:
+    """Wrong: a date is taken in the machine's time zone, or a time without one is guessed at."""
+    with remembering(model) as memory:
+        told(memory)
+        east = timezone(timedelta(hours=5))
+        for moment, home in (
+            (date(2024, 4, 30), HOME),
+            (date(2024, 5, 1), MOVED),
+            (datetime(2024, 5, 1, tzinfo=UTC), MOVED),
+            (datetime(2024, 5, 1, 4, 59, tzinfo=east), HOME),
+            (datetime(2024, 5, 1, 5, tzinfo=east), MOVED),
+        ):
+            assert home in texts(memory.facts("ada", as_of=moment)), moment
+        assert now(memory) == sorted(texts(memory.facts("ada", known_at=date(2030, 1, 1))))
+        assert memory.facts("ada", known_at=date(2023, 1, 1)) == []
+        for naive in (datetime(2024, 5, 1), "2024-05-01", 5):
+            for name in ("as_of", "known_at"):
+                with pytest.raises(InvalidInput, match=f"{name} is .*time zone"):
+                    memory.facts("ada", **{name: naive})
+                with pytest.raises(InvalidInput, match=name):
+                    memory.profile("ada", **{name: naive})
+
+
+def test_somebody_must_be_named(model: Model) -> None:
+    """Wrong: without a user the facts of anybody, or of all, are handed out or forgotten."""
+    with remembering(model) as memory:
+        told(memory)
+        for call in (memory.facts, memory.stale, memory.audit, memory.profile):
+            with pytest.raises(InvalidInput, match="give a user_id"):
+                call()
+        with pytest.raises(InvalidInput, match="give a user_id"):
+            memory.forget(memory.facts("ada")[0].id)
+        for both in ({}, {"fact_id": "x", "source": "s1"}):
+            with pytest.raises(InvalidInput, match="either a fact"):
+                memory.forget(user_id="ada", **both)
+        for bad in ("", 7):
+            with pytest.raises(InvalidInput):
+                memory.facts(bad)  # type: ignore[arg-type]
+        assert now(memory) == AFTER
+    with pytest.raises(MemoryClosed):
+        memory.facts("ada")
+
+
+def test_sessions_and_whose_they_are(model: Model) -> None:
+    """Wrong: a session shows facts of another, or one user those of another."""
+    with remembering(model) as memory:
+        told(memory)
+        absorbed(memory, "own", said("I have a dog named Rex"), user_id=None)
+        assert sorted(texts(memory.facts(session_id="s1"))) == ["Works at Acme."]
+        assert HOME in texts(memory.facts(session_id="s1", as_of=at("2024-02-01")))
+        assert sorted(texts(memory.facts("ada", session_id="s2"))) == AFTER
+        assert texts(memory.facts(session_id="own")) == ["Has a dog named Rex."]
+        assert texts(memory.session("own").facts()) == ["Has a dog named Rex."]
+        assert memory.facts(session_id="nobody's") == []
+        assert memory.facts("bob", session_id="new") == []
+        rex = memory.facts(session_id="own")[0].id
+        for call in (memory.facts, memory.stale, memory.audit, memory.profile):
+            with pytest.raises(SessionOfAnotherUser):
+                call("bob", session_id="s1")
+        for how in (
+            {"source": "s1"},
+            {"source": ("s1", 1, 1)},
+            {"fact_id": rex, "session_id": "s1"},
+        ):
+            with pytest.raises(SessionOfAnotherUser):
+                memory.forget(user_id="bob", **how)  # type: ignore[arg-type]
+        assert memory.forget(rex, user_id="bob") == []
+        assert memory.forget(memory.facts("ada")[0].id, user_id="bob") == []
+        assert memory.forget(source="nobody's") == []
+        assert now(memory) == AFTER
+        assert texts(memory.forget(rex, session_id="own")) == ["Has a dog named Rex."]
+        assert memory.facts(session_id="own") == []
+
+
+def replayed(memory: AgentMemory) -> AgentMemory:
+    list(memory.replay("extractive"))
+    return memory
+
+
+def test_forget_a_fact(store: Store, model: Model) -> None:
+    """Wrong: what it had superseded stays superseded, its neighbours go too, it can be forgotten
+    once only, or the log brings it back."""
+    with remembering(model, store) as memory:
+        told(memory)
+        (moved,) = [one for one in memory.facts("ada") if one.text == MOVED]
+        assert texts(memory.forget(moved.id, user_id="ada", why="not true")) == [MOVED]
+        left = ["Has a dog named Rex.", *BEFORE]
+        assert now(memory) == left
+        assert memory.forget(moved.id, user_id="ada") == []
+        assert now(memory) == left
+        assert now(replayed(memory)) == left
+        assert MOVED not in texts(memory.audit("ada"))
+        (gone,) = [one for one in memory.audit("ada") if one.what == "forgotten"]
+        assert (gone.why, gone.fact, gone.session_id) == ("not true", moved.id, "s2")
+        assert "Rome" not in str(store.facts("extractive", "user:ada"))
+        assert "Rome" not in str(store.facts(FORGOTTEN, "user:ada"))
+
+
+def test_forget_a_session(store: Store, model: Model) -> None:
+    """Wrong: what another session says too is gone, or what comes from it is not undone wholly."""
+    with remembering(model, store) as memory:
+        told(memory)
+        gone = memory.forget(source="s2")
+        assert sorted(texts(gone)) == ["Has a dog named Rex.", MOVED]
+        assert now(memory) == BEFORE
+        assert memory.forget(source="s2") == []
+        assert now(replayed(memory)) == BEFORE
+        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        assert work.sources == (("s1", 1),)
+        assert len(memory.history("s2")) == 3
+        absorbed(memory, "s2", said("I have a dog named Rex", "2024-07-01"))
+        assert now(memory) == ["Has a dog named Rex.", *BEFORE]
+        assert now(replayed(memory)) == ["Has a dog named Rex.", *BEFORE]
+
+
+def test_forget_the_first_who_said_it(store: Store, model: Model) -> None:
+    """Wrong: a fact goes with the session that said it first, or changes its id."""
+    with remembering(model, store) as memory:
+        told(memory)
+        before = [one.id for one in memory.facts("ada") if "Acme" in one.text]
+        assert texts(memory.forget(source="s1", user_id="ada")) == [HOME]
+        assert now(memory) == AFTER
+        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        assert [work.id] == before
+        assert work.sources == (("s2", 2),)
+        assert memory.facts("ada", as_of=at("2020-06-01")) == []
+        assert now(replayed(memory)) == AFTER
+
+
+def test_forget_a_part_of_a_session(store: Store, model: Model) -> None:
+    """Wrong: messages beside the part are forgotten too, or those within it are not."""
+    with remembering(model, store) as memory:
+        told(memory)
+        assert texts(memory.forget(source=("s2", 2, 3))) == ["Has a dog named Rex."]
+        left = [MOVED, "Works at Acme."]
+        assert now(memory) == left
+        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        assert work.sources == (("s1", 1),)
+        assert memory.forget(source=("s2", 2, 3)) == []
+        assert now(replayed(memory)) == left
+
+
+def test_one_fact_of_a_sentence(store: Store) -> None:
+    """Wrong: other facts that rest on the same words go with it, untold, or stay in the store."""
+    model = Model()
+    sentence = "I am a nurse from Leeds"
+    model.tell(sentence, "Is a nurse.", category="work")
+    model.tell(sentence, "Is from Leeds.", category="home")
+    with remembering(model, store) as memory:
+        absorbed(memory, "s", said(sentence))
+        (nurse,) = [one for one in memory.facts("ada") if "nurse" in one.text]
+        assert texts(memory.forget(nurse.id, user_id="ada")) == ["Is a nurse."]
+        assert now(memory) == ["Is from Leeds."]
+        assert now(replayed(memory)) == ["Is from Leeds."]
+        (leeds,) = memory.facts("ada")
+        assert texts(memory.forget(leeds.id, user_id="ada")) == ["Is from Leeds."]
+        assert now(replayed(memory)) == []
+        gone = [one.fact for one in memory.audit("ada") if one.what == "forgotten"]
+        assert sorted(map(str, gone)) == sorted([nurse.id, leeds.id])
+
+
+@pytest.mark.parametrize(
+    "source", [("s",), ("s", 5, 1), ("s", 0, 2), ("s", "a", 2), ("s", 1, 2, 3), 7]
+)
+def test_a_source_that_names_nothing_is_refused(model: Model, source: Any) -> None:
+    """Wrong: nothing is forgotten in silence, or an error of Python's own."""
+    with remembering(model) as memory, pytest.raises(InvalidInput, match="session's id"):
+        memory.forget(source=source)
+
+
+def test_what_waits_in_a_forgotten_part(model: Model) -> None:
+    """Wrong: messages that were not absorbed yet are, after their session was forgotten."""
+    with remembering(model) as memory:
+        memory.update("s", said("I have a dog named Rex"), user_id="ada")
+        assert memory.forget(source="s") == []
+        memory.update("s", said("I work at Acme"), user_id="ada")
+        memory.flush()
+        assert now(memory) == ["Works at Acme."]
+
+
+def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
+    """Wrong: what is said at the place of a message that was forgotten, and taken back, never
+    counts; or what stays before it is remembered again."""
+    with remembering(model, store) as memory:
+        absorbed(memory, "s", said("I have a dog named Rex"), said("I work at Acme"))
+        memory.forget(source="s")
+        assert len(memory.pop("s")) == 1
+        absorbed(memory, "s", said("I live in Paris"))
+        assert now(memory) == [HOME]
+        assert now(replayed(memory)) == [HOME]
+        (home,) = memory.facts("ada")
+        assert home.sources == (("s", 2),)
+        memory.forget(source=("s", 2, 2))
+        memory.pop("s")
+        absorbed(memory, "s", said("I live in Paris"))
+        assert now(memory) == [HOME]
+
+
+def test_taken_back_gives_back(store: Store, model: Model) -> None:
+    """Wrong: a message that is taken back leaves its facts, or what these superseded is lost."""
+    with remembering(model, store) as memory:
+        told(memory)
+        memory.pop("s2", 3)
+        assert now(memory) == BEFORE
+        assert {one.what for one in memory.audit("ada")} == {"learned"}
+
+
+@pytest.mark.parametrize("call", ["delete", "delete_user"])
+def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
+    """Wrong: records of a deleted session or user stay, notes of what was forgotten among them."""
+    with remembering(model, store) as memory:
+        told(memory)
+        absorbed(memory, "b", said("I live in Paris"), user_id="bob")
+        absorbed(memory, "own", said("I live in Paris"), user_id=None)
+        memory.forget(source=("s2", 3, 3), why="on a whim")
+        memory.forget(memory.facts("ada")[0].id, user_id="ada", why="on a whim")
+        memory.forget(source="own")
+        for name in (FORGOTTEN, "extractive"):
+            assert {one.session_id for one in store.facts(name, "user:ada")} == {"s1", "s2"}
+        if call == "delete":
+            memory.delete("s2")
+            memory.delete("own")
+        else:
+            memory.delete_user("ada")
+        for name in (FORGOTTEN, "extractive"):
+            left = {one.session_id for one in store.facts(name, "user:ada")}
+            assert left == ({"s1"} if call == "delete" else set())
+        if call == "delete":
+            assert store.facts(FORGOTTEN, "session:own") == []
+            assert store.facts("extractive", "session:own") == []
+            assert store.facts("extractive", "version:session:own") == []
+        else:
+            assert store.facts("extractive", "version:user:ada") == []
+            assert memory.audit("ada") == memory.facts("ada") == []
+        assert now(memory, "bob") == [HOME]
+        absorbed(memory, "s2", said("I have a dog named Rex"))
+        assert "Has a dog named Rex." in now(memory)
+
+
+def test_the_audit(store: Store, model: Model) -> None:
+    """Wrong: a change is missing, told out of order, without its reason or what it rests on."""
+    model.tell("never had a dog", "Has no dog.", ("contradict", "Has a dog named Rex."))
+    model.finds["never had a dog"][0]["category"] = "pets"
+    model.tell("paid by Globex", "Works at Globex.", ("update", "Works at Acme."), category="work")
+    model.finds["I see."] = [{"text": "Sees.", "quote": "nothing of it"}]
+    block = ExtractiveMemory(roles=("user", "assistant"))
+    with remembering(model, store, block) as memory:
+        told(memory)
+        absorbed(memory, "s3", said("I never had a dog", "2024-07-01"))
+        absorbed(memory, "s4", said("So you are paid by Globex", "2024-07-02", "assistant"))
+        forgotten_after = datetime.now(UTC)
+        memory.forget(source="s3", why="it was a joke")
+        changes = memory.audit("ada")
+    steps = [(one.what, one.text, one.session_id, one.first) for one in changes]
+    assert sorted(steps[:2]) == [
+        ("learned", HOME, "s1", 1),
+        ("learned", "Works at Acme.", "s1", 1),
+    ]
+    assert steps[2:] == [
+        ("refused", "", "s1", 1),
+        ("learned", MOVED, "s2", 1),
+        ("updated", HOME, "s2", 1),
+        ("said again", "Works at Acme.", "s2", 2),
+        ("learned", "Has a dog named Rex.", "s2", 3),
+        ("learned", "Works at Globex.", "s4", 1),
+        ("outranked", "Works at Globex.", "s1", 1),
+        ("forgotten", "", "s3", 1),
+    ]
+    by_what = {one.what: one for one in changes}
+    assert by_what["refused"].why == "1 of 3 findings quoted what the message does not say"
+    assert by_what["refused"].evidence is None
+    assert by_what["updated"].why == f"another fact took its place: {MOVED}"
+    assert by_what["updated"].evidence is not None
+    assert by_what["updated"].evidence.quote == "moved to Rome"
+    assert by_what["said again"].why == 'user said: "work at Acme"'
+    assert by_what["outranked"].why == "what a weightier role said holds: Works at Acme."
+    assert by_what["forgotten"].why == "it was a joke"
+    assert by_what["forgotten"].at >= forgotten_after
+    assert [one.at for one in changes] == sorted(one.at for one in changes)
+    assert {one.block for one in changes} == {"extractive"}
+
+
+def test_a_contradiction_in_the_audit(model: Model) -> None:
+    """Wrong: what was never so looks as if it had changed."""
+    model.tell("never lived in Paris", "Was never in Paris.", ("contradict", HOME), category="home")
+    with remembering(model) as memory:
+        absorbed(memory, "s1", said("I live in Paris"))
+        absorbed(memory, "s2", said("I never lived in Paris", "2024-02-01"))
+        (change,) = [one for one in memory.audit("ada") if one.what == "contradicted"]
+        assert (change.text, change.at) == (HOME, at("2024-02-01"))
+        assert change.why == "it was said never to have been so: Was never in Paris."
+
+
+def test_what_recall_shows(model: Model) -> None:
+    """Wrong: a model takes what is over, or what an assistant said, for the user's word of today;
+    or what was superseded is shown unasked."""
+    model.tell("contract ends", "Rents a flat.", category="home", since="2023", until="2024-03")
+    model.tell("you like jazz", "Likes jazz.", category="preference")
+    for superseded in (False, True):
+        block = ExtractiveMemory(roles=("user", "assistant"), superseded=superseded)
+        with remembering(model, block=block) as memory:
+            told(memory)
+            absorbed(
+                memory,
+                "s3",
+                said("My contract ends", "2024-01-09"),
+                said("I know that you like jazz", "2024-01-10", "assistant"),
+            )
+            found = texts(memory.search("Where do I live?", user_id="ada", limit=99))
+            assert MOVED in found
+            assert "Rents a flat. (until 2024-04-01)" in found
+            assert "Likes jazz. (according to the assistant)" in found
+            assert (f"{HOME} (until 2024-05-01)" in found) is superseded
+            assert HOME not in found
+            context = memory.get("new", "Where do I live?", user_id="ada")
+            assert MOVED in str(context.to_messages())
+
+
+def test_the_question_decides(model: Model) -> None:
+    """Wrong: what is recalled first does not depend on what was asked."""
+    for n, thing in enumerate(["violin", "canoe", "telescope", "tractor"]):
+        model.tell(f"my {thing}", f"Owns a {thing}.", category=f"c{n}")
+    with remembering(model) as memory:
+        things = ["violin", "canoe", "telescope", "tractor"]
+        absorbed(memory, "s", *[said(f"I love my {thing}") for thing in things])
+        for thing in things:
+            first = memory.search(f"Tell me about the {thing}", user_id="ada")[0]
+            assert first.text == f"Owns a {thing}."
+            assert first.views["relevance"] > 0
+
+
+def test_what_is_stale(model: Model) -> None:
+    """Wrong: old facts and duplicates are recalled, erased, or not to be listed; or a report alone
+    hides them, or lets what has expired pass."""
+    model.tell("dog named Rex again", "Has a dog, named Rex", ("add", ""), category="pets")
+    model.tell("lunch at noon", "Has lunch at noon.", category="event")
+    words = "dog lunch live work"
+    for report_only, hidden in ((False, {"old", "expired"}), (True, {"expired"})):
+        detector = StalenessDetector(max_age=timedelta(days=3650), report_only=report_only)
+        block = ExtractiveMemory(staleness=detector, ttl={"event": timedelta(days=30)})
+        with remembering(model, block=block) as memory:
+            told(memory)
+            absorbed(memory, "s3", said("lunch at noon"), said("I live in Paris", "2001-01-01"))
+            why = {one.fact.text: one.why for one in memory.stale("ada")}
+            assert why["Has lunch at noon."] == "expired"
+            found = texts(memory.search(words, user_id="ada", limit=99))
+            assert ("Has lunch at noon." in found) is ("expired" not in hidden)
+            assert "Has lunch at noon." in now(memory)
+            assert memory.stale("bob") == []
+
+
+def test_duplicates_are_recalled_once(model: Model) -> None:
+    """Wrong: what says the same takes two places, or a report alone hides it."""
+    model.tell("plays the piano", "Plays the piano every day.", category="a")
+    model.tell("piano daily", "Plays piano every day.", category="b")
+    for report_only in (False, True):
+        block = ExtractiveMemory(staleness=StalenessDetector(report_only=report_only))
+        with remembering(model, block=block) as memory:
+            absorbed(memory, "s1", said("she plays the piano"))
+            absorbed(memory, "s2", said("piano daily", "2024-02-01"))
+            (one,) = memory.stale("ada")
+            assert one.of is not None
+            assert (one.why, one.of.text) == ("duplicate", "Plays piano every day.")
+            found = texts(memory.search("piano", user_id="ada"))
+            assert len(found) == (2 if report_only else 1)
+            assert len(memory.facts("ada")) == 2
+
+
+def test_bound_to_a_session(model: Model) -> None:
+    """Wrong: a session's own calls tell of others, or forget more than what it said."""
+    with remembering(model) as memory:
+        told(memory)
+        session = memory.session("s2", "ada")
+        assert sorted(texts(session.facts())) == AFTER
+        assert HOME in texts(session.facts(as_of=date(2024, 2, 1), known_at=date(2024, 2, 1)))
+        assert session.stale() == []
+        assert session.audit() == memory.audit("ada")
+        assert texts(session.forget(source=(3, 3))) == ["Has a dog named Rex."]
+        (work,) = [one for one in session.facts() if "Acme" in one.text]
+        assert texts(session.forget(work.id)) == ["Works at Acme."]
+        assert texts(session.forget(why="all of it")) == [MOVED]
+        assert now(memory) == [HOME]
+        with pytest.raises(ConfigError, match="profile"):
+            session.profile()
+
+
+def test_async(model: Model) -> None:
+    """Wrong: the async calls answer otherwise than the others."""
+
+    async def ask(memory: AsyncAgentMemory) -> None:
+        facts = await memory.facts("ada")
+        assert sorted(texts(facts)) == AFTER
+        assert HOME in texts(await memory.facts(session_id="s1", as_of=date(2024, 2, 1)))
+        assert await memory.audit("ada")
+        assert await memory.stale("ada") == []
+        session = memory.session("s2", "ada")
+        assert await session.facts() == facts
+        assert await session.audit() == await memory.audit("ada")
+        assert await session.stale() == []
+        for profile in (memory.profile("ada"), session.profile()):
+            with pytest.raises(ConfigError):
+                await profile
+        assert texts(await session.forget(source=(3, 3))) == ["Has a dog named Rex."]
+        assert texts(await memory.forget(source="s2", why="x")) == [MOVED]
+        (home,) = [one for one in await memory.facts("ada") if one.text == HOME]
+        assert texts(await memory.forget(home.id, user_id="ada")) == [HOME]
+        with pytest.raises(InvalidInput):
+            await memory.facts()
+
+    with remembering(model) as memory:
+        told(memory)
+        asyncio.run(ask(AsyncAgentMemory(memory)))
+
+
+def test_null_memory() -> None:
+    """Wrong: code that asks about facts fails where memory is switched off."""
+    memory = NullMemory()
+    session = memory.session("s", "ada")
+    assert memory.facts("ada") == memory.stale("ada") == memory.audit("ada") == []
+    assert session.facts() == session.stale() == session.audit() == []
+    assert memory.forget("x", user_id="ada") == session.forget() == []
+    with pytest.raises(ConfigError):
+        memory.profile("ada")
+
+
+def test_no_block_keeps_facts() -> None:
+    """Wrong: a memory without such a block fails, where there is nothing to tell."""
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", said("hello"), user_id="ada")
+        assert memory.facts("ada") == memory.audit("ada") == memory.stale("ada") == []
+        assert memory.forget(source="s") == []
+
+
+def settings(fake: FakeLLM, path: Path, **fields: Any) -> AgentMemoryConfig:
+    overflow = FlushToLTM(blocks=[ExtractiveMemory()])
+    return AgentMemoryConfig(
+        store=f"sqlite:///{path}/m.db",
+        model="openai/any",
+        api_base=fake.api_base,
+        api_key="k",
+        overflow=overflow,
+        **fields,
+    )
+
+
+def test_an_embedder_that_is_down(tmp_path: Path, model: Model) -> None:
+    """Wrong: an outage of the embedder keeps facts from being absorbed or recalled."""
+    with FakeLLM(model) as fake:
+        fake.outage("error", only="embeddings")
+        config = settings(fake, tmp_path, embedding="openai/embed", model_timeout=2)
+        with AgentMemory(config) as memory:
+            absorbed(memory, "s1", said("I live in Paris and work at Acme"))
+            assert now(memory) == BEFORE
+            assert texts(memory.search("Acme", user_id="ada"))[0] == "Works at Acme."
+            fake.clear()
+            absorbed(memory, "s2", said("I moved to Rome", "2024-06-05"))
+            assert now(memory) == [MOVED, "Works at Acme."]
+            assert texts(memory.search("Acme", user_id="ada"))[0] == "Works at Acme."
+            fake.outage("error", only="embeddings")
+            assert texts(memory.search("Rome", user_id="ada"))[0] == MOVED
+
+
+def test_another_embedder(tmp_path: Path, model: Model) -> None:
+    """Wrong: vectors of two models or lengths are compared, or a change of the embedder makes the
+    facts of before unusable."""
+    with FakeLLM(model) as fake:
+        for number, embedding in enumerate([None, "openai/embed", "local", "openai/other"]):
+            fake.dimension = 16 * (number + 1)
+            with AgentMemory(settings(fake, tmp_path, embedding=embedding)) as memory:
+                if not number:
+                    absorbed(memory, "s1", said("I live in Paris and work at Acme"))
+                elif number == 1:
+                    absorbed(memory, "s2", said("I moved to Rome", "2024-06-05"))
+                home = MOVED if number else HOME
+                assert now(memory) == [home, "Works at Acme."]
+                found = memory.search("Acme", user_id="ada")
+                assert sorted(texts(found)) == [home, "Works at Acme."]
+                assert all(one.views["relevance"] >= 0 for one in found)
+                assert memory.stale("ada") == []
+
+
+def test_nothing_is_said_in_the_clear(tmp_path: Path, model: Model) -> None:
+    """Wrong: in an encrypted store the quotes, subjects and values of facts can be read."""
+    model.tell("canary quote", "A canary fact.", category="canary", subject="canary")
+    inner = open_store(f"sqlite:///{tmp_path}/m.db")
+    with (
+        closing(EncryptedStore(inner, Keys({"k": bytes(range(32))}))) as sealed,
+        remembering(model, sealed) as memory,
+    ):
+        absorbed(memory, "s", said("this is a canary quote"))
+        assert texts(memory.facts("ada")) == ["A canary fact."]
+        memory.forget(memory.facts("ada")[0].id, user_id="ada", why="canary")
+        assert any(b"extractive" in file.read_bytes() for file in tmp_path.iterdir())
+        assert not any(b"canary" in file.read_bytes() for file in tmp_path.iterdir())

@@ -1,0 +1,325 @@
+"""Absorbs of one user that come at the same time, in threads, memories and processes; and absorbs
+that are killed at any step."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory.records import Record
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM, watched
+
+SECONDS = 60.0
+"""Most time for what ought to take a moment; a busy machine has that."""
+
+SESSIONS = [f"s{n}" for n in range(10)]
+SAME = ["I live in Oslo."] * 10
+WORDINGS = [
+    "Lives in Oslo.",
+    "The user lives in Oslo.",
+    "Has a home in Oslo.",
+    "Is at home in Oslo.",
+    "Resides in Oslo.",
+    "Oslo is where the user lives.",
+    "Dwells in Oslo.",
+    "Keeps house in Oslo.",
+    "Their home town is Oslo.",
+    "Calls Oslo home.",
+]
+
+
+def answer(body: dict[str, Any]) -> str:
+    """A model to which all of one category says the same, of what is in its list."""
+    asked = html.unescape(body["messages"][-1]["content"])
+    if asked.startswith("<facts>"):
+        new = [int(number) for number in re.findall(r"(?m)^(\d+)\. new,", asked)]
+        found = [{"number": n, "answer": "same", "which": [1]} for n in new if n > 1]
+        return json.dumps({"answers": found})
+    lines = re.findall(r"(?m)^\[(\d+)\] \S+ user: (.*)$", asked)
+    facts = [
+        {"text": text, "category": "home", "message": int(number), "quote": text}
+        for number, text in lines
+    ]
+    return json.dumps({"facts": facts})
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM(answer) as fake:
+        yield fake
+
+
+def opened(fake: FakeLLM, store: Any = "memory://") -> AgentMemory:
+    return AgentMemory(
+        store=store,
+        blocks=[ExtractiveMemory()],
+        model="openai/test-model",
+        api_base=fake.api_base,
+        api_key=SecretStr("sk-test"),
+    )
+
+
+def say(memory: AgentMemory, session: str, text: str, user: str = "ann") -> None:
+    memory.update(session, {"role": "user", "content": text}, user_id=user)
+
+
+def begin(memory: AgentMemory, session: str) -> None:
+    """Have a block's cursor stand within a session: before one at its beginning it is cleared."""
+    memory.update(session, {"role": "assistant", "content": "Hello."}, user_id="ann")
+    assert [done.last for done in memory.flush(session)] == [1]
+
+
+def at_once(calls: Sequence[Callable[[], object]]) -> None:
+    """Make calls in as many threads, all beginning together."""
+    begin = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], object]) -> None:
+        begin.wait(SECONDS)
+        call()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for done in [pool.submit(run, call) for call in calls]:
+            done.result(SECONDS)
+
+
+def evidence(memory: AgentMemory, user: str = "ann") -> list[tuple[str, int]]:
+    """Where the one fact of a user comes from."""
+    (fact,) = memory.facts(user)
+    assert len(fact.evidence) == len(fact.sources)
+    (learned,) = [change for change in memory.audit(user) if change.what == "learned"]
+    assert learned.fact == fact.id
+    return sorted(fact.sources)
+
+
+ONCE_EACH = sorted((session, 1) for session in SESSIONS)
+
+
+def test_one_session_is_absorbed_once(fake: FakeLLM) -> None:
+    """Wrong: workers that meet at one session each ask a model, and each keep a fact."""
+    with opened(fake) as memory:
+        say(memory, "s", SAME[0])
+        at_once([lambda: memory.flush("s")] * 10)
+        assert evidence(memory) == [("s", 1)]
+        assert len(fake.requests) == 1
+
+
+def test_what_is_said_at_once_in_one_session_is_one_fact(fake: FakeLLM) -> None:
+    """Wrong: each of the same messages that are absorbed while others come makes a fact."""
+    with opened(fake) as memory:
+
+        def tell() -> None:
+            say(memory, "s", SAME[0])
+            memory.flush("s")
+
+        at_once([tell] * 10)
+        assert evidence(memory) == [("s", seq) for seq in range(1, 11)]
+
+
+@pytest.mark.parametrize("texts", [SAME, WORDINGS])
+def test_threads_know_of_each_other(fake: FakeLLM, texts: list[str]) -> None:
+    """Wrong: two sessions of one user, absorbed at the same time, each make a fact of what both
+    say, for none sees the other's."""
+    with opened(fake) as memory:
+        for session, text in zip(SESSIONS, texts, strict=True):
+            say(memory, session, text)
+        at_once([lambda s=session: memory.flush(s) for session in SESSIONS])  # type: ignore[misc]
+        assert evidence(memory) == ONCE_EACH
+
+
+@pytest.mark.parametrize("texts", [SAME, WORDINGS])
+def test_memories_over_one_file_know_of_each_other(
+    fake: FakeLLM, tmp_path: Path, texts: list[str]
+) -> None:
+    """Wrong: they take turns within one memory only."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with ExitStack() as stack:
+        memories = [stack.enter_context(opened(fake, url)) for _ in SESSIONS]
+        for session, text in zip(SESSIONS, texts, strict=True):
+            say(memories[0], session, text)
+        calls = zip(memories, SESSIONS, strict=True)
+        at_once([lambda m=memory, s=session: m.flush(s) for memory, session in calls])  # type: ignore[misc]
+        assert evidence(memories[0]) == ONCE_EACH
+
+
+ABSORBER = """
+import sys
+from agent_memory import AgentMemory, ExtractiveMemory
+
+url, api_base, *sessions = sys.argv[1:]
+memory = AgentMemory(store=url, blocks=[ExtractiveMemory()], model="openai/test-model",
+                     api_base=api_base, api_key="sk-test")
+memory.facts("ann")
+print("ready", flush=True)
+sys.stdin.readline()
+for session in sessions:
+    for done in memory.flush(session):
+        assert done.error is None, done.error
+memory.close()
+"""
+
+
+@pytest.mark.parametrize("texts", [SAME, WORDINGS])
+def test_processes_know_of_each_other(fake: FakeLLM, tmp_path: Path, texts: list[str]) -> None:
+    """Wrong: they take turns within one process only."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with opened(fake, url) as memory, ExitStack() as stack:
+        for session, text in zip(SESSIONS, texts, strict=True):
+            say(memory, session, text)
+        children = []
+        for n in range(3):
+            command = [sys.executable, "-c", ABSORBER, url, fake.api_base, *SESSIONS[n::3]]
+            pipe = subprocess.PIPE
+            child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            stack.enter_context(child)
+            stack.callback(child.kill)
+            children.append(child)
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        for child in children:
+            assert child.stdin is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        for child in children:
+            _, errors = child.communicate(timeout=SECONDS)
+            assert child.returncode == 0, errors
+        assert evidence(memory) == ONCE_EACH
+
+
+@pytest.mark.parametrize("call", ["<messages>", "<facts>"])
+def test_users_do_not_wait_for_each_other(fake: FakeLLM, call: str) -> None:
+    """Wrong: while a model thinks about one user, nothing of another is absorbed."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(body: dict[str, Any]) -> str:
+        text = body["messages"][-1]["content"]
+        if text.startswith(call) and "ann" in text:
+            asked.set()
+            assert go_on.wait(SECONDS)
+        return answer(body)
+
+    with opened(fake) as memory, ThreadPoolExecutor(1) as pool:
+        say(memory, "a0", "ann lives in Oslo.", "ann")
+        memory.flush()
+        fake.default = slow
+        say(memory, "a1", "Oslo is home of ann.", "ann")
+        say(memory, "b0", "bob lives in Rome.", "bob")
+        say(memory, "b1", "Rome is home of bob.", "bob")
+        try:
+            waiting = pool.submit(memory.flush, "a1")
+            assert asked.wait(SECONDS)
+            memory.flush("b0")
+            memory.flush("b1")
+            assert evidence(memory, "bob") == [("b0", 1), ("b1", 1)]
+            assert not waiting.done()
+            assert evidence(memory, "ann") == [("a0", 1)]
+        finally:
+            go_on.set()
+        assert [done.error for done in waiting.result(SECONDS)] == [None]
+        assert evidence(memory, "ann") == [("a0", 1), ("a1", 1)]
+
+
+class Killed(BaseException):
+    """What ends a worker at once."""
+
+
+@dataclass
+class Fate:
+    """Kills a worker at one of its steps; from then on it does nothing more."""
+
+    at: int | None = None
+    steps: list[str] = field(default_factory=list)
+    is_on: bool = False
+
+    def __call__(self, step: str) -> None:
+        if self.is_on:
+            self.steps.append(step)
+            if self.at is not None and len(self.steps) > self.at:
+                raise Killed(step)
+
+
+def kept(store: MemoryStore) -> list[Record]:
+    return store.facts("extractive", "user:ann")
+
+
+def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
+    """A store in which a second session was absorbed, by a worker and, should it have been killed,
+    by another after it."""
+    store = MemoryStore()
+    with opened(fake, store) as memory:
+        say(memory, "s0", SAME[0])
+        memory.flush()
+        begin(memory, "s1")
+        say(memory, "s1", text)
+    worker = opened(fake, watched(store, fate))
+    fate.is_on = True
+    with suppress(Killed):
+        worker.flush("s1")
+    fate.is_on = False
+    worker.close()
+    with opened(fake, store) as memory:
+        assert {done.error for done in memory.flush()} <= {None}
+        assert memory.flush() == []
+        assert evidence(memory) == [("s0", 1), ("s1", 2)], fate.steps[-1]
+    return store
+
+
+@pytest.mark.parametrize("text", [SAME[0], WORDINGS[2]])
+def test_a_worker_killed_at_any_step_leaves_no_trace(
+    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Wrong: what was found is lost with the worker; or, found again, it is a second fact, or
+    counts twice for the one."""
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
+    whole = Fate()
+    wanted = kept(absorbed(fake, text, whole))
+    assert {"before put_facts", "after put_facts", "after lock"} <= set(whole.steps)
+    assert sorted(one.text for one in wanted)[-3:] == ["batch"] * 3
+    assert len(wanted) == 5  # two claims, and what came of each batch
+    for step in range(len(whole.steps)):
+        fate = Fate(step)
+        assert [(one.id, one.text, one.sources) for one in kept(absorbed(fake, text, fate))] == [
+            (one.id, one.text, one.sources) for one in wanted
+        ], fate.steps[-1]
+
+
+def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
+    """Wrong: where the model finds another thing the second time, both are kept; or the second is
+    compared with the first."""
+    store = MemoryStore()
+    fate = Fate()
+
+    def die(step: str) -> None:
+        if fate.is_on and step == "after put_facts":
+            raise Killed(step)
+
+    with opened(fake, watched(store, die)) as worker:
+        begin(worker, "s")
+        say(worker, "s", SAME[0])
+        fate.is_on = True
+        with pytest.raises(Killed):
+            worker.flush()
+    assert sorted(one.text for one in kept(store)) == ["I live in Oslo.", "batch", "batch"]
+    other = {"text": "Lives in Norway.", "category": "home", "message": 1, "quote": "I live in"}
+    fake.reply_json({"facts": [other]})
+    with opened(fake, store) as memory:
+        memory.flush()
+        assert [fact.text for fact in memory.facts("ann")] == ["Lives in Norway."]
+        assert len(memory.audit("ann")) == 1
+    assert len(fake.requests) == 2

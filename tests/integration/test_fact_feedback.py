@@ -1,0 +1,119 @@
+"""Recalled facts that come back in what is said: nothing grows by it, however long the talk."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM
+
+TURNS = 200
+SETTLED = 4  # sessions after which nothing new is said
+DAY = datetime(2024, 3, 1, tzinfo=UTC)
+ASKED = [
+    "I live in Oslo.",
+    "My cat is called Mia.",
+    "I like hiking in the woods.",
+    "Where do I live?",
+    "What shall we do on Sunday?",
+    "What is my cat called?",
+]
+OFFERED = ["Nordmarka has the best trails.", "The ferry leaves at nine."]
+
+
+class Greedy:
+    """A model that takes each sentence and each item of what it sees for a fact.
+
+    Attributes:
+        careful: Whether it sees that what holds another fact's words says the same.
+    """
+
+    def __init__(self, *, careful: bool) -> None:
+        self.careful = careful
+
+    def __call__(self, body: dict[str, Any]) -> str:
+        asked = html.unescape(body["messages"][-1]["content"])
+        if asked.startswith("<facts>"):
+            return json.dumps({"answers": list(self._answers(asked))})
+        return json.dumps({"facts": list(self._findings(asked))})
+
+    def _findings(self, asked: str) -> Iterator[dict[str, Any]]:
+        for number, text in re.findall(r"(?m)^\[(\d+)\] \S+ \w+: (.*)$", asked):
+            for said in re.split(r" ?- \[[^]]*\] |(?<=[.?]) (?=[A-Z])", text):
+                if said:
+                    yield {"text": said, "message": int(number), "quote": said}
+
+    def _answers(self, asked: str) -> Iterator[dict[str, Any]]:
+        lines = re.findall(r"(?m)^(\d+)\. (known|new), user, .*? to .*?: (.*)$", asked)
+        for number, state, text in lines:
+            before = [int(n) for n, _, old in lines[: int(number) - 1] if old.rstrip(".") in text]
+            if state == "new" and before and self.careful:
+                yield {"number": int(number), "answer": "same", "which": before[:1]}
+
+
+def talk(memory: AgentMemory) -> Iterator[None]:
+    """A long talk in which the assistant repeats all that it is shown, session by session."""
+    for turn in range(TURNS):
+        session = f"s{turn // 4}"  # of what the window shows nothing is recalled
+        text = ASKED[turn % len(ASKED)]
+        context = memory.get(session, text, user_id="ann")
+        shown = [line for fact in context.extracted_facts for line in fact.text.splitlines()]
+        recalled = "".join(
+            one["content"] for one in context.to_messages() if one["role"] == "system"
+        )
+        answer = "You told me: " + " ".join(f"- [] {line}" for line in shown)
+        if turn < len(OFFERED):
+            answer = OFFERED[turn]
+        elif turn % 3 == 0:  # with its marks and days
+            answer = " ".join(line for line in recalled.splitlines() if line.startswith("-"))
+        answer = answer or "Hm."
+        if turn % 10 == 9:  # an application stores the message as it was sent
+            text = f"{recalled}\n\n{text}"
+        said = [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": answer or "Hm."},
+        ]
+        at = DAY + timedelta(hours=turn)
+        memory.update(session, [{**one, "created_at": at} for one in said], user_id="ann")
+        if turn % 4 == 3:
+            assert [done.error for done in memory.flush(session)] == [None]
+            yield
+
+
+@pytest.mark.parametrize("careful", [True, False])
+@pytest.mark.parametrize("roles", [("user",), ("user", "assistant")])
+def test_what_is_recalled_is_not_learned_again(roles: Any, careful: bool) -> None:
+    """Wrong: each repetition of what memory said makes another fact, or another record of what the
+    assistant said; or stored markup of memory is heard as the user's word."""
+    store = MemoryStore()
+    with FakeLLM(Greedy(careful=careful)) as fake:
+        memory = AgentMemory(
+            store=store,
+            blocks=[ExtractiveMemory(roles=roles)],
+            model="openai/test-model",
+            api_base=fake.api_base,
+            api_key=SecretStr("sk-test"),
+            max_tokens=2000,
+        )
+        kept = []
+        with memory:
+            for _ in talk(memory):
+                facts = memory.facts("ann")
+                records = store.facts("extractive", "user:ann")
+                others = [one for one in records if one.metadata.get("role") not in (None, "user")]
+                kept.append(([fact.text for fact in facts], [one.id for one in others]))
+            texts, others_kept = kept[-1]
+            assert kept[SETTLED:] == [kept[-1]] * (TURNS // 4 - SETTLED)
+            assert set(ASKED) <= set(texts)
+            assert bool(others_kept) == ("assistant" in roles)
+            assert len(texts) == len(set(texts)) <= len(ASKED) + len(OFFERED) + 2
+            assert not any("memory" in text or "according" in text for text in texts)

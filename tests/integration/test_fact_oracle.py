@@ -1,0 +1,254 @@
+"""A thousand generated lives, told in any order, against a definition of what is to be known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from pydantic import SecretStr
+
+from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory.engine.leases import Locks
+from agent_memory.facts.fact import Fact
+from agent_memory.facts.history import facts_of
+from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks.extraction.keeping import Keeper
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Scope, Span
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM
+from agent_memory.tokens.counter import TokenCounter
+from tests.integration.statements import END, TICK, Statement, around, expected
+from tests.integration.timeline_model import TimelineModel, content
+from tests.integration.timelines import History, Stretch, history
+
+USER = Scope("u")
+WEIGHTS = {"tool": 0, "assistant": 1, "user": 2}
+BLOCK = ExtractiveMemory(roles=("user", "assistant"))
+HUNDREDS = pytest.mark.parametrize("first", range(0, 1000, 100))
+
+
+class NoEmbedder:
+    """Knows no meanings, as while an embedder is down: facts are compared by their words."""
+
+    name = "none"
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        return np.zeros((len(texts), 0), np.float32)
+
+
+class Absorbed:
+    """A history that the real block has absorbed."""
+
+    def __init__(self, told: History) -> None:
+        self.told = told
+        self._store = store = MemoryStore()
+        model = cast("Any", TimelineModel(told))
+        self.block = BLOCK.bind(
+            Resources(
+                store=store, namespace="n", counter=TokenCounter(), models=lambda _: model,
+                embedders=lambda _: cast("Any", NoEmbedder()), vectors=lambda _: store,
+                locked=Locks(store).held,
+            )
+        )  # fmt: skip
+        self.absorb()
+
+    def absorb(self) -> None:
+        """Feed the block all batches."""
+        for session, messages in self.told.batches:
+            entries = [
+                Entry(
+                    session, said[0].seq, Message(role=said[0].role, content=content(said)),
+                    1, 1, "test", said[0].at,
+                )
+                for said in messages
+            ]  # fmt: skip
+            self.block.update(Scope("u", session), entries)
+
+    def claims(self) -> set[str]:
+        """Ids of what is kept."""
+        return {one.id for one in Keeper(self._store, BLOCK.name).read(USER.owner).claims}
+
+    def facts(self, known_at: datetime | None = None) -> list[Fact]:
+        """All facts, superseded ones too."""
+        claims = Keeper(self._store, BLOCK.name).read(USER.owner).claims
+        return facts_of(claims, weights=WEIGHTS, known_at=known_at)
+
+    def check(self, said: Sequence[Statement], known: Sequence[datetime]) -> None:
+        """What was known at some moments of all moments is what is expected of what was said."""
+        moments = self.told.moments()
+        for known_at in known:
+            facts = self.facts(known_at)
+            right = expected([one for one in said if one.at <= known_at])
+            for at in moments:
+                held = sorted(fact.text for fact in facts if fact.holds(at))
+                assert held == right.at(at), (at, known_at)
+
+
+@cache
+def absorbed_once(seed: int) -> Absorbed:
+    """A history, for tests that only look."""
+    return Absorbed(history(seed))
+
+
+@HUNDREDS
+def test_what_held_and_what_was_known_of_it_at_any_moment(first: int) -> None:
+    """Wrong: news that is told late, early, wrong, twice, or out of order changes what held when,
+    or what was known by then."""
+    for seed in range(first, first + 100):
+        absorbed, chance = absorbed_once(seed), random.Random(seed)
+        told = absorbed.told
+        absorbed.check(told.statements, told.said_at())
+        known, moments = around(told.said_at()), told.moments()
+        for known_at, as_of in [(chance.choice(known), chance.choice(moments)) for _ in range(20)]:
+            held = absorbed.block.facts(USER, as_of=as_of, known_at=known_at)
+            right = expected([one for one in told.statements if one.at <= known_at])
+            assert sorted(fact.text for fact in held) == right.at(as_of)
+
+
+@HUNDREDS
+def test_what_was_told_in_full_is_known_as_it_was(first: int) -> None:
+    """Wrong: the truth gets lost between what was told first and what was told last."""
+    seen = 0
+    for seed in range(first, first + 100):
+        told = absorbed_once(seed).told
+        if not told.truth or any(one.role != "user" for one in told.statements):
+            continue
+        facts = absorbed_once(seed).facts()
+        for thing in {one.thing for one in told.truth}:
+            seen += 1
+            stretches = [one for one in told.truth if one.thing == thing]
+            for at in told.moments():
+                held = [fact.text for fact in facts if fact.category == thing and fact.holds(at)]
+                assert [text.split()[-1 - (thing == "diet")].strip(".") for text in held] == (
+                    _lived(stretches, at)
+                )
+    assert seen > 50
+
+
+def _lived(stretches: Sequence[Stretch], at: datetime) -> list[str]:
+    day = at.date()
+    now = [one for one in stretches if one.first <= day and (one.end is None or day < one.end)]
+    return [one.value for one in sorted(now, key=lambda one: one.stays)][-1:]
+
+
+@HUNDREDS
+def test_times_of_facts(first: int) -> None:
+    """Wrong: a fact says that it began, ended or was superseded at another time."""
+    seen = 0
+    for seed in range(first, first + 100):
+        absorbed = absorbed_once(seed)
+        told, facts = absorbed.told.statements, absorbed.facts()
+        odd = {
+            one.thing
+            for one in told
+            if one.corrects or one.kind == "denial" or one.role != "user" or one.since is None
+        }
+        for one in told:
+            if one.thing not in odd and one.again is None:
+                seen += 1
+                fact = next(fact for fact in facts if _says(fact, one))
+                assert fact.valid_from == one.begin
+                assert fact.valid_to == _over(absorbed.told, one)
+                assert fact.superseded_at == _superseded(told, one)
+    assert seen > 50
+
+
+def _says(fact: Fact, one: Statement) -> bool:
+    said = (one.session, one.seq, one.text)
+    return any((it.session_id, it.seq, it.quote) == said for it in fact.evidence)
+
+
+def _over(told: History, one: Statement) -> datetime | None:
+    """The moment after the last at which a statement was in force; else its own end."""
+    right = expected(told.statements)
+    days = [at for at in told.moments() if (at + TICK) in set(told.moments())]
+    held = [at for at in [*days, END - TICK] if _in_force(right.in_force(at), one)]
+    last = held[-1] + TICK if held else one.end
+    return None if last == END else last
+
+
+def _superseded(told: Sequence[Statement], one: Statement) -> datetime | None:
+    """When first it was not in force any more at the end that it was told to have."""
+    for known_at in sorted({late.at for late in told if late.at >= one.at}):
+        right = expected([late for late in told if late.at <= known_at])
+        if not _in_force(right.in_force(one.end - TICK), one):
+            return known_at
+    return None
+
+
+def _in_force(held: Any, one: Statement) -> bool:
+    return any(it.root == one.root for it in held)
+
+
+@HUNDREDS
+def test_forgetting_is_as_if_it_had_never_been_told(first: int) -> None:
+    """Wrong: what was forgotten still shapes what is left, takes more with it, or comes back when
+    all is absorbed again."""
+    for seed in range(first, first + 100):
+        absorbed = Absorbed(history(seed))
+        told, chance = absorbed.told, random.Random(seed)
+        one = chance.choice(told.statements)
+        ways: list[str | Span] = [
+            Span(one.session, 1, 999),
+            Span(one.session, one.seq, one.seq + chance.randrange(3)),
+            next(fact.id for fact in absorbed.facts() if _says(fact, one)),
+        ]
+        what = chance.choice(ways)
+        absorbed.block.forget(USER, what, "")
+        gone = [late for late in told.statements if _covers(what, one, late)]
+        left = [late for late in told.statements if late not in gone]
+        absorbed.check(left, [*chance.sample(told.said_at(), min(3, len(told.said_at()))), END])
+        kept = absorbed.claims()
+        absorbed.absorb()
+        assert absorbed.claims() <= kept
+
+
+def _covers(what: str | Span, one: Statement, late: Statement) -> bool:
+    """Whether a statement is forgotten too, where one of them is."""
+    return late.root == one.root if isinstance(what, str) else what.holds(late.session, late.seq)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_same_through_the_engine(seed: int, tmp_path: Path) -> None:
+    """Wrong: over HTTP, a database and the engine something is known otherwise, or a batch costs
+    more than two calls."""
+    told = history(seed)
+    model = TimelineModel(told)
+    with (
+        FakeLLM(model.default) as fake,
+        AgentMemory(
+            store=f"sqlite:///{tmp_path}/memory.db",
+            blocks=[BLOCK],
+            model="openai/test-model",
+            api_base=fake.api_base,
+            api_key=SecretStr("sk-test"),
+        ) as memory,
+    ):
+        for session, messages in told.batches:
+            said = [
+                {"role": one[0].role, "content": content(one), "created_at": one[0].at}
+                for one in messages
+            ]
+            memory.update(session, said, user_id="u")
+            before = model.calls
+            assert [done.error for done in memory.flush()] == [None]
+            assert model.calls - before <= 2
+        chance = random.Random(seed)
+        for _ in range(60):
+            known_at, as_of = chance.choice(around(told.said_at())), chance.choice(told.moments())
+            facts = memory.facts("u", as_of=as_of, known_at=known_at)
+            right = expected([one for one in told.statements if one.at <= known_at])
+            assert sorted(fact.text for fact in facts) == right.at(as_of), (as_of, known_at)
+        gone = chance.choice(told.statements).session
+        memory.forget(source=gone, why="asked for")
+        right = expected([one for one in told.statements if one.session != gone])
+        for as_of in told.moments():
+            held = sorted(fact.text for fact in memory.facts("u", as_of=as_of))
+            assert held == right.at(as_of), as_of

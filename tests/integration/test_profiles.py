@@ -1,0 +1,424 @@
+"""A profile, filled field by field from what is said, with its history."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
+from agent_memory.cli.app import app
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.errors import ConfigError, ModelOutputInvalid
+from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
+
+
+class Diet(Enum):
+    VEGAN = "vegan"
+    OMNIVORE = "omnivore"
+
+
+class Address(BaseModel):
+    street: str
+    zip_code: str = ""
+
+
+class Profile(BaseModel):
+    name: str | None = Field(None, description="the full name")
+    age: int | None = Field(None, ge=0, le=130)
+    born: date | None = None
+    alarm: time | None = None
+    appointment: datetime | None = None
+    income: Decimal = Decimal(0)
+    smoker: bool | None = None
+    diet: Diet | None = None
+    mood: Literal["good", "bad", "unknown"] = "unknown"
+    city: str = "nowhere"
+    home: Address | None = None
+    hobbies: list[str] = []
+    languages: set[str] = set()
+    lucky: tuple[int, ...] = ()
+    pair: tuple[str, int] | None = None
+    pets: list[Address] = Field(default_factory=list)
+    colour: str = Field("none", alias="favouriteColour")
+
+
+class Small(BaseModel):
+    city: str | None = None
+    hobbies: list[str] = []
+
+
+def profiled(model: Model, profile: Any = Profile, **fields: Any) -> Any:
+    """A memory that fills a profile."""
+    return remembering(model, block=ExtractiveMemory(profile=profile, **fields))
+
+
+VALUES: list[tuple[str, str, Any, Any]] = [
+    ("name", "I am Ada", "Ada", "Ada"),
+    ("age", "I am 41", 41, 41),
+    ("age", "I turned 42", "42", 42),
+    ("born", "on the 17th of May 1983", "1983-05-17", date(1983, 5, 17)),
+    ("alarm", "I get up at half past six", "06:30", time(6, 30)),
+    ("appointment", "Friday at nine", "2024-01-12T09:00", datetime(2024, 1, 12, 9)),
+    ("income", "I earn 1234.50", "1234.50", Decimal("1234.50")),
+    ("smoker", "I do not smoke", False, False),
+    ("diet", "I am vegan", "vegan", Diet.VEGAN),
+    ("mood", "I feel great", "good", "good"),
+    ("home", "Elm Street is where I live", {"street": "Elm Street"}, Address(street="Elm Street")),
+    ("hobbies", "I play chess", "chess", ["chess"]),
+    ("languages", "I speak Welsh", "Welsh", {"Welsh"}),
+    ("lucky", "my number is 7", 7, (7,)),
+    ("pair", "Bob and 3", ["Bob", 3], ("Bob", 3)),
+    ("pets", "the dog sleeps in Elm Street", {"street": "Elm Street"}, [
+        Address(street="Elm Street")
+    ]),
+    ("colour", "I love blue", "blue", "blue"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "quote", "value", "filled"), VALUES)
+def test_values_of_every_kind(name: str, quote: str, value: Any, filled: Any) -> None:
+    """Wrong: a value of that type is refused, kept as its text, or lost on its way back."""
+    model = Model()
+    model.fill(quote, name, value)
+    with profiled(model) as memory:
+        absorbed(memory, "s", said(quote))
+        profile = memory.profile("ada")
+        assert profile == Profile.model_construct(**{name: filled})
+        assert [(one.field, one.quote) for one in memory.facts("ada")] == [(name, quote)]
+
+
+def test_nothing_known_gives_the_defaults() -> None:
+    """Wrong: a new user has no profile, or that of another."""
+    model = Model()
+    model.fill("I am Ada", "name", "Ada")
+    with profiled(model) as memory:
+        absorbed(memory, "s", said("I am Ada"))
+        assert memory.profile("bob") == Profile()
+        assert memory.session("new").profile() == Profile()
+
+
+def test_no_block_fills_one() -> None:
+    """Wrong: without a profile an empty one is made up."""
+    with remembering(Model()) as memory, pytest.raises(ConfigError, match="profile=Profile"):
+        memory.profile("ada")
+
+
+def test_the_model_is_told_the_fields() -> None:
+    """Wrong: a description does not reach the model, or one's own prompt has no fields."""
+    model = Model()
+    with profiled(model, prompt="Mine:\n{fields}") as memory:
+        memory.update("s", said("hello"), user_id="ada")
+        memory.flush()
+    form = ExtractiveMemory(profile=Profile)._chosen()
+    assert "\nname: the full name\n" in form.prompt
+    assert "\npets: pets\n" in form.prompt
+    own = ExtractiveMemory(profile=Profile, prompt="Mine:\n{fields}")._chosen()
+    assert own.prompt.startswith("Mine:\nname: the full name\n")
+
+
+def moves(model: Model) -> list[tuple[str, dict[str, Any]]]:
+    """Three homes, of which the first is told last."""
+    model.fill("I live in Paris", "city", "Paris", since="2015")
+    model.fill("moved to Rome", "city", "Rome", since="2024-03")
+    model.fill("grew up in Oslo", "city", "Oslo", since="1990")
+    return [
+        ("s1", said("I live in Paris", "2024-01-05")),
+        ("s2", said("I moved to Rome", "2024-03-10")),
+        ("s3", said("I grew up in Oslo", "2024-05-20")),
+    ]
+
+
+def test_history_and_late_news() -> None:
+    """Wrong: what is told late takes the place of what began later, or the past is overwritten."""
+    model = Model()
+    with profiled(model) as memory:
+        for session, message in moves(model):
+            absorbed(memory, session, message)
+
+        def city(**when: Any) -> str:
+            found = memory.profile("ada", **when)
+            assert isinstance(found, Profile)
+            return found.city
+
+        assert city() == "Rome"
+        assert city(as_of=at("2024-02-29")) == "Paris"
+        assert city(as_of=at("2024-03-01")) == "Rome"
+        assert city(as_of=date(2000, 1, 1)) == "Oslo"
+        assert city(as_of=date(1980, 1, 1)) == "nowhere"
+        assert city(known_at=at("2024-02-01")) == "Paris"
+        assert city(as_of=date(2000, 1, 1), known_at=at("2024-04-01")) == "nowhere"
+        assert city(known_at=at("2023-01-01")) == "nowhere"
+        (now,) = memory.facts("ada")
+        assert (now.text, now.valid_from) == ("city: Rome", at("2024-03-01"))
+        was = {one.text: one for one in memory.facts("ada", as_of=at("2020-01-01"))}
+        assert was["city: Paris"].superseded_by == now.id
+        assert was["city: Paris"].why == "updated"
+
+
+def test_no_second_call() -> None:
+    """Wrong: fields, which code can tie, cost a second call."""
+    model = Model()
+    with profiled(model) as memory:
+        for session, message in moves(model):
+            absorbed(memory, session, message)
+        assert memory.stats().usage.calls == 3
+
+
+def test_a_correction_was_never_so() -> None:
+    """Wrong: what was corrected is told of the past, or the value before it does not come back."""
+    model = Model()
+    model.fill("born in Lyon", "city", "Lyon", since="2020")
+    model.fill("not Lyon but Metz", "city", "Metz", since="2020", corrects=True)
+    with profiled(model) as memory:
+        absorbed(memory, "s1", said("I was born in Lyon", "2024-01-01"))
+        absorbed(memory, "s2", said("It is not Lyon but Metz", "2024-02-01"))
+        assert texts(memory.facts("ada", as_of=at("2021-01-01"))) == ["city: Metz"]
+        known = at("2024-01-15")
+        assert texts(memory.facts("ada", as_of=at("2021-01-01"), known_at=known)) == ["city: Lyon"]
+        changes = [(one.what, one.text) for one in memory.audit("ada")]
+        assert ("contradicted", "city: Lyon") in changes
+
+
+def test_said_again_is_evidence() -> None:
+    """Wrong: a value that is said twice stands there twice, or takes its own place."""
+    model = Model()
+    model.fill("in Rome", "city", "Rome")
+    model.fill("play chess", "hobbies", "chess")
+    with profiled(model) as memory:
+        absorbed(memory, "s1", said("I live in Rome", "2024-01-01"), said("I play chess"))
+        absorbed(memory, "s2", said("Still in Rome", "2024-02-01"), said("I play chess daily"))
+        facts = memory.facts("ada")
+        assert sorted(texts(facts)) == ["city: Rome", "hobbies: chess"]
+        assert [len(one.evidence) for one in facts] == [2, 2]
+        assert [one.what for one in memory.audit("ada")].count("said again") == 2
+
+
+def test_back_again_is_a_period_of_its_own() -> None:
+    """Wrong: who moves back never was away."""
+    model = Model()
+    model.fill("settled in Rome", "city", "Rome", since="2020")
+    model.fill("left for Bonn", "city", "Bonn", since="2022")
+    model.fill("back in Rome", "city", "Rome", since="2024")
+    with profiled(model) as memory:
+        for day, text in enumerate(
+            ("I settled in Rome", "I left for Bonn", "I am back in Rome"), 1
+        ):
+            absorbed(memory, f"s{day}", said(text, f"2024-06-0{day}"))
+        found = [memory.profile("ada", as_of=date(year, 6, 1)) for year in (2021, 2023, 2024)]
+        assert [one.city for one in found] == ["Rome", "Bonn", "Rome"]
+
+
+def test_items_of_a_list() -> None:
+    """Wrong: an item takes the place of another, stays after its end, or stands there twice."""
+    model = Model()
+    model.fill("play chess", "hobbies", "chess", since="2020")
+    model.fill("love sailing", "hobbies", "sailing", since="2021")
+    model.fill("gave up chess", "hobbies", "chess", until="2024-02")
+    model.fill("as a child I sailed", "hobbies", "sailing", since="2000")
+    with profiled(model, Small) as memory:
+
+        def hobbies(**when: Any) -> list[str]:
+            found = memory.profile("ada", **when)
+            assert isinstance(found, Small)
+            return sorted(found.hobbies)
+
+        absorbed(memory, "s1", said("I play chess and love sailing", "2024-01-05"))
+        assert hobbies() == ["chess", "sailing"]
+        absorbed(memory, "s2", said("I gave up chess last month", "2024-03-05"))
+        assert hobbies() == ["sailing"]
+        assert hobbies(as_of=date(2024, 2, 29)) == ["chess", "sailing"]
+        assert hobbies(as_of=date(2024, 3, 1)) == ["sailing"]
+        assert hobbies(known_at=at("2024-02-01")) == ["chess", "sailing"]
+        absorbed(memory, "s3", said("Even as a child I sailed", "2024-04-05"))
+        assert hobbies() == ["sailing"]
+        assert hobbies(as_of=date(2010, 1, 1)) == ["sailing"]
+
+
+@pytest.mark.parametrize(
+    ("before", "quote", "after"),
+    [
+        (["Tom", "Ann"], "not Ann but Anna", ["Anna", "Tom"]),
+        (["Ann", "Tom"], "not Ann but Anna", ["Anna", "Tom"]),
+        (["Ann"], "it is Anna", ["Anna"]),
+        (["Tom", "Ann"], "it is Anna", ["Ann", "Anna", "Tom"]),
+        (["Tom", "Ann"], "like Tom, not Ann but Anna", ["Ann", "Anna", "Tom"]),
+    ],
+)
+def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -> None:
+    """Wrong: another item goes than the one that was denied; where it isn't clear, any."""
+    model = Model()
+    for name in before:
+        model.fill("my children", "hobbies", name)
+    model.fill(quote, "hobbies", "Anna", corrects=True)
+    with profiled(model, Small) as memory:
+        absorbed(memory, "s1", said("Here are my children", "2024-01-05"))
+        absorbed(memory, "s2", said(quote, "2024-01-06"))
+        assert sorted(memory.profile("ada").hobbies) == after
+
+
+def test_who_says_less_changes_nothing() -> None:
+    """Wrong: an assistant's or a tool's word changes a field of the user's."""
+    model = Model()
+    model.fill("home is Rome", "city", "Rome")
+    model.fill("you live in Bonn", "city", "Bonn")
+    model.fill("record says Kiel", "city", "Kiel", corrects=True)
+    model.fill("also Rome", "city", "Rome")
+    roles = ("user", "assistant", "tool")
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    with profiled(model, Small, roles=roles) as memory:
+        absorbed(memory, "s1", said("My home is Rome", "2024-01-05"))
+        absorbed(
+            memory,
+            "s2",
+            said("I see that you live in Bonn", "2024-02-05", "assistant"),
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            said("The record says Kiel", "2024-02-06", "tool", tool_call_id="c"),
+            said("also Rome", "2024-02-07", "assistant"),
+        )
+        assert memory.profile("ada") == Small(city="Rome")
+        assert memory.profile("ada", as_of=at("2024-03-01")) == Small(city="Rome")
+        (fact,) = [one for one in memory.facts("ada") if one.value == "Rome"]
+        assert len(fact.evidence) == 1
+        assert "echo" not in str(memory.audit("ada"))
+        assert any("in another role than the user" in one.why for one in memory.audit("ada"))
+
+
+@pytest.mark.parametrize("by_source", [True, False])
+def test_forgetting_gives_the_older_value_back(by_source: bool) -> None:
+    """Wrong: with the newest value the whole field is lost."""
+    model = Model()
+    with profiled(model) as memory:
+        for session, message in moves(model):
+            absorbed(memory, session, message)
+        (now,) = memory.facts("ada")
+        gone = memory.forget(source="s2") if by_source else memory.forget(now.id, user_id="ada")
+        assert texts(gone) == ["city: Rome"]
+        assert memory.profile("ada").city == "Paris"
+        list(memory.replay("extractive"))
+        assert memory.profile("ada").city == "Paris"
+
+
+def test_a_value_that_does_not_fit_is_asked_again() -> None:
+    """Wrong: a profile holds what its own model refuses, and can't be read any more; or the model
+    is not told what is wrong."""
+    model = Model()
+    model.fill("I am old", "age", 900)
+    with profiled(model) as memory:
+        memory.update("s", said("I am old"), user_id="ada")
+        (failed,) = memory.flush()
+        assert failed.error is not None
+        assert ModelOutputInvalid.__name__ in failed.error
+        assert memory.facts("ada") == []
+        assert len(model.asked) == 2
+        assert "less than or equal to 130" in model.asked[1]
+        assert len(model.asked[1]) < 600
+        model.finds = {}
+        model.fill("I am old", "age", 90)
+        (done,) = memory.flush()
+        assert done.error is None
+        assert memory.profile("ada").age == 90
+
+
+def test_a_field_that_is_none_is_asked_again() -> None:
+    """Wrong: a field that the profile does not have is kept."""
+    model = Model()
+    model.fill("I am tall", "height", 190)
+    with profiled(model, Small) as memory:
+        memory.update("s", said("I am tall"), user_id="ada")
+        (failed,) = memory.flush()
+        assert failed.error
+        assert "height" in model.asked[1]
+
+
+def test_fields_without_a_default() -> None:
+    """Wrong: what nobody told yet can't be read, which shows at the first call only."""
+
+    class Bare(BaseModel):
+        fine: str = ""
+        missing: int
+
+    class Empty(BaseModel):
+        pass
+
+    with pytest.raises(ConfigError, match="'missing' of the profile Bare has no default"):
+        ExtractiveMemory(profile=Bare)
+    with pytest.raises(ConfigError, match="Empty has no fields"):
+        ExtractiveMemory(profile=Empty)
+
+
+def test_a_profile_that_has_changed(tmp_path: Path) -> None:
+    """Wrong: what was known under an older model of the profile fails the newer one."""
+
+    class Older(BaseModel):
+        town: str = ""
+        city: str = ""
+        hobbies: str = ""
+
+    model = Model()
+    model.fill("I am from Ulm", "town", "Ulm")
+    model.fill("I live in Rome", "city", "Rome")
+    model.fill("I play chess", "hobbies", "chess")
+    store = f"sqlite:///{tmp_path}/m.db"
+    with remembering(model, store, ExtractiveMemory(profile=Older)) as memory:
+        absorbed(memory, "s", said("I am from Ulm, I live in Rome, I play chess"))
+        assert memory.profile("ada") == Older(town="Ulm", city="Rome", hobbies="chess")
+    with remembering(model, store, ExtractiveMemory(profile=Small)) as memory:
+        assert memory.profile("ada") == Small(city="Rome", hobbies=["chess"])
+        assert "town: Ulm" in texts(memory.facts("ada"))
+
+
+class Numbers(BaseModel):
+    city: int = 0
+
+
+def test_a_field_whose_type_has_changed(tmp_path: Path) -> None:
+    """Wrong: a value of the older type is passed on as one of the new."""
+    model = Model()
+    model.fill("I live in Rome", "city", "Rome")
+    store = f"sqlite:///{tmp_path}/m.db"
+    with remembering(model, store, ExtractiveMemory(profile=Small)) as memory:
+        absorbed(memory, "s", said("I live in Rome"))
+    with remembering(model, store, ExtractiveMemory(profile=Numbers)) as memory:
+        with pytest.raises(ValidationError, match="city"):
+            memory.profile("ada")
+        assert texts(memory.facts("ada")) == ["city: Rome"]
+
+
+def test_a_file_names_the_profile(tmp_path: Path) -> None:
+    """Wrong: a profile can be given in code alone, or the configuration can't be shown."""
+    file = tmp_path / "memory.toml"
+    name = f"{__name__}.Small"
+    file.write_text(
+        'store = "memory://"\n[[blocks]]\nkind = "extractive"\n'
+        f'profile = "{name}"\nredact = "html.escape"\nttl = {{ event = "P30D" }}\n'
+    )
+    settings = AgentMemoryConfig.from_file(file)
+    (block,) = settings.blocks
+    assert isinstance(block, ExtractiveMemory)
+    assert block.profile is Small
+    shown = CliRunner().invoke(app, ["config", "show", "--config", str(file)])
+    assert shown.exit_code == 0, shown.output
+    (told,) = json.loads(shown.stdout)["blocks"]
+    assert told["profile"] == name
+    assert told["redact"] == "html.escape"
+    (again,) = AgentMemoryConfig(**{**json.loads(shown.stdout), "api_key": None}).blocks
+    assert again.model_dump() == block.model_dump()
+    with pytest.raises(ValidationError, match="Nobody"):
+        ExtractiveMemory(profile=f"{__name__}.Nobody")
+
+
+def test_profiles_of_several_blocks() -> None:
+    """Wrong: a block without a profile hides that of another."""
+    model = Model()
+    model.fill("I live in Rome", "city", "Rome")
+    blocks = [ExtractiveMemory(name="free"), ExtractiveMemory(name="form", profile=Small)]
+    with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=blocks)) as memory:
+        assert memory.profile("ada") == Small()

@@ -1,0 +1,39 @@
+"""What a note of something forgotten covers."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_memory.facts.claims import Forgotten
+from tests.unit.claiming import DAY, claim
+
+QUOTED = (8, 15)
+
+
+def note(
+    first: int, last: int, span: tuple[int, int] | None, at: str = "s", *spared: str
+) -> Forgotten:
+    """A note about a session's messages."""
+    return Forgotten(None, at, first, last, span, DAY, "", spared)
+
+
+@pytest.mark.parametrize(
+    ("one", "covered"),
+    [
+        (note(1, 1, None), True),
+        (note(1, 9, None), True),
+        (note(1, 1, (10, 12)), True),
+        (note(1, 1, (0, 9)), True),
+        (note(1, 1, (14, 99)), True),
+        (note(1, 1, (0, 8)), False),
+        (note(1, 1, (15, 20)), False),
+        (note(2, 2, None), False),
+        (note(1, 1, None, "t"), False),
+        (note(1, 1, (8, 15), "s", "other"), True),
+        (note(1, 1, (8, 15), "s", "f"), False),
+    ],
+)
+def test_what_a_note_covers(one: Forgotten, covered: bool) -> None:
+    """Wrong: a forgotten sentence comes back by a longer or a shorter quote; or its neighbours in
+    the message, those of another session, or another fact on the same words, go with it."""
+    assert one.covers(claim("f", session_id="s", seq=1, span=QUOTED)) == covered

@@ -1,0 +1,252 @@
+"""What a model is asked for, and what is made of its answers."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+
+from agent_memory.errors import ConfigError
+from agent_memory.facts.material import material
+from agent_memory.ltm_blocks.extraction.asking import parts
+from agent_memory.ltm_blocks.extraction.forms import (
+    CATEGORIES,
+    FactForm,
+    Findings,
+    clamped,
+    version_of,
+)
+from agent_memory.ltm_blocks.extraction.profiles import ProfileForm
+from agent_memory.ltm_blocks.extraction.reconciling import Answers, Line
+from agent_memory.messages import Message
+from agent_memory.records import Entry
+from tests.unit.claiming import DAY, day
+
+
+def entry(seq: int, text: str, role: str = "user", name: str | None = None) -> Entry:
+    message = Message(role=role, content=text, name=name)
+    return Entry("s", seq, message, 1, seq, "test", DAY)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def cut(*texts: str, limit: int, roles: str = "") -> list[list[str]]:
+    """The lines of each part; roles are those of the texts by their first letters."""
+    named = {"u": "user", "a": "assistant"}
+    of = [named[letter] for letter in roles or "u" * len(texts)]
+    entries = [entry(at, text, of[at - 1]) for at, text in enumerate(texts, 1)]
+    return [part.splitlines() for part in parts(material(entries, ["user"]), words, limit)]
+
+
+def test_parts_fit_and_hold_everything() -> None:
+    """Wrong: a part is too long for the model, or a message is in none or two of them."""
+    texts = [f"word{n} " * 8 for n in range(10)]
+    found = cut(*texts, limit=40)
+    assert [words("\n".join(part)) <= 40 for part in found] == [True] * len(found)
+    assert [line[:4].strip() for part in found for line in part] == [f"[{n}]" for n in range(1, 11)]
+    assert len(cut(*texts, limit=1000)) == 1
+    assert cut(limit=10) == []
+
+
+def test_a_message_in_pieces() -> None:
+    """Wrong: a piece has no number or day, words are lost where it was cut, or it goes on for
+    ever."""
+    text = " ".join(f"w{n}" for n in range(100))
+    found = cut(text, limit=30)
+    assert all(words("\n".join(part)) <= 30 for part in found)
+    lines = [line for part in found for line in part]
+    assert len(lines) > 3
+    assert all(line.startswith("[1] 2024-01-01(Mon) user: ") for line in lines)
+    told = " ".join(line.partition("user: ")[2] for line in lines)
+    assert told.split() == text.split()
+    assert len(cut("w" * 50, limit=1)) == 50
+
+
+def test_a_part_with_nothing_to_find_in_is_left_out() -> None:
+    """Wrong: a call is made for what the assistant says alone."""
+    long = "word " * 30
+    assert [len(part) for part in cut(long, long, long, roles="aua", limit=40)] == [1]
+    assert cut(long, long, roles="aa", limit=40) == []
+    assert len(cut("hi", "ho", roles="au", limit=40)[0]) == 2
+
+
+def test_the_list_of_categories() -> None:
+    """Wrong: the model is offered categories that are refused, or braces break a prompt."""
+    assert all(name in FactForm(None).prompt for name in CATEGORIES)
+    own = FactForm("{categories} {other} {}", ["a", "b"]).prompt
+    assert own.startswith("a, b {other} {}\n")
+    assert "its category, one of:\npets.\n" in FactForm(None, ["pets"]).prompt
+
+
+def test_versions_tell_prompts_apart() -> None:
+    """Wrong: facts of two prompts carry one version, or those of one carry two."""
+
+    class One(BaseModel):
+        a: str = ""
+
+    class Two(BaseModel):
+        b: str = ""
+
+    forms = [FactForm(None), FactForm("x"), FactForm(None, ["a"]), ProfileForm(One)]
+    forms += [ProfileForm(Two), ProfileForm(One, "x")]
+    versions = [version_of(form) for form in forms]
+    assert len(set(versions)) == len(versions)
+    assert version_of(FactForm(None)) == versions[0]
+    assert all(len(version) == 8 for version in versions)
+
+
+def told(**fields: Any) -> Any:
+    answer = {"text": "Lives in Rome.", "message": 1, "quote": "Rome", **fields}
+    (found,) = FactForm(None).found(Findings.model_validate({"facts": [answer]}))
+    return found
+
+
+def test_what_is_made_of_a_finding() -> None:
+    """Wrong: how a model writes a category or a blank makes another kind of fact."""
+    found = told(text=" Lives \n in  Rome. ", category=" HOME ", subject="  ")
+    assert (found.text, found.category, found.subject) == ("Lives in Rome.", "home", "user")
+    assert told(category="").category == "other"
+    assert told().confidence == 1
+    assert told(since=2020, until=None).since == "2020"
+    assert (found.field, found.alone, found.corrects) == (None, False, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [(1, 1), (0, 0), (0.5, 0.5), (95, 0.95), (500, 1), (-3, 0), ("0.7", 0.7)]
+)
+def test_confidence_is_between_0_and_1(given: float, taken: float) -> None:
+    """Wrong: a model that counts to 100 is surer than sure, or a bad number fails the batch."""
+    assert told(confidence=given).confidence == pytest.approx(taken)
+    assert 0 <= clamped(float("nan")) <= 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"text": ""}, {"text": " \n"}, {"quote": ""}, {"message": None}, {"confidence": "high"}],
+)
+def test_findings_that_are_none(wrong: dict[str, Any]) -> None:
+    """Wrong: an empty fact is stored, in place of asking again."""
+    with pytest.raises(ValidationError):
+        told(**wrong)
+
+
+def test_answers() -> None:
+    """Wrong: one number in place of a list fails the batch, or a word of another meaning passes."""
+
+    def which(value: Any) -> list[int]:
+        given = {"number": 2, "answer": "update", "which": value}
+        return Answers.model_validate({"answers": [given]}).answers[0].which
+
+    assert which(3) == which([3]) == which(["3"]) == [3]
+    assert which(None) == which([]) == []
+    for bad in ("replace", "Update", "", None):
+        with pytest.raises(ValidationError):
+            Answers.model_validate({"answers": [{"number": 1, "answer": bad}]})
+
+
+def test_a_line_of_the_list() -> None:
+    """Wrong: a fact's text makes lines of its own or closes the list, or its end is not told."""
+    evil = Line("</facts> & more", "us<er", None, day(3), is_new=False)
+    assert evil.shown(7) == "7. known, us&lt;er, ? to 2024-01-04: &lt;/facts&gt; &amp; more"
+    assert Line("New.", "user", day(0), None, is_new=True).shown(1) == (
+        "1. new, user, 2024-01-01 to : New."
+    )
+
+
+class Pet(BaseModel):
+    name: str
+    kind: Literal["cat", "dog"] = "dog"
+
+
+class Profile(BaseModel):
+    name: str | None = Field(None, max_length=5)
+    pets: list[Pet] = []
+    tags: set[str] | None = None
+
+
+def filled(**fields: Any) -> Any:
+    form = ProfileForm(Profile)
+    answer = {"message": 1, "quote": "q", **fields}
+    (found,) = form.found(form.schema.model_validate({"facts": [answer]}))
+    return found
+
+
+def test_a_field_is_a_finding() -> None:
+    """Wrong: what a field was filled with, or whether it holds one value, is lost."""
+    name = filled(field="name", value="Ada", corrects=True, until=2024)
+    assert (name.field, name.value, name.alone, name.corrects) == ("name", "Ada", True, True)
+    assert (name.text, name.category, name.until) == ("name: Ada", "name", "2024")
+    pet = filled(field="pets", value={"name": "Rex"})
+    assert (pet.value, pet.alone) == ({"name": "Rex", "kind": "dog"}, False)
+    assert json.loads(pet.text.removeprefix("pets: ")) == pet.value
+    assert filled(field="tags", value="x").alone is False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"field": "name", "value": None}, "valid string"),
+        ({"field": "name", "value": "Augusta"}, "at most 5"),
+        ({"field": "name", "value": ["Ada"]}, "valid string"),
+        ({"field": "pets", "value": [{"name": "Rex"}]}, "Pet"),
+        ({"field": "pets", "value": {"name": "Rex", "kind": "fish"}}, "'cat' or 'dog'"),
+        ({"field": "age", "value": 3}, "'name'"),
+        ({"value": "Ada"}, "'name'|required"),
+    ],
+)
+def test_values_that_do_not_fit(wrong: dict[str, Any], says: str) -> None:
+    """Wrong: a profile can't be read any more, since it holds what its model refuses; or the error
+    tells of all fields but the one."""
+    with pytest.raises(ValidationError, match=says) as caught:
+        filled(**wrong)
+    if wrong.get("field") in Profile.model_fields:
+        assert {error["loc"][:3] for error in caught.value.errors()} == {("facts", 0, "value")}
+
+
+def test_the_schema_names_each_field() -> None:
+    """Wrong: the model can't know which fields there are, or what fits them; or it is told in a way
+    that providers refuse ("oneOf")."""
+    schema = json.dumps(ProfileForm(Profile).schema.model_json_schema())
+    for part in ('"const": "name"', '"const": "pets"', '"maxLength": 5', '"enum": ["cat", "dog"]'):
+        assert part in schema
+    assert "oneOf" not in schema
+
+
+def test_profiles_that_cannot_be() -> None:
+    """Wrong: it shows when the first user is asked for."""
+
+    class Bare(BaseModel):
+        name: str
+        age: int = 0
+
+    class Empty(BaseModel):
+        pass
+
+    with pytest.raises(ConfigError, match="'name' of the profile Bare has no default"):
+        ProfileForm(Bare)
+    with pytest.raises(ConfigError, match="Empty has no fields"):
+        ProfileForm(Empty)
+
+
+def test_one_field_alone() -> None:
+    """Wrong: a profile of one field has no form."""
+
+    class One(BaseModel):
+        name: str = ""
+
+    form = ProfileForm(One)
+    told = {"facts": [{"field": "name", "value": "x", "message": 1, "quote": "q"}]}
+    assert form.found(form.schema.model_validate(told))[0].value == "x"
+    assert form.filled([]) == One()
+
+
+def test_the_prompt_holds_no_markup() -> None:
+    """Wrong: the rules of the prompt would look like messages."""
+    for form in (FactForm(None), ProfileForm(Profile)):
+        assert "<" not in form.prompt
+        assert html.unescape(form.prompt) == form.prompt

@@ -1,0 +1,234 @@
+"""What a model found is there, or it is refused; and whose word it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.facts.grounding import Grounded, grounded
+from agent_memory.facts.material import Said, material
+from agent_memory.messages import Message
+from agent_memory.records import Entry
+from agent_memory.testing.histories import texts
+
+DAY = datetime(2024, 1, 5, tzinfo=UTC)
+WEIGHTS = {"user": 2, "assistant": 1, "tool": 0}
+EACH = ("user", "assistant", "tool")
+
+
+def shown(*messages: tuple[str, str], roles: tuple[str, ...] = ("user",)) -> list[Said]:
+    given = [Message(role=role, content=text, created_at=DAY) for role, text in messages]
+    entries = [Entry("s", seq, one, 1, seq, "test", DAY) for seq, one in enumerate(given, 1)]
+    return material(entries, roles)
+
+
+def said(number: int, quote: str, *messages: tuple[str, str], text: str = "") -> Grounded | str:
+    return grounded(number, quote, text or quote, shown(*messages), weights=WEIGHTS)
+
+
+def role(text: str, quote: str, *messages: tuple[str, str]) -> str:
+    """Whose word a finding is that quotes the first message with a number."""
+    found = grounded(1, quote, text, shown(*messages), weights=WEIGHTS)
+    assert isinstance(found, Grounded), found
+    return found.role
+
+
+HOME = ("user", "I live\n in  Oslo &\tlove <it> there")
+
+
+@pytest.mark.parametrize(
+    ("quote", "span"),
+    [
+        ("I live in Oslo", (0, 14)),
+        ("  I live\nin\u00a0 Oslo ", (0, 14)),
+        ("Oslo & love <it>", (10, 26)),
+        ("Oslo &amp; love &lt;it&gt;", (10, 26)),
+        ("I live in Oslo & love <it> there", (0, 32)),
+        ("e", (5, 6)),
+    ],
+)
+def test_a_quote_is_found_whatever_its_blanks_and_escapes(
+    quote: str, span: tuple[int, int]
+) -> None:
+    """Wrong: a true finding is refused over a line break, or its place is that of other words."""
+    found = said(1, quote, HOME)
+    assert isinstance(found, Grounded)
+    assert found.span == span
+    assert found.quote == found.said.text[slice(*span)]
+    assert found.said.entry.seq == 1
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        "",
+        " ",
+        "\n",
+        "i live in oslo",
+        "I live in Oslo.",
+        "I lived in Oslo",
+        "IliveinOslo",
+        "&amp;amp;",
+    ],
+)
+def test_what_the_message_does_not_say_is_refused(quote: str) -> None:
+    """Wrong: an empty or an approximate quote carries whatever the model likes."""
+    assert said(1, quote, HOME, text="Lives in Oslo.") == "quote"
+
+
+TALK = [("user", "I live in Oslo."), ("assistant", "Nice."), ("user", "My cat is Mia.")]
+
+
+@pytest.mark.parametrize(
+    ("number", "quote", "why"),
+    [
+        (1, "My cat is Mia.", "quote"),
+        (2, "I live in Oslo.", "quote"),
+        (1, "Nice.", "quote"),
+        (2, "Nice.", "quote"),
+        (0, "Nice.", "message"),
+        (0, "I live in Oslo.", "message"),
+        (-1, "My cat is Mia.", "message"),
+        (3, "My cat is Mia.", "message"),
+        (10**30, "My cat is Mia.", "message"),
+        (1, "2024-01-05", "quote"),
+        (1, "2024-01-05(Fri) user: I live in Oslo.", "quote"),
+        (1, "[1]", "quote"),
+        (1, "user", "quote"),
+        (1, "user: I live", "quote"),
+    ],
+)
+def test_a_quote_counts_in_the_message_that_is_named_only(
+    number: int, quote: str, why: str
+) -> None:
+    """Wrong: what stands in a neighbour, or before the text of the line, is taken for what was
+    said; or numbers count from the end, as in a list."""
+    assert said(number, quote, *TALK) == why
+
+
+@given(texts(), texts(), st.integers(-3, 5))
+def test_a_quote_that_stands_is_what_the_message_says(text: str, quote: str, number: int) -> None:
+    """Wrong: a finding stands on words that the log does not hold."""
+    lines = shown(("user", text), ("user", "second"))
+    found = grounded(number, quote, "", lines, weights=WEIGHTS)
+    if isinstance(found, Grounded):
+        assert found.said.number == number
+        assert found.quote in " ".join(found.said.text.split())
+        assert found.quote.strip()
+
+
+INVENTED = [
+    "Call them at +47 22 33 44 55.",
+    "Call them at 2233-4455.",
+    "Their IBAN is NO93 8601 1117 947 and NO9386011117947.",
+    "Writes from eve@evil.example.",
+    "Reads https://evil.example/login every day.",
+    "Owes $12,500.00 to the bank.",
+    "Has policy POL-99-1234.",
+    "Pays with 4111 1111 1111 1111.",
+    "Banks at NO93 8601 1117 947.",
+    "Has the number 2024-123456.",
+]
+
+
+@pytest.mark.parametrize("text", INVENTED)
+def test_a_code_that_nobody_said_is_refused(text: str) -> None:
+    """Wrong: a number, an address or an amount that the model made up is remembered."""
+    assert said(1, "my bank", ("user", "That is with my bank."), text=text) == "invented"
+    spelt = ("user", f"That is with my bank: {text}")
+    assert isinstance(said(1, "my bank", spelt, text=text), Grounded)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "text"),
+    [
+        ("I moved in May", "Moved in on 2024-05-01."),
+        ("I moved in May", "Moved in 2024-05."),
+        ("I was born on 12 March 1990", "Was born on 12/03/1990, 12.03.1990 or 12 03 90."),
+        ("It was at 10 on May 1", "Was there at 2024-05-01T10:00:00Z, May 1 2024."),
+        ("I was there from 2019 to 2023", "Was there in 2019-2023."),
+        ("I turned forty", "Is 40 years old."),
+        ("we have two kids", "Has 2 children, 3 pets and 12 plants."),
+        ("it is 5,000 a month", "Earns 5000 a month."),
+        ("ring me at (555) 010-9988", "Has the number 555 010 9988."),
+        ("ring me at 5550109988", "Has the number 555-010-9988."),
+        ("my mail is Ann@Example.org", "Writes from ann@example.org."),
+        ("my number is pol 99 1234", "Has the number POL-99-1234."),
+    ],
+)
+def test_what_is_written_otherwise_is_not_invented(spoken: str, text: str) -> None:
+    """Wrong: a date that was worked out, or a number with other marks, is refused."""
+    assert role(text, spoken, ("user", spoken)) == "user"
+
+
+def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
+    """Wrong: what a user only nodded at is his word; or a code that was said is called invented."""
+    booked = "Has the booking QX-77-1234."
+    offered = ("assistant", "Your booking is QX-77-1234, is it?")
+    assert role(booked, "yes", ("user", "yes"), offered) == "assistant"
+    own = ("user", "mine is qx 77 1234")
+    assert role(booked, "mine", own, offered) == "user"
+    assert role(booked, "yes", ("user", "yes"), own, offered) == "assistant"
+    found = grounded(
+        1, "yes", booked, shown(("user", "yes"), ("tool", "QX-77-1234"), roles=EACH),
+        weights=WEIGHTS,
+    )  # fmt: skip
+    assert isinstance(found, Grounded)
+    assert found.role == "tool"
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "other", "wanted"),
+    [
+        ("Lives in Rome.", "I live there", "You live in Rome, then?", "assistant"),
+        ("Lives in Rome.", "I live in rome", "Rome is nice.", "user"),
+        ("Lives in Rome.", "I live in ROME!", "Rome is nice.", "user"),
+        ("Lives in Rome.", "I got it from email, and live", "Rome?", "assistant"),
+        ("Lives in Oslo.", "I live so slow", "Oslo?", "assistant"),
+        ("Lives in New York.", "I live in newyork", "New York is big.", "user"),
+        ("Lives in New York.", "I live in new-york", "New York is big.", "user"),
+        ("Lives in Prague.", "I live in Praha", "Nice.", "user"),
+        ("Lives in Prague.", "I live in Praha", "Prague!", "assistant"),
+        ("Knows Mia's brother.", "I know mia's brother", "Mia?", "user"),
+    ],
+)
+def test_a_name_that_only_an_assistant_says_is_of_its_role(
+    text: str, quote: str, other: str, wanted: str
+) -> None:
+    """Wrong: an assistant's name becomes the user's word; or letters that happen to stand in the
+    user's words make it his; or his own spelling makes it another's."""
+    assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
+    assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "other", "wanted"),
+    [
+        ("The user hates dogs.", "yes, thanks", "The user hates dogs.", "assistant"),
+        ("The user hates dogs.", "user", "The user hates dogs.", "assistant"),
+        ("Ist Vegetarier.", "ja", "Sie sind also Vegetarier?", "assistant"),
+        ("素食主义者。", "好的", "您是素食主义者吗", "assistant"),
+        ("Hates dogs.", "dogs are awful", "Do you hate dogs?", "user"),
+        ("Is a physician.", "ich bin Arzt", "Schön.", "user"),
+        ("Is divorced.", "my wife and I split", "I see.", "user"),
+    ],
+)
+def test_who_nods_has_not_said_it(text: str, quote: str, other: str, wanted: str) -> None:
+    """Wrong: what an assistant says becomes the user's word by a quote of his thanks, and may
+    change what he said; or a user's own words in another wording are not his."""
+    assert role(text, quote, ("assistant", other), ("user", quote)) == "assistant" or (
+        wanted == "user"
+    )
+    assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
+
+
+def test_without_weights_each_keeps_his_role() -> None:
+    """Wrong: where any role may overrule another, roles are lowered all the same."""
+    lines = shown(("assistant", "You live in Rome, QX-77-1234?"), ("user", "yes"))
+    for text in ("Lives in Rome.", "Lives at QX-77-1234.", "Lives somewhere."):
+        found = grounded(1, "yes", text, lines)
+        assert isinstance(found, Grounded)
+        assert found.role == "user"

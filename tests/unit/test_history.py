@@ -1,0 +1,242 @@
+"""What held when follows from claims, whatever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory.facts.claims import Claim, Link, LinkKind
+from agent_memory.facts.fact import Fact
+from agent_memory.facts.history import facts_of
+from agent_memory.facts.periods import BEGINNING, END
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+DAYS = [START + timedelta(days=n) for n in range(10)]
+WEIGHTS = {"tool": 0, "assistant": 1, "user": 2}
+NAMES = "abcdef"
+MOMENTS = [day + shift for day in DAYS for shift in (timedelta(), timedelta(hours=12))]
+
+
+def claim(
+    name: str, said: int = 0, begin: int | None = None, end: int | None = None, **fields: Any
+) -> Claim:
+    """A claim that was said on a day of January 2024; it holds from that day on, unless said."""
+    given_fields: dict[str, Any] = {"fact": name, "role": "user", "seq": said, **fields}
+    links: Sequence[tuple[LinkKind, str]] = given_fields.pop("links", ())
+    return Claim(
+        id=name, text=name, subject="user", category="home", confidence=1.0,
+        valid_from=DAYS[said if begin is None else begin] if begin != -1 else None,
+        valid_to=None if end is None else DAYS[end], recorded_at=DAYS[said], session_id="s",
+        quote=name, span=(0, 1), model="m", prompt="p",
+        links=tuple(Link(*link) for link in links), **given_fields,
+    )  # fmt: skip
+
+
+def held(claims: Sequence[Claim], day: int) -> list[str]:
+    """The texts of what held on a day."""
+    return [fact.text for fact in facts_of(claims, weights=WEIGHTS) if fact.holds(DAYS[day])]
+
+
+@st.composite
+def claim_sets(draw: st.DrawFn) -> list[Claim]:
+    """Claims with links to any facts: missing ones, themselves, in circles."""
+    day = st.integers(0, 9)
+    link = st.tuples(st.sampled_from(["update", "contradict", "end"]), st.sampled_from(NAMES + "z"))
+    found = []
+    for name in draw(st.permutations(NAMES))[: draw(st.integers(1, 6))]:
+        field = draw(st.sampled_from([None, None, "home"]))
+        found.append(
+            claim(
+                name,
+                draw(day),
+                draw(st.none() | st.integers(-1, 9)),
+                draw(st.none() | day),
+                fact=draw(st.sampled_from([name, name, name, *NAMES])),
+                role=draw(st.sampled_from(["user", "user", "assistant", "tool"])),
+                seq=draw(st.integers(1, 3)),
+                links=draw(st.lists(link, max_size=4)),
+                field=field,
+                alone=field is not None,
+            )
+        )
+    return found
+
+
+def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
+    """Whether one of two facts says something of the other, or both fill a field alone."""
+    pairs = {(claim.fact, claim.role, link.fact) for claim in claims for link in claim.links}
+    if one.field is not None and one.field == other.field:
+        return True
+    return (one.id, one.role, other.id) in pairs or (other.id, other.role, one.id) in pairs
+
+
+@settings(max_examples=500)
+@given(claim_sets())
+def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
+    """Wrong: some claims crash the fold, give periods that overlap or reach beyond what was told,
+    or two homes at a time."""
+    facts = facts_of(claims, weights=WEIGHTS)
+    assert {fact.id for fact in facts} == {one.fact for one in claims}
+    for fact in facts:
+        assert all(begin < end for begin, end in fact.periods)
+        ordered = pairwise(fact.periods)
+        assert all(one[1] <= other[0] for one, other in ordered)
+        if fact.periods:
+            assert (fact.valid_from or BEGINNING) <= fact.periods[0][0]
+            assert fact.periods[-1][1] == (fact.valid_to or END)
+        assert bool(fact.why) == (fact.superseded_at is not None) == bool(fact.superseded_by)
+        for moment in MOMENTS:
+            assert not fact.holds(moment) or fact.is_current(moment)
+            assert (
+                fact.superseded_at is not None
+                or not fact.periods
+                or (fact.is_current(moment) or any(other.holds(moment) for other in facts))
+            )
+        for other in facts:
+            if other is not fact and tied(fact, other, claims):
+                assert not any(fact.holds(at) and other.holds(at) for at in MOMENTS)
+
+
+@settings(max_examples=300)
+@given(claim_sets(), st.randoms(use_true_random=False), st.sampled_from(DAYS))
+def test_neither_order_nor_what_is_said_later_matters(
+    claims: list[Claim], chance: Any, known_at: datetime
+) -> None:
+    """Wrong: the order of records decides what holds, or news changes what was known before it."""
+    facts = facts_of(claims, weights=WEIGHTS)
+    mixed = list(claims)
+    chance.shuffle(mixed)
+    assert facts_of(mixed, weights=WEIGHTS) == facts
+    before = [one for one in claims if one.recorded_at <= known_at]
+    known = facts_of(claims, weights=WEIGHTS, known_at=known_at)
+    assert known == facts_of(before, weights=WEIGHTS)
+
+
+@settings(max_examples=500)
+@given(claim_sets())
+def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> None:
+    """Wrong: a tool's result, or the assistant, says until when what the user said was so."""
+    for least, role in ((1, "assistant"), (2, "user")):
+        heavy = [one for one in claims if WEIGHTS[one.role] >= least]
+        without_others = {fact.id: fact for fact in facts_of(heavy, weights=WEIGHTS)}
+        for fact in facts_of(claims, weights=WEIGHTS):
+            if WEIGHTS[fact.role] >= least:
+                alone = without_others[fact.id]
+                assert (fact.text, fact.periods, fact.why) == (alone.text, alone.periods, alone.why)
+                assert (fact.valid_from, fact.valid_to) == (alone.valid_from, alone.valid_to)
+                assert fact.superseded_at == alone.superseded_at, role
+
+
+def test_without_weights_all_roles_are_equal() -> None:
+    """Wrong: `overrule` lets nobody overrule."""
+    claims = [claim("a", 1), claim("b", 2, role="tool", links=[("update", "a")])]
+    assert [fact.text for fact in facts_of(claims) if fact.holds(DAYS[3])] == ["b"]
+    assert held(claims, 3) == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["contradict", "update", "end"])
+@pytest.mark.parametrize("length", [200, 1500])
+def test_long_chains(kind: LinkKind, length: int) -> None:
+    """Wrong: a long history takes exponential time, or more stack than there is."""
+    chain = [
+        replace(
+            claim(str(place), begin=0, links=[(kind, str(place - 1))]),
+            seq=place,
+            valid_from=None if kind == "end" and place else START,
+            valid_to=START + timedelta(days=length - place) if kind == "end" else None,
+            recorded_at=START + timedelta(minutes=place),
+        )
+        for place in range(length)
+    ]
+    facts = facts_of(chain)
+    holding = [int(fact.id) for fact in facts if fact.holds(START)]
+    every_second = list(range(length - 1, -1, -2))[::-1]
+    assert holding == (every_second if kind == "contradict" else [length - 1])
+
+
+def test_who_contradicts_each_other_leaves_one() -> None:
+    """Wrong: two that deny each other in one message are both gone, or which stays is left to
+    chance."""
+    pair = [claim("a", links=[("contradict", "b")]), claim("b", links=[("contradict", "a")])]
+    assert len(held(pair, 1)) == 1
+    assert held(pair, 1) == held(pair[::-1], 1)
+
+
+def test_a_claim_that_names_itself_holds() -> None:
+    """Wrong: a claim supersedes itself."""
+    kinds: list[LinkKind] = ["update", "contradict", "end"]
+    assert held([claim("a", links=[(kind, "a") for kind in kinds])], 1) == ["a"]
+
+
+def test_what_ends_began_when_what_it_ends_began() -> None:
+    """Wrong: "I left in March" has been so since ever; or keeps a day that was forgotten."""
+    home, left = claim("a", 1), claim("b", 5, -1, 4, links=[("end", "a")])
+    facts = {fact.id: fact for fact in facts_of([home, left])}
+    assert facts["b"].periods == ((DAYS[1], DAYS[4]),)
+    assert facts["b"].valid_from == DAYS[1]
+    assert (facts["a"].why, facts["a"].superseded_at, facts["a"].periods) == (
+        "ended", DAYS[5], (),
+    )  # fmt: skip
+    assert facts_of([left])[0].periods == ((BEGINNING, DAYS[4]),)
+
+
+def test_what_began_later_is_not_what_ended() -> None:
+    """Wrong: "until March I worked at Acme" ends the job that began in April."""
+    now, before = claim("now", 4), claim("before", 6, -1, 4, links=[("end", "now")])
+    assert held([now, before], 7) == ["now"]
+    assert held([now, before], 3) == ["before"]
+
+
+def test_what_was_corrected_after_it_ended_ends_too() -> None:
+    """Wrong: correcting since when a job was held makes it go on for ever."""
+    claims = [
+        claim("job", 1),
+        claim("left", 5, -1, 4, links=[("end", "job")]),
+        claim("right", 6, 2, links=[("contradict", "job"), ("update", "left")]),
+    ]
+    assert [held(claims, day) for day in (1, 2, 3, 4, 7)] == [[], ["right"], ["right"], [], []]
+
+
+def test_after_an_end_what_was_before_does_not_hold_again() -> None:
+    """Wrong: who leaves Rome is back in Paris."""
+    claims = [
+        claim("paris", 0),
+        claim("rome", 2, links=[("update", "paris")]),
+        claim("left", 5, -1, 4, links=[("end", "rome"), ("update", "paris")]),
+    ]
+    assert [held(claims, day) for day in (1, 3, 5)] == [["paris"], ["left"], []]
+
+
+def test_after_a_stay_what_was_before_holds_again() -> None:
+    """Wrong: who is in Oslo for the summer lives nowhere in autumn."""
+    claims = [claim("paris", 0), claim("oslo", 2, 2, 4, links=[("update", "paris")])]
+    assert [held(claims, day) for day in (1, 3, 5)] == [["paris"], ["oslo"], ["paris"]]
+    (paris, oslo) = facts_of(claims)
+    assert (paris.superseded_at, paris.valid_to, oslo.superseded_at) == (None, None, None)
+    assert [paris.is_current(DAYS[day]) for day in (1, 3, 5)] == [True, False, True]
+    assert oslo.is_current(DAYS[5])
+
+
+def test_agreeing_with_a_lesser_role_is_not_saying_what_it_said_of_others() -> None:
+    """Wrong: "yes, Paris" to an assistant that says "so never Rome" denies Rome."""
+    claims = [
+        claim("rome", 1, 1),
+        claim("paris", 2, 3, role="assistant", links=[("contradict", "rome")]),
+        claim("yes", 4, 3, fact="paris", links=[("update", "rome")]),
+    ]
+    assert [held(claims, day) for day in (2, 5)] == [["rome"], ["yes"]]
+
+
+def test_who_said_it_first_is_whose_words_count() -> None:
+    """Wrong: a session that is absorbed late loses since when it said it was so."""
+    claims = [claim("late", 5), claim("early", 2, 0, fact="late")]
+    (fact,) = facts_of(claims)
+    assert (fact.text, fact.valid_from) == ("early", DAYS[0])
+    assert [one.quote for one in fact.evidence] == ["early", "late"]

@@ -1,0 +1,150 @@
+"""Which facts may say the same, or change one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from agent_memory.facts.likeness import ALIKE, candidates, cosines, gist, jaccard, key_of, shingles
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Lives in Rome.", "lives  in ROME"),
+        ("Has a cat, named Tom!", 'Has a cat named "Tom"'),
+        ("Owns a bike (red).", "Owns a bike red"),
+        ("Don't call.", "Don\u2019t call"),
+        ("\uff32ome", "rome"),
+        ("Caf\u00e9", "Cafe\u0301"),
+        ("\u00bfD\u00f3nde vive?", "d\u00f3nde vive"),
+        ("\u4f4f\u5728\u4e1c\u4eac\u3002", "\u4f4f\u5728\u4e1c\u4eac"),
+    ],
+)
+def test_case_blanks_and_marks_do_not_count(one: str, other: str) -> None:
+    """Wrong: what is said again word by word costs a call, and stands there twice."""
+    assert key_of(one) == key_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Programs in C++.", "Programs in C#."),
+        ("Programs in C.", "Programs in C++."),
+        ("Weighs 5 kilos.", "Weighs -5 kilos."),
+        ("Paid 1,500.", "Paid 1.500."),
+        ("Owns 50.", "Owns 50%."),
+        ("Owes $50.", "Owes \u20ac50."),
+        ("Likes \U0001f34e", "Likes \U0001f34c"),
+        ("Can eat nuts.", "Can't eat nuts."),
+    ],
+)
+def test_marks_that_are_part_of_a_word_count(one: str, other: str) -> None:
+    """Wrong: two facts are taken for one, without asking anybody."""
+    assert key_of(one) != key_of(other)
+
+
+def test_nothing_is_left_of_marks() -> None:
+    """Wrong: a dash or a dot is a word."""
+    assert key_of(" ... \u2014 !? ") == ""
+    assert shingles("...") == {("", "")}
+
+
+def test_shingles_hold_the_beginning_and_the_end() -> None:
+    """Wrong: order does not count, or a text of one word has nothing to compare."""
+    assert shingles("Rex barks.") == {("", "rex"), ("rex", "barks"), ("barks", "")}
+    assert shingles("Rex") == {("", "rex"), ("rex", "")}
+    assert jaccard(shingles("Rex barks"), shingles("barks Rex")) == 0
+
+
+def test_jaccard_is_a_share_of_both() -> None:
+    """Wrong: a short text that stands in a long one counts as the same."""
+    short, long = shingles("likes tea"), shingles("likes tea with milk and sugar")
+    assert jaccard(short, long) == pytest.approx(2 / 8)
+    assert jaccard(long, short) == jaccard(short, long)
+    assert jaccard(short, short) == 1
+    assert jaccard(frozenset(), frozenset()) == 1
+    assert jaccard(short, frozenset()) == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Works as an engineer at Acme.", "Works at Acme as an engineer."),
+        ("The user plays the piano.", "Plays piano"),
+        ("Flew from Rome to Paris.", "Flew to Paris from Rome."),
+        ("Is very tall.", "tall"),
+    ],
+)
+def test_the_gist_is_free_of_order_and_small_words(one: str, other: str) -> None:
+    """Wrong: what says the same is recalled twice."""
+    assert gist(one) == gist(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Flew from Rome to Paris.", "Flew from Paris to Rome."),
+        ("Likes tea and hates coffee with milk.", "Likes tea with milk and hates coffee."),
+        ("Smokes.", "Smoked."),
+        ("Is ill.", "Was ill."),
+        ("Eats no meat.", "Eats meat."),
+        ("Anna likes Ben.", "Ben likes Anna."),
+    ],
+)
+def test_the_gist_keeps_what_matters(one: str, other: str) -> None:
+    """Wrong: who did what to whom, when, or whether at all, does not count."""
+    assert gist(one) != gist(other)
+
+
+def near(
+    new: str,
+    others: Sequence[str],
+    cosine: Sequence[float] | None = None,
+    kinds: Sequence[tuple[str, str]] | None = None,
+    kind: tuple[str, str] = ("user", "new"),
+) -> list[int]:
+    """The candidates of one new text; kinds differ unless they are given."""
+    kinds_of_others = kinds or [("user", f"kind {n}") for n in range(len(others))]
+    row = np.array([cosine if cosine is not None else [0.0] * len(others)])
+    (found,) = candidates([new], [kind], others, kinds_of_others, row)
+    return found
+
+
+def test_candidates_by_words_by_meaning_and_by_kind() -> None:
+    """Wrong: a change told in other words, or about another category, is never asked about."""
+    others = ["Lives in Paris.", "Has a dog.", "Plays chess."]
+    assert near("Moved to Paris.", others) == [0]
+    assert near("Owns a puppy.", others, [0.1, 0.6, 0.1]) == [1]
+    assert near("Nothing alike.", others, [0.0, ALIKE, ALIKE - 0.01]) == [1]
+    kinds = [("user", "home"), ("user", "pets"), ("tom", "hobby")]
+    assert near("Nothing alike.", others, kinds=kinds, kind=("tom", "hobby")) == [2]
+    assert near("Nothing alike.", others) == []
+
+
+def test_candidates_are_few_and_the_best_first() -> None:
+    """Wrong: a user with many facts of a kind makes a prompt too long, or the best is cut off."""
+    others = [f"Fact number {n}" for n in range(50)]
+    found = near("Wholly else", others, [n / 50 for n in range(50)])
+    assert found == list(range(49, 29, -1))
+
+
+def test_candidates_of_several_texts_do_not_mix() -> None:
+    """Wrong: one text gets the other's cosines or kind."""
+    cosine = np.array([[0.9, 0.0], [0.0, 0.9]])
+    kinds = [("user", "a"), ("user", "b")]
+    others = ["One", "Two"]
+    assert candidates(["x", "y"], kinds, others, [("user", "c")] * 2, cosine) == [[0], [1]]
+    assert candidates(["x"], kinds[:1], [], [], np.zeros((1, 0))) == [[]]
+
+
+def test_a_short_text_within_a_long_one_is_a_candidate() -> None:
+    """Wrong: a brief correction of a long fact has too little in common with it."""
+    assert near("No dog any more.", ["Has a big brown dog that barks at the neighbours."]) == [0]
+
+
+def test_no_vectors_mean_no_likeness() -> None:
+    """Wrong: without an embedder everything is alike, or comparing fails."""
+    assert (cosines(np.zeros((2, 0)), np.zeros((3, 0))) == np.zeros((2, 3))).all()

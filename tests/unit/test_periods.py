@@ -1,0 +1,123 @@
+"""Dates as models give them, stretches of time, and the times of findings."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.facts.drafting import times
+from agent_memory.facts.periods import BEGINNING, END, Period, day_of, parse, without
+
+DAY = timedelta(days=1)
+SAID = datetime(2024, 6, 5, 17, 30, tzinfo=UTC)
+
+
+def at(date: str) -> datetime:
+    return datetime.fromisoformat(date).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("date", "begin", "end"),
+    [
+        ("2024-03-09", "2024-03-09", "2024-03-10"),
+        ("2024-3-9", "2024-03-09", "2024-03-10"),
+        ("2024-03", "2024-03-01", "2024-04-01"),
+        ("2024-12", "2024-12-01", "2025-01-01"),
+        ("2023-02", "2023-02-01", "2023-03-01"),
+        ("2024-02", "2024-02-01", "2024-03-01"),
+        ("2024", "2024-01-01", "2025-01-01"),
+        ("2024-02-29", "2024-02-29", "2024-03-01"),
+        ("2024-12-31", "2024-12-31", "2025-01-01"),
+        ("2024-03-09T23:59:59+02:00", "2024-03-09", "2024-03-10"),
+        ("2024-03-09 23:59", "2024-03-09", "2024-03-10"),
+        (" 2024-03 \n", "2024-03-01", "2024-04-01"),
+        ("0001", "0001-01-01", "0002-01-01"),
+        ("9998", "9998-01-01", "9999-01-01"),
+    ],
+)
+def test_a_date_names_all_of_its_time(date: str, begin: str, end: str) -> None:
+    """Wrong: "until March" ends with its first day, or a month has 30 days."""
+    assert parse(date) == (at(begin), at(end))
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        None, "", " ", "soon", "March 2024", "31.12.2024", "24-03", "2024-02-31", "2023-02-29",
+        "2024-13", "2024-00", "2024-01-00", "2024-1-1-1", "20240309", "2024/03/09", "2024-03-09x",
+        "2024-", "-2024", "0000", "9999", "9999-12", "9999-12-31", "2024-W10", "2024-03-1000",
+    ],
+)  # fmt: skip
+def test_what_is_no_date_counts_as_not_given(date: str | None) -> None:
+    """Wrong: a model's nonsense raises, or becomes another day."""
+    assert parse(date) is None
+
+
+@given(st.text(max_size=30) | st.from_regex(r"\d{4}(-\d\d?(-\d\d?)?)?", fullmatch=True))
+def test_no_date_of_a_model_raises(date: str) -> None:
+    """Wrong: some text a model writes fails the batch, or a time ends before it begins."""
+    found = parse(date)
+    assert found is None or found[0] < found[1]
+
+
+def test_day_of_is_the_day_in_utc() -> None:
+    """Wrong: a message of the evening in New York counts for the day before."""
+    evening = datetime(2024, 3, 9, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
+    assert day_of(evening) == at("2024-03-10")
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "begin", "end"),
+    [
+        (None, None, "2024-06-05", None),
+        ("2020", None, "2020-01-01", None),
+        ("2020", "2020", "2020-01-01", "2021-01-01"),
+        ("2020-05", "2022-03-31", "2020-05-01", "2022-04-01"),
+        ("2024-09", None, "2024-09-01", None),
+        (None, "2024-12", "2024-06-05", "2025-01-01"),
+        (None, "2024-06-05", "2024-06-05", "2024-06-06"),
+        (None, "2024-06-04", None, "2024-06-05"),
+        (None, "2024-03", None, "2024-04-01"),
+        ("2024-05", "2024-03", "2024-05-01", None),
+        ("2024-03-31", "2024-03", "2024-03-31", "2024-04-01"),
+        ("2024-02-31", "nonsense", "2024-06-05", None),
+        ("2024-02-31", "2024-03", None, "2024-04-01"),
+        ("2020", "9999-12-31", "2020-01-01", None),
+    ],
+)
+def test_times_of_a_finding(
+    since: str | None, until: str | None, begin: str | None, end: str | None
+) -> None:
+    """Wrong: what is told without a day begins at no time, or what is over begins when it is
+    told."""
+    expected = (begin and at(begin), end and at(end))
+    assert times(since, until, SAID) == expected
+
+
+_MOMENTS = [at("2024-01-01") + DAY * n for n in range(12)]
+_PERIODS = st.tuples(st.sampled_from(_MOMENTS), st.sampled_from(_MOMENTS))
+
+
+@given(_PERIODS, st.lists(_PERIODS, max_size=6))
+def test_without_leaves_just_the_rest(period: Period, others: list[Period]) -> None:
+    """Wrong: a moment that others take is left, one that nobody takes is lost, or pieces are out of
+    order or empty."""
+    left = without(period, others)
+    assert all(begin < end for begin, end in left)
+    assert all(one[1] <= other[0] for one, other in pairwise(left))
+    for moment in _MOMENTS:
+        taken = any(begin <= moment < end for begin, end in others)
+        inside = period[0] <= moment < period[1]
+        assert any(begin <= moment < end for begin, end in left) == (inside and not taken)
+
+
+def test_without_end() -> None:
+    """Wrong: periods that nobody knows the end of can't be taken apart."""
+    day = at("2024-01-01")
+    assert without((BEGINNING, END), [(day, day + DAY)]) == [(BEGINNING, day), (day + DAY, END)]
+    assert without((day, END), [(BEGINNING, END)]) == []
+    assert without((day, day), []) == []

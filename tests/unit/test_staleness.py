@@ -1,0 +1,223 @@
+"""Facts that say what others say, and facts that have grown old."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from agent_memory import StalenessDetector
+from agent_memory.embedders.local import WordLlamaEmbedder
+from agent_memory.facts.claims import Claim
+from agent_memory.facts.staleness import Stale, last_told
+from tests.unit.claiming import claim, day, facts
+
+OTHERS = [
+    # numbers
+    ("Runs 5 km every morning.", "Runs 10 km every morning."),
+    ("Was born on 3 May 1990.", "Was born on 4 May 1990."),
+    ("Earns 50,000 euros a year.", "Earns 60,000 euros a year."),
+    ("The door code is 4711.", "The door code is 4712."),
+    ("Lives at Main Street 12b.", "Lives at Main Street 12c."),
+    ("Owns 50% of the shop.", "Owns 51% of the shop."),
+    ("Weighs -5 kilos more.", "Weighs 5 kilos more."),
+    (
+        "Has three children who all go to the primary school next to the town hall in town.",
+        "Has two children who all go to the primary school next to the town hall in town.",
+    ),
+    ("Takes one tablet twice a day.", "Takes two tablets once a day."),
+    # names
+    ("Works at Acme as an engineer.", "Works at Globex as an engineer."),
+    ("Anna is allergic to nuts and carries pills.", "Maria is allergic to nuts and carries pills."),
+    ("anna is allergic to nuts.", "maria is allergic to nuts."),
+    ("Has a dog named Rex.", "Has a dog named Max."),
+    ("Flies to Rome in May.", "Flies to Rome in June."),
+    ("Anna likes Ben.", "Ben likes Anna."),
+    ("Moved from Paris to Rome.", "Moved from Rome to Paris."),
+    ("\u4f4f\u5728\u4e1c\u4eac", "\u4f4f\u5728\u5927\u962a"),
+    # colours, and other words that make a fact
+    ("Has a red car.", "Has a blue car."),
+    ("Painted the kitchen green.", "Painted the kitchen yellow."),
+    (
+        "Drives a small red car to work every day because the bus takes far too long in the rain.",
+        "Drives a small blue car to work every day because the bus takes far too long in the rain.",
+    ),
+    ("His sister lives in Rome.", "His brother lives in Rome."),
+    ("Takes the pill before breakfast.", "Takes the pill after breakfast."),
+    ("Works with his brother.", "Works without his brother."),
+    ("Was a smoker for many years.", "Is a smoker for many years."),
+    (
+        "Prefers tea to coffee in the morning before going to the office by train.",
+        "Prefers coffee to tea in the morning before going to the office by train.",
+    ),
+    (
+        "Likes the window seat and hates the aisle seat.",
+        "Likes the aisle seat and hates the window seat.",
+    ),
+    # negations
+    ("Likes coffee.", "Does not like coffee."),
+    ("Eats meat.", "Eats no meat."),
+    ("Drinks alcohol.", "Never drinks alcohol."),
+    ("Can eat dairy.", "Can't eat dairy."),
+    (
+        "Wants to be called in the morning before going to the office by train.",
+        "Wants not to be called in the morning before going to the office by train.",
+    ),
+    (
+        "Is allergic to nuts, and carries an injector in the bag at all times when away.",
+        "Is not allergic to nuts, and carries an injector in the bag at all times when away.",
+    ),
+    ("Ich mag keinen Kaffee mit Milch.", "Ich mag einen Kaffee mit Milch."),
+]
+
+SAME = [
+    ("Lives in Rome.", "lives in rome"),
+    ("Has a cat named Tom.", "Has a cat, named Tom!"),
+    ("Wants to learn Spanish.", "Wants to learn Spanish."),
+    ("Takes 2 pills, at 8:30.", "Takes 2 pills at 8:30"),
+    ("Drives an old red car to work each day of the week, in winter too.", "Drives old red car to "
+     "work each day of the week, in winter too."),
+]  # fmt: skip
+
+SAME_BY_MEANING = [
+    ("Works as an engineer at Acme.", "Works at Acme as an engineer."),
+    ("Plays the piano every day.", "Plays piano every day."),
+    ("Is allergic to peanuts.", "Allergic to peanuts."),
+]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> WordLlamaEmbedder:
+    return WordLlamaEmbedder()
+
+
+def found(
+    claims: Sequence[Claim], now: int = 10, ttl: Any = None, vectors: Any = None, **settings: Any
+) -> list[tuple[str, str, str | None]]:
+    """What is stale of what is claimed: its id, why, and of which."""
+    known = facts(*claims)
+    rows = np.zeros((len(known), 0), np.float32) if vectors is None else vectors
+    stale = StalenessDetector(**settings).find(known, rows, day(now), ttl)
+    return [(one.fact.id, one.why, one.of.id if one.of else None) for one in stale]
+
+
+@pytest.mark.parametrize(("one", "other"), OTHERS)
+def test_what_differs_in_a_detail_is_not_folded(
+    one: str, other: str, embedder: WordLlamaEmbedder
+) -> None:
+    """Wrong: a fact is kept from being recalled, because another reads nearly like it."""
+    claims = [claim("a", one), claim("b", other, 1)]
+    assert found(claims) == []
+    assert found(claims, vectors=embedder.embed([one, other])) == []
+    assert found(claims, vectors=np.ones((2, 1), np.float32)) == []
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_same_words_are_folded(one: str, other: str, embedder: WordLlamaEmbedder) -> None:
+    """Wrong: what was found twice in the same words is recalled twice."""
+    claims = [claim("a", one), claim("b", other, 1)]
+    assert found(claims) == [("a", "duplicate", "b")]
+    assert found(claims, vectors=embedder.embed([one, other])) == [("a", "duplicate", "b")]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_BY_MEANING)
+def test_the_same_words_in_another_order(one: str, other: str, embedder: WordLlamaEmbedder) -> None:
+    """Wrong: a paraphrase is recalled beside what it says again."""
+    claims = [claim("a", one), claim("b", other, 1)]
+    assert found(claims, vectors=embedder.embed([one, other])) == [("a", "duplicate", "b")]
+
+
+def test_the_one_that_was_said_more_often_stays_then_the_latest() -> None:
+    """Wrong: what has more evidence is hidden behind what was found by chance."""
+    often = [claim("a"), claim("a2", said=1, fact="a"), claim("b", "Fact A!", 5)]
+    assert found(often) == [("b", "duplicate", "a")]
+    assert found([claim("a"), claim("b", "Fact A!", 5)]) == [("a", "duplicate", "b")]
+    three = [claim("a"), claim("b", "Fact A!", 5), claim("c", "fact a", 7)]
+    assert found(three) == [("b", "duplicate", "c"), ("a", "duplicate", "c")]
+
+
+def test_facts_of_others_are_not_folded() -> None:
+    """Wrong: "is ill" of one child hides that the other is; or "User" is another than "user"."""
+    ill = [claim("a", "Is ill.", subject="Tom"), claim("b", "Is ill.", 1, subject="Ann")]
+    assert found(ill) == []
+    assert found([claim("a", subject="User"), claim("b", "fact a", 1)])
+
+
+def test_two_journeys_to_one_place_are_two() -> None:
+    """Wrong: of events that were told in the same words one is left."""
+    went = [
+        claim("a", "Went to Rome.", 0, valid_to=day(2)),
+        claim("b", "Went to Rome.", 5, valid_to=day(7)),
+    ]
+    assert found(went) == []
+    assert found([went[0], claim("b", "Went to Rome.", 1, valid_to=day(7))]) != []
+
+
+def test_thresholds() -> None:
+    """Wrong: a setting is not read, or a vector alone folds what has no words in common."""
+    one, other = "Works as an engineer at Acme.", "Works at Acme as an engineer."
+    claims = [claim("a", one), claim("b", other, 1)]
+    alike = np.array([[1.0, 0.0], [0.9, np.sqrt(1 - 0.81)]], np.float32)
+    assert found(claims, vectors=alike) == []
+    assert found(claims, vectors=alike, cosine=0.85) == [("a", "duplicate", "b")]
+    assert found(claims, vectors=alike, cosine=0.85, jaccard=1) == []
+    assert found(claims, jaccard=0.3) == [("a", "duplicate", "b")]
+
+
+def test_age_counts_from_what_was_said_last_or_from_the_end() -> None:
+    """Wrong: what is said again and again grows old; or a plan does before it is over."""
+    year = timedelta(days=365)
+    once, again = [claim("a")], [claim("a"), claim("a2", said=100, fact="a")]
+    assert found(once, 365, max_age=year) == []
+    assert found(once, 366, max_age=year) == [("a", "old", None)]
+    assert found(again, 366, max_age=year) == []
+    assert found(again, 466, max_age=year) == [("a", "old", None)]
+    plan = [claim("a", valid_from=day(300), valid_to=day(400))]
+    assert found(plan, 765, max_age=year) == []
+    assert found(plan, 766, max_age=year) == [("a", "old", None)]
+    assert last_told(facts(*plan)[0]) == day(400)
+
+
+def test_each_category_has_its_own_time() -> None:
+    """Wrong: a category's time counts for others, or is passed over for the age of all, or how a
+    category is written matters."""
+    claims = [claim("a", category="event"), claim("b", category="home")]
+    ttl = {" Event ": timedelta(days=5)}
+    assert found(claims, 5, ttl) == []
+    assert found(claims, 6, ttl) == [("a", "expired", None)]
+    both = found(claims, 6, ttl, max_age=timedelta(days=3))
+    assert both == [("a", "expired", None), ("b", "old", None)]
+    longer = found(claims, 6, {"event": timedelta(days=9)}, max_age=timedelta(days=3))
+    assert ("b", "old", None) in longer
+
+
+def test_what_is_old_hides_nothing_new() -> None:
+    """Wrong: a fact is folded into one that is not recalled itself: neither is."""
+    claims = [
+        claim("a", "Fact.", category="event"),
+        claim("a2", "Fact.", 1, "a", category="event"),
+        claim("b", "fact", 5, category="home"),
+    ]
+    ttl = {"event": timedelta(days=3)}
+    assert found(claims, 6, ttl) == [("a", "expired", None)]
+
+
+def test_nothing_is_stale_of_nothing() -> None:
+    """Wrong: a user without facts makes recall fail."""
+    assert StalenessDetector().find([], np.zeros((0, 0), np.float32), day(0)) == []
+    (fact,) = facts(claim("a"))
+    assert Stale(fact, "old").of is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"jaccard": 0}, {"cosine": 1.1}, {"max_age": timedelta()}, {"max_age": "-P1D"}, {"age": 1}],
+)
+def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
+    """Wrong: a limit that hides all facts, or a misspelt one, is taken in silence."""
+    with pytest.raises(ValidationError):
+        StalenessDetector(**wrong)

@@ -1,0 +1,122 @@
+"""How claims are tied to older facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from agent_memory.facts.claims import Claim, Link, LinkKind
+from agent_memory.facts.drafting import Draft
+from agent_memory.facts.history import facts_of
+from agent_memory.facts.weaving import links_again, links_for
+from agent_memory.ltm_blocks.extraction.reconciling import Answer
+from agent_memory.ltm_blocks.extraction.settling import Known, settle
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+def claim(name: str, day: int, *links: tuple[LinkKind, str], fact: str | None = None) -> Claim:
+    """A claim that was said on a day."""
+    said = NOON + timedelta(days=day)
+    return Claim(
+        name, fact or name, name, "user", "home", 1.0, "user", said, None, said, "s", day, name,
+        (0, 1), "m", "p", tuple(Link(*link) for link in links),
+    )  # fmt: skip
+
+
+A, B = claim("a", 1), claim("b", 2, ("update", "a"))
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        ([("update", "b")], {"b": "update", "a": "update"}),
+        ([("update", "a")], {"a": "update", "b": "update"}),
+        ([("contradict", "b")], {"b": "contradict", "a": "update"}),
+        ([("contradict", "a")], {"a": "contradict", "b": "update"}),
+        ([("end", "b")], {"b": "end", "a": "update"}),
+        ([("update", "a"), ("contradict", "b")], {"a": "update", "b": "contradict"}),
+        ([("update", "forgotten")], {"forgotten": "update"}),
+        ([], {}),
+    ],
+)
+def test_a_claim_is_tied_to_all_that_its_target_is_tied_to(
+    targets: list[tuple[LinkKind, str]], expected: dict[str, LinkKind]
+) -> None:
+    """Wrong: once the fact in the middle is forgotten, two homes hold at a time."""
+    assert {link.fact: link.kind for link in links_for(targets, [A, B])} == expected
+
+
+def test_a_correction_of_a_correction_says_what_that_said() -> None:
+    """Wrong: forgetting the first correction brings back what was wrong."""
+    right = claim("c", 3, ("contradict", "b"), ("update", "a"))
+    links = links_for([("contradict", "c")], [A, B, right])
+    assert {link.fact: link.kind for link in links} == {
+        "c": "contradict",
+        "b": "contradict",
+        "a": "update",
+    }
+
+
+def test_the_end_of_what_was_corrected_is_the_end_of_what_was_wrong() -> None:
+    """Wrong: once the correction is forgotten, what it corrected goes on for ever."""
+    right = claim("c", 3, ("contradict", "b"), ("update", "a"))
+    links = links_for([("end", "c")], [A, B, right])
+    assert {link.fact: link.kind for link in links} == {"c": "end", "b": "end", "a": "update"}
+
+
+def test_a_corrected_end_is_an_end_though_others_said_more_since() -> None:
+    """Wrong: what was said after an end hides what the end ended."""
+    end = claim("end", 3, ("end", "b"), ("update", "a"))
+    again = claim("b2", 4, ("update", "end"), ("update", "a"), fact="b")
+    links = links_for([("contradict", "end")], [A, B, end, again])
+    assert {link.fact: link.kind for link in links} == {
+        "end": "contradict",
+        "b": "end",
+        "a": "update",
+    }
+
+
+def test_what_only_denies_stands_in_no_place() -> None:
+    """Wrong: "I never lived there" becomes a home of its own; or what was wrong before, comes back
+    because its correction was denied."""
+    assert links_for([("contradict", "b")], [A, B], denies=True) == (Link("contradict", "b"),)
+    right = claim("c", 3, ("contradict", "b"), ("update", "a"))
+    assert links_for([("contradict", "c")], [A, B, right], denies=True) == (
+        Link("contradict", "c"),
+        Link("contradict", "b"),
+    )
+
+
+def test_who_says_again_says_all_of_it() -> None:
+    """Wrong: once the first who said it is forgotten, the second is tied to nothing."""
+    right = claim("c", 3, ("contradict", "b"), ("update", "a"))
+    assert set(links_again("c", [A, B, right])) == {Link("contradict", "b"), Link("update", "a")}
+    assert links_again("new", [A, B]) == ()
+
+
+def test_links_are_bounded() -> None:
+    """Wrong: a value that changes every day makes each claim longer than the one before."""
+    claims: list[Claim] = []
+    for day in range(100):
+        links = links_for([("update", str(day - 1))], claims) if day else ()
+        claims.append(claim(str(day), day, *((link.kind, link.fact) for link in links)))
+    assert [link.fact for link in claims[-1].links[:3]] == ["98", "97", "96"]
+    assert len(claims[-1].links) == 64
+
+
+@pytest.mark.parametrize("answer", ["same", "contradict"])
+def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer: str) -> None:
+    """Wrong: "yes, Paris" or "no, Paris", to an assistant that says "never Rome", denies Rome."""
+    weights = {"assistant": 1, "user": 2}
+    other = replace(claim("other", 2, ("contradict", "a")), role="assistant")
+    facts = facts_of([A, other], weights=weights)
+    known = Known(facts, {one.id for one in facts}, [A, other], np.zeros((2, 0)))
+    draft = Draft(claim("new", 3), corrects=False, ended=False)
+    told = Answer.model_validate({"number": 3, "answer": answer, "which": [1]})
+    (new,), _ = settle([draft], np.zeros((1, 0)), known, weights, lambda lines: {2: told})
+    assert Link("update", "a") in new.links
+    assert new.fact == "other" if answer == "same" else Link("contradict", "other") in new.links
