@@ -157,8 +157,10 @@ class Journal:
         claims: What was said.
         batches: What came of each batch.
         forgotten: What is to stay forgotten.
+        remains: Claims that are to, and are kept still: whoever forgot them was cut short.
     """
 
     claims: Sequence[Claim] = ()
     batches: Sequence[Batch] = ()
     forgotten: Sequence[Forgotten] = ()
+    remains: Sequence[Claim] = ()

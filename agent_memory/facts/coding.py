@@ -83,18 +83,20 @@ def record_of_forgotten(gone: Forgotten, record_id: str, owner: str, block: str)
 def journal_of(records: Iterable[Record], gone: Iterable[Record], block: str) -> Journal:
     """What records of a block, and those of what is forgotten, say.
 
-    A claim that is to stay forgotten is left out, in case its record is still there.
+    A claim that is to stay forgotten is set apart, should its record be there still.
     """
     forgotten = [_forgotten(one) for one in gone if one.metadata["block"] == block]
-    claims, batches = [], []
+    claims: list[Claim] = []
+    batches: list[Batch] = []
+    remains: list[Claim] = []
     for record in records:
         if _BATCH in record.metadata:
             batches.append(_batch(record))
             continue
         claim = _claim(record)
-        if not any(one.covers(claim) for one in forgotten):
-            claims.append(claim)
-    return Journal(claims, batches, forgotten)
+        covered = any(one.covers(claim) for one in forgotten)
+        (remains if covered else claims).append(claim)
+    return Journal(claims, batches, forgotten, remains)
 
 
 def _claim(record: Record) -> Claim:

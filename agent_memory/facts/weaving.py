@@ -24,7 +24,7 @@ def links_for(
         denies: It only says that the facts are not so.
     """
     tied = _ties(claims)
-    links = {fact: kind for kind, fact in targets}
+    links: dict[str, LinkKind] = {fact: kind for kind, fact in targets}
     for kind, fact in targets:
         for other, inherited in tied.get(fact, {}).items():
             if denies and kind == "contradict" and inherited != "contradict":

@@ -189,11 +189,12 @@ class ExtractiveMemory(FactBlock):
         before = self._all(journal)
         if isinstance(what, Span):
             gone = [one for one in journal.claims if what.holds(one.session_id, one.seq)]
-            self._keeper.forget_source(scope.owner, what, gone, why)
+            self._keeper.forget_source(scope.owner, what, why)
         else:
             gone = [one for one in journal.claims if one.fact == what]
             others = [one for one in journal.claims if one.fact != what]
             self._keeper.forget(scope.owner, gone, others, why)
+        self._keeper.erase(scope.owner, [*gone, *journal.remains])
         left = {one.fact for one in journal.claims if one not in gone}
         return [fact for fact in before if fact.id not in left]
 

@@ -16,8 +16,9 @@ from agent_memory.facts.found import Found
 from agent_memory.facts.history import facts_of
 from agent_memory.facts.material import Said, unmarked
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.extraction.filling import settle_fields
 from agent_memory.ltm_blocks.extraction.meanings import Meanings
-from agent_memory.ltm_blocks.extraction.profiles import ProfileForm, settle_fields
+from agent_memory.ltm_blocks.extraction.profiles import ProfileForm
 from agent_memory.ltm_blocks.extraction.reconciling import reconcile
 from agent_memory.ltm_blocks.extraction.settling import Known, settle
 

@@ -54,18 +54,16 @@ class Keeper:
         records += [record_of_batch(batch, name, owner), self._version(owner)]
         self._store.put_facts(self._block, records, replacing=span, lease=lease)
 
-    def forget(
-        self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str
-    ) -> None:
-        """Erase claims, and keep that they are to stay forgotten; those that are left stay."""
+    def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
+        """Have claims stay forgotten; those that are left stay. `erase` them then."""
         self._note(owner, [_note_of(claim, left, why) for claim in claims])
-        for claim in claims:
-            self._store.delete_facts(self._block, record_id=claim.id)
-        self._renew(owner)
 
-    def forget_source(self, owner: str, span: Span, claims: Sequence[Claim], why: str) -> None:
-        """Erase what comes from a part of a session, and keep that it is to stay forgotten."""
+    def forget_source(self, owner: str, span: Span, why: str) -> None:
+        """Have what comes from a part of a session stay forgotten. `erase` it then."""
         self._note(owner, [Forgotten(None, *span, None, datetime.now(UTC), why)])
+
+    def erase(self, owner: str, claims: Sequence[Claim]) -> None:
+        """Take claims away."""
         for claim in claims:
             self._store.delete_facts(self._block, record_id=claim.id)
         self._renew(owner)

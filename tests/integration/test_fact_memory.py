@@ -1,0 +1,104 @@
+"""What is remembered of facts between calls, and what becomes of a `forget` that is cut short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_memory import AgentMemory
+from agent_memory.errors import StoreUnavailable
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import watched
+from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+
+
+def recalled(memory: AgentMemory, user_id: str = "ada") -> list[str]:
+    """What a context shows of facts, in order of the alphabet."""
+    return sorted(texts(memory.get("new", "Where does she live?", user_id=user_id).recalls))
+
+
+@pytest.fixture
+def model() -> Model:
+    """It finds two facts."""
+    model = Model()
+    model.tell("I live in Oslo", "Lives in Oslo.", category="home")
+    model.tell("I row", "Rows.", category="sport")
+    return model
+
+
+def test_recall_shows_what_others_have_changed(tmp_path: Path, model: Model) -> None:
+    """Wrong: a process goes on recalling what it has read, whatever another has learned, forgotten
+    or deleted since."""
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with remembering(model, url) as one, remembering(model, url) as other:
+        absorbed(one, "s1", said("I live in Oslo"))
+        assert recalled(other) == recalled(one) == ["Lives in Oslo."]
+        absorbed(other, "s2", said("I row"))
+        assert recalled(one) == ["Lives in Oslo.", "Rows."]
+        other.forget(source="s1")
+        assert recalled(one) == ["Rows."]
+        other.pop("s2")
+        assert recalled(one) == []
+        absorbed(other, "s3", said("I row"))
+        assert recalled(one) == ["Rows."]
+        other.delete("s3")
+        assert recalled(one) == []
+        absorbed(other, "s4", said("I row"))
+        assert recalled(one) == ["Rows."]
+        other.delete_user("ada")
+        assert recalled(one) == []
+        absorbed(other, "s5", said("I row"), user_id="ben")
+        assert recalled(one) == []
+        assert recalled(one, "ben") == ["Rows."]
+
+
+def test_one_who_recalls_often_reads_once(model: Model) -> None:
+    """Wrong: each recall reads and ranks all facts anew."""
+    read: list[str] = []
+    store = MemoryStore()
+    with remembering(model, watched(store, read.append)) as memory:
+        absorbed(memory, "s1", said("I live in Oslo"))
+        recalled(memory)
+        read.clear()
+        recalled(memory)
+        assert read.count("before facts") == 1
+
+
+@pytest.mark.parametrize("by", ["fact", "source"])
+def test_forgetting_cut_short(model: Model, by: str) -> None:
+    """Wrong: after a crash in the middle a fact is half forgotten, or comes back."""
+    model.tell("Oslo is my home", "Lives in Oslo.", category="home")
+    for step in range(20):
+        left, store = [step], MemoryStore()
+
+        def cut(moment: str, left: list[int] = left) -> None:
+            if moment.split()[1] in ("put_facts", "delete_facts"):
+                left[0] -= 1
+                if left[0] == -1:
+                    raise StoreUnavailable("cut short")
+
+        broken = watched(store, cut)
+        with remembering(model, store) as memory:
+            absorbed(memory, "s1", said("I live in Oslo"), said("I row"), said("Oslo is my home"))
+            (oslo,) = [one for one in memory.facts("ada") if "Oslo" in one.text]
+            assert len(oslo.evidence) == 2
+            with remembering(model, broken) as other:
+                what = {"fact_id": oslo.id} if by == "fact" else {"source": "s1"}
+                try:
+                    other.forget(user_id="ada", **what)
+                    ended = True
+                except StoreUnavailable:
+                    ended = False
+                noted = step >= 1 or ended
+                rows = ["Rows."] if by == "fact" else []
+                now = rows if noted else ["Lives in Oslo.", "Rows."]
+                assert sorted(texts(memory.facts("ada"))) == now
+                if ended:
+                    break
+                other.forget(user_id="ada", **what)
+                assert sorted(texts(memory.facts("ada"))) == recalled(memory) == rows
+                kept = store.facts("extractive", "user:ada")
+                assert not [record for record in kept if "Oslo" in record.text]
+    assert ended
+    assert step > 3
