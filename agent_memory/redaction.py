@@ -30,13 +30,13 @@ _BEYOND = (
 """Letters and marks beyond ASCII; no blanks, no punctuation of east Asia, no emoji."""
 _LOCAL = rf"A-Za-z0-9_.%+\-{_BEYOND}"
 _ADDRESS = (
-    rf"[{_LOCAL}]++(?:'[{_LOCAL}]++)*+"
+    rf"[{_LOCAL}]++(?:'[{_LOCAL}]++)*"
     r"@(?!\d+(?:\.\d|x\.))"  # a version, or `logo@2x.png`
     rf"(?:[A-Za-z0-9\-{_BEYOND}]{{1,63}}\.){{1,9}}"
     rf"(?:xn--[A-Za-z0-9\-]{{2,59}}|[A-Za-z]{{2,63}}|[{_BEYOND}]{{2,63}})"
 )
 _EMAIL = re.compile(  # with those that hang on it; `git@host:` begins the address of a repository
-    rf"{_begins(_LOCAL)}(?<![{_LOCAL}]')(?!git@){_ADDRESS}(?:'?{_ADDRESS})*+"
+    rf"{_begins(_LOCAL)}(?<![{_LOCAL}]')(?!git@){_ADDRESS}(?:'?{_ADDRESS})*"
 )
 
 _KEYS = re.compile(
@@ -54,7 +54,7 @@ _KEYS = re.compile(
     r"|eyJ[A-Za-z0-9_-]{5,}+\.eyJ[A-Za-z0-9_-]{5,}+(?:\.[A-Za-z0-9_-]*+)?"
     r")"
     r"|-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-    r"[^-]*+(?:-(?!----)[^-]*+)*+"
+    r"[^-]*+(?:-(?!----)[^-]*+)*"
     r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
 )
 _BEARER = re.compile(

@@ -40,7 +40,7 @@ EXPECTED = {
         "In June 2025: name='Ana' city='Porto' employer='Cortiça' children=None",
         "contradicted  children: 2",
         "Left:      name='Ana' city='Porto' employer='Cortiça' children=3 hobbies=['surfing']",
-        "The number was sent to nobody: True",
+        "The address was sent to nobody: True",
     ],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
     "custom_strategy": [

@@ -513,13 +513,12 @@ def answers(canaries: Canaries) -> Callable[[dict[str, Any]], str]:
     """A model that repeats what it was told, and adds words of its own."""
 
     def answer(body: dict[str, Any]) -> str:
-        if not body["messages"][0]["content"].startswith("List what is worth"):
+        if "response_format" not in body:
             return f"They spoke of {canaries['summary']}."
         found = re.findall(r"^\[?(\d+).*(I keep \w+)", body["messages"][1]["content"], re.MULTILINE)
-        text = f"They keep {canaries['fact']}."
-        return json.dumps(
-            {"facts": [{"text": text, "message": int(n), "quote": quote} for n, quote in found]}
-        )
+        fact = {"text": "They keep it.", "subject": canaries["fact"]}
+        facts = [{**fact, "message": int(number), "quote": quote} for number, quote in found]
+        return json.dumps({"facts": facts, "answers": []})
 
     return answer
 
@@ -584,7 +583,8 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
             head = memory.sessions(user_id=uid)[0]
             assert head.summary is not None
             assert canaries["summary"] in head.summary.text
-            assert any(canaries["fact"] in one.text for one in memory.search("keep", user_id=uid))
+            found = memory.search("keep", user_id=uid)
+            assert any(canaries["fact"] == one.metadata.get("subject") for one in found)
             assert canaries.in_files(tmp_path) == sorted(canaries.words)
             getattr(memory, call)(sid if call == "delete" else uid)
             assert canaries.in_files(tmp_path) == []
