@@ -17,6 +17,7 @@ LEASE_SECONDS = 10.0
 _BEAT_SECONDS = LEASE_SECONDS / 4
 _POLL_SECONDS = 0.02
 _LOCK_WAIT_SECONDS = 60.0
+_MOST_PAUSE_SECONDS = 0.2
 
 
 class Leases:
@@ -81,14 +82,15 @@ class Locks:
             StoreUnavailable: Another worker did not give it back for a minute.
         """
         owner = uuid4().hex
-        deadline = monotonic() + _LOCK_WAIT_SECONDS
+        deadline, pause = monotonic() + _LOCK_WAIT_SECONDS, _POLL_SECONDS
         while not self._store.lock(name, owner, LEASE_SECONDS):
             if monotonic() >= deadline:
                 raise StoreUnavailable(
                     f"Another worker holds what this one waits for, since {_LOCK_WAIT_SECONDS:g} "
                     "seconds. It is tried again later."
                 )
-            sleep(_POLL_SECONDS)
+            sleep(pause)  # a model may be asked meanwhile, which takes seconds
+            pause = min(2 * pause, _MOST_PAUSE_SECONDS)
         try:
             with _renewed(lambda: self._store.lock(name, owner, LEASE_SECONDS, renew=True)):
                 yield

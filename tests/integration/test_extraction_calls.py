@@ -222,6 +222,18 @@ def second_calls(model: Model) -> list[str]:
     return [one for one in model.asked if one.startswith("<facts>")]
 
 
+def test_two_times_of_one_thing_in_one_message() -> None:
+    """Wrong: of two journeys to one place, told at once, one is dropped."""
+    model = Model()
+    told = "I was in Kyoto in 2019 and in 2021"
+    for year in ("2019", "2021"):
+        model.tell(told, "Travelled to Kyoto.", category="event", since=year, until=year)
+    with remembering(model) as memory:
+        absorbed(memory, "s", said(told))
+        years = [one.valid_from.year for one in memory.facts("ada") if one.valid_from]
+        assert years == [2019, 2021]
+
+
 def test_nothing_near_costs_no_second_call(model: Model) -> None:
     """Wrong: each batch with facts in it costs two calls."""
     model.tell("I live in Rome", "Lives in Rome.", category="home")

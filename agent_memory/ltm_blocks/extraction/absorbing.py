@@ -95,4 +95,5 @@ class Absorbing:
 
     def _id(self, said: Said, one: Found) -> str:
         entry = said.entry
-        return record_id(*self.place, entry.session_id, entry.seq, one.subject, one.text)
+        told = (one.subject, one.text, one.since, one.until)  # two journeys may be told in one
+        return record_id(*self.place, entry.session_id, entry.seq, *told)
