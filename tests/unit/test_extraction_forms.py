@@ -15,6 +15,7 @@ from agent_memory.ltm_blocks.extraction.asking import parts
 from agent_memory.ltm_blocks.extraction.forms import (
     CATEGORIES,
     FactForm,
+    Finding,
     Findings,
     clamped,
     version_of,
@@ -212,7 +213,7 @@ def test_the_schema_names_each_field() -> None:
     """Wrong: the model can't know which fields there are, or what fits them; or it is told in a way
     that providers refuse ("oneOf")."""
     schema = json.dumps(ProfileForm(Profile).schema.model_json_schema())
-    for part in ('"const": "name"', '"const": "pets"', '"maxLength": 5', '"enum": ["cat", "dog"]'):
+    for part in ('"const": "name"', '"const": "pets"', '"enum": ["cat", "dog"]'):
         assert part in schema
     assert "oneOf" not in schema
 
@@ -250,3 +251,28 @@ def test_the_prompt_holds_no_markup() -> None:
     for form in (FactForm(None), ProfileForm(Profile)):
         assert "<" not in form.prompt
         assert html.unescape(form.prompt) == form.prompt
+
+
+class Bounded(BaseModel):
+    age: int | None = Field(default=None, ge=0, le=150)
+    code: str | None = Field(default=None, pattern="^[A-Z]+$", max_length=8)
+    scores: list[float] = []
+
+
+@pytest.mark.parametrize("schema", [FactForm(None).schema, Answers, ProfileForm(Bounded).schema])
+def test_a_schema_says_nothing_that_providers_refuse(schema: type[BaseModel]) -> None:
+    """Wrong: OpenAI and Anthropic answer each request with "... is not permitted"."""
+    told = json.dumps(schema.model_json_schema())
+    refused = ("default", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems")
+    assert [name for name in refused if f'"{name}":' in told] == []
+
+
+def test_what_a_schema_does_not_say_is_checked_all_the_same() -> None:
+    """Wrong: a quote of no length, or a value out of its bounds, is taken."""
+    with pytest.raises(ValidationError):
+        Finding(text="Likes tea.", message=1, quote="")
+    schema = ProfileForm(Bounded).schema
+    with pytest.raises(ValidationError):
+        schema.model_validate(
+            {"facts": [{"field": "age", "value": -5, "message": 1, "quote": "five"}]}
+        )

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from agent_memory.facts.found import Found
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.extraction.answers import Told
 
 CATEGORIES = (
     "identity", "family", "home", "work", "education", "health", "preference", "possession",
@@ -45,7 +46,7 @@ Day = Annotated[str, Field(coerce_numbers_to_str=True)]
 """A date as a model gives it, a year without quotes too."""
 
 
-class Finding(BaseModel):
+class Finding(Told):
     """One fact as the model answers it."""
 
     text: str = Field(pattern=r"\S")

@@ -21,6 +21,7 @@ from pydantic import (
 from agent_memory.errors import ConfigError
 from agent_memory.facts.fact import Fact
 from agent_memory.facts.found import Found
+from agent_memory.ltm_blocks.extraction.answers import Told
 from agent_memory.ltm_blocks.extraction.forms import RULES, Day, clamped
 
 PROMPT = """\
@@ -33,7 +34,7 @@ give `until` where a value has ended. The fields:
 _MANY = (list, set, frozenset)
 
 
-class _Filled(BaseModel):
+class _Filled(Told):
     """What is told of each field's value."""
 
     message: int
