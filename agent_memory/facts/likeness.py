@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ ALIKE = 0.35
 """What words or vectors must have in common for two facts to be compared by a model."""
 
 _EACH = 20
+_MOST_KNOWN = 10_000
 _MARKS = ".,;:!?\"'`()[]{}<>"
 _MORE_MARKS = "\u2026\u00a1\u00ab\u00bb\u00bf\u201c\u201d\u201e\u2018\u2013\u2014\u3001\u3002"
 _SMALL_WORDS = "a also am an are is just really the user very"
@@ -86,13 +88,11 @@ def candidates(
         kinds_of_others: Subject and category of each.
         cosine: (new, older) cosines.
     """
-    bags = [frozenset(words(text)) for text in others]
+    bags = [_bag(text) for text in others]
     found = []
     for place, text in enumerate(texts):
-        bag = frozenset(words(text))
-        likeness = [
-            max(float(cosine[place, at]), _share(bag, other)) for at, other in enumerate(bags)
-        ]
+        bag, near_by = _bag(text), cosine[place].tolist()
+        likeness = [max(near_by[at], _share(bag, other)) for at, other in enumerate(bags)]
         near = [
             at
             for at, likely in enumerate(likeness)
@@ -100,6 +100,11 @@ def candidates(
         ]
         found.append(sorted(near, key=lambda at: -likeness[at])[:_EACH])
     return found
+
+
+@lru_cache(_MOST_KNOWN)
+def _bag(text: str) -> frozenset[str]:
+    return frozenset(words(text))
 
 
 def _share(one: frozenset[str], other: frozenset[str]) -> float:
