@@ -30,12 +30,14 @@ class Said:
     Attributes:
         entry: The message.
         role: Its role.
+        who: The speaker's name, or the role.
         text: What facts may be found in, white space counted once.
         number: Its number in the prompt; None for one that only helps to understand the others.
     """
 
     entry: Entry
     role: str
+    who: str
     text: str
     number: int | None
 
@@ -47,8 +49,7 @@ class Said:
         text = self.text
         if self.number is None and len(text) > _MOST_CONTEXT:
             text = text[:_MOST_CONTEXT] + " ..."
-        who = " ".join(speaker(self.entry.message).split())
-        return escape(f"{place}{day} {who}: {text}")
+        return escape(f"{place}{day} {self.who}: {text}")
 
 
 def material(
@@ -62,7 +63,7 @@ def material(
     Args:
         entries: The batch.
         roles: Whose messages facts may come from; those are numbered.
-        redact: Runs over each text first.
+        redact: Runs over each text, and each speaker's name, first.
     """
     shown: list[Said] = []
     number = 0
@@ -70,11 +71,13 @@ def material(
         role = role_of(entry)
         if role not in (*roles, "user", "assistant"):
             continue
-        text = plain(told(entry.message))
-        text = " ".join((redact(text) if redact else text).split())
+        who, text = speaker(entry.message), plain(told(entry.message))
+        if redact is not None:
+            who, text = redact(who), redact(text)
+        who, text = " ".join(who.split()), " ".join(text.split())
         if text:
             number += role in roles
-            shown.append(Said(entry, role, text, number if role in roles else None))
+            shown.append(Said(entry, role, who, text, number if role in roles else None))
     return shown
 
 

@@ -120,7 +120,10 @@ class ExtractiveMemory(FactBlock):
         shown = material(entries, self.roles, self.redact)
         found = ask(llm, form, shown, self.resources.counter.text)
         if self.redact is not None:
-            found = [replace(one, text=self.redact(one.text)) for one in found]
+            found = [
+                replace(one, text=self.redact(one.text), subject=self.redact(one.subject))
+                for one in found
+            ]
         rules = Rules(
             self._weights, _folded(self.categories), _folded(self.refuse_categories),
             self.min_confidence, llm.model, version_of(form),

@@ -437,7 +437,7 @@ def test_redaction_comes_first(fake: FakeLLM) -> None:
     )
     blocks = [ExtractiveMemory(redact=lambda text: text.replace("ann@x.org", "[email]"))]
     with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
-        absorbed(memory, "s", said("Reach me at ann@x.org"))
+        absorbed(memory, "s", said("Reach me at ann@x.org", name="ann@x.org"))
         (fact,) = memory.facts("ada")
         assert fact.text == "Mail [email] or [email]."
         assert "ann@x.org" not in str(fake.requests)
