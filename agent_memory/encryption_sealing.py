@@ -91,6 +91,8 @@ class Key:
         """What stands at a place; None where this key did not seal it, or not for that place."""
         try:
             sealed = binascii.a2b_base64(body, strict_mode=True)
+            if binascii.b2a_base64(sealed, newline=False).decode() != body:
+                return None  # bits that stand for nothing were altered
             nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
             return self._cipher.decrypt(nonce, rest, _bound(place, self.id))
         except self._refusals:
