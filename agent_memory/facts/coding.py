@@ -49,7 +49,7 @@ def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
         sources=(),
         created_at=batch.at,
         metadata={
-            "batch": {
+            _BATCH: {
                 "model": batch.model,
                 "prompt": batch.prompt,
                 "found": batch.found,
@@ -117,7 +117,7 @@ def _claim(record: Record) -> Claim:
 
 
 def _batch(record: Record) -> Batch:
-    kept = record.metadata["batch"]
+    kept = record.metadata[_BATCH]
     return Batch(
         record.session_id, record.first, record.last, record.created_at,
         kept["model"], kept["prompt"], kept["found"], kept["refused"],

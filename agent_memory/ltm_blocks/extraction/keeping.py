@@ -76,8 +76,8 @@ class Keeper:
             self._store.delete_facts(
                 self._block, session_id=scope.session_id, after=scope.after, lease=scope.lease
             )
-            # it may have been its own before it had a user
-            self._renew(Scope(None, scope.session_id).owner, scope.lease)
+            if scope.user_id is not None:  # it may have been its own before
+                self._renew(Scope(None, scope.session_id).owner, scope.lease)
         self._renew(scope.owner, scope.lease)
 
     def _renew(self, owner: str, lease: Lease | None = None) -> None:

@@ -17,7 +17,6 @@ from agent_memory.facts.weaving import links_again, links_for
 from agent_memory.ltm_blocks.extraction.reconciling import Answer, Line
 
 _MOST_LISTED = 100
-_KINDS: dict[str, LinkKind] = {"update": "update", "end": "end", "contradict": "contradict"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +110,17 @@ def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[
     again: dict[int, int] = {}
     fresh: list[int] = []
     kinds: set[tuple[str, str]] = set()
+    told: list[Fact | Claim] = [*known.facts]
     for at, draft in enumerate(drafts):
         claim = draft.claim
         kind = (claim.subject.casefold(), claim.category)
-        told: list[Fact | Claim] = [*known.facts, *(drafts[one].claim for one in fresh)]
         same = seen[kind[0], key_of(claim.text)]
         place = next((place for place in same if _adds_none(claim, told[place], kind in kinds)), -1)
         if place >= 0:
             again[at] = place
         else:
             same.append(len(told))
+            told.append(claim)
             fresh.append(at)
             kinds.add(kind)
     return again, fresh
@@ -183,7 +183,8 @@ def _tied(draft: Draft, answer: Answer, targets: Sequence[str], claims: Sequence
     """The claim of a draft, tied to the facts that the model named."""
     if answer.answer == "same":
         return _again(draft.claim, targets[0], claims)
-    kind = _KINDS[answer.answer]
+    assert answer.answer != "add", "such an answer ties nothing, and is left out"
+    kind: LinkKind = answer.answer
     links = links_for([(kind, one) for one in targets], claims, denies=answer.denies)
     # absorbed anew, others name it already
     return replace(draft.claim, links=tuple(one for one in links if one.fact != draft.claim.id))
