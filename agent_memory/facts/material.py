@@ -14,11 +14,6 @@ OWN = ("memory", "summary")
 """Elements that contexts put into messages; an application may have stored them again."""
 
 _OPEN_OR_CLOSE = re.compile(rf"<\s*(/?)\s*({'|'.join(OWN)})\b[^>]*>", re.IGNORECASE)
-_NOTE = (
-    r"until \d{4}-\d\d-\d\d|according to the \w+|said since never to have been so"
-    r"|not what the user says"
-)
-_NOTES = re.compile(rf"(?:\s*\((?:{_NOTE})(?:; (?:{_NOTE}))*\))+\.?$")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MOST_CONTEXT = 600  # characters of a message that only helps to understand the others
 
@@ -100,8 +95,3 @@ def plain(text: str) -> str:
         depth = max(0, depth - 1) if found[1] else depth + 1
         at = found.end()
     return "".join(kept) + (text[at:] if depth == 0 else "")
-
-
-def unmarked(text: str) -> str:
-    """A fact's text without the notes that recalling adds, which who repeats it repeats too."""
-    return _NOTES.sub("", text) or text

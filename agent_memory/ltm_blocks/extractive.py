@@ -260,10 +260,11 @@ class ExtractiveMemory(FactBlock):
 
     @property
     def _meanings(self) -> Meanings:
+        from agent_memory.embedders.best_effort import BestEffort
         from agent_memory.ltm_blocks.extraction.meanings import Meanings
 
         if self._compared is None:
-            self._compared = Meanings(lambda: self.resources.embedders(None))
+            self._compared = Meanings(BestEffort(lambda: self.resources.embedders(None)))
         return self._compared
 
 

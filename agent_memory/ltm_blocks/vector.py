@@ -148,6 +148,8 @@ class VectorMemory(Block):
         self._vectors.put_vectors(self.name, records, traits, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        import numpy as np
+
         from agent_memory.ranking.relevance import bears
         from agent_memory.ranking.traits import Sought
         from agent_memory.ranking.turns import ranked
@@ -158,7 +160,8 @@ class VectorMemory(Block):
         sought = Sought.of(question, self._ready().embed([question])[0])
         depth = depth_for(limit)
         hits = self._vectors.search_vectors(self.name, scope.owner, sought, depth)
-        if not bears(question, hits, self._unrelated):
+        scores = np.array([hit.scores for hit in hits], np.float32)
+        if not bears(question, [hit.record.text for hit in hits], scores, self._unrelated):
             return []
         return ranked(
             self.name,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from agent_memory.ranking.views import VIEWS
 from agent_memory.ranking.words import words
-from agent_memory.records import Hit
 
 _OWN_MEANING = VIEWS.index("meaning")
 _OWN_WORDS = VIEWS.index("words")
@@ -15,7 +16,7 @@ _MOST_WORDS = 0.5
 _MANY = 200
 
 
-def bears(question: str, hits: Sequence[Hit], unrelated: float) -> bool:
+def bears(question: str, texts: Sequence[str], scores: np.ndarray, unrelated: float) -> bool:
     """Whether what was found has to do with the question.
 
     The views tell only which records bear on it more than others. So the best of them has to mean
@@ -24,15 +25,16 @@ def bears(question: str, hits: Sequence[Hit], unrelated: float) -> bool:
 
     Args:
         question: The question.
-        hits: What views found for it.
+        texts: What views found for it.
+        scores: (n, views) what each view gives each.
         unrelated: Cosine of the best of many messages with what is foreign to all of them; 0 where
             that is not known: then everything may bear on it.
     """
-    if not hits or unrelated <= 0:
-        return bool(hits)
-    asked_of_it = unrelated * min(1.0, math.log(len(hits)) / math.log(_MANY))
-    if max(hit.scores[_OWN_MEANING] for hit in hits) >= asked_of_it:
+    if not len(texts) or unrelated <= 0:
+        return bool(len(texts))
+    asked_of_it = unrelated * min(1.0, math.log(len(texts)) / math.log(_MANY))
+    if scores[:, _OWN_MEANING].max() >= asked_of_it:
         return True
     asked = set(words(question))
-    best = max(hits, key=lambda hit: hit.scores[_OWN_WORDS])
-    return bool(asked) and len(asked & set(words(best.record.text))) >= _MOST_WORDS * len(asked)
+    best = texts[int(scores[:, _OWN_WORDS].argmax())]
+    return bool(asked) and len(asked & set(words(best))) >= _MOST_WORDS * len(asked)

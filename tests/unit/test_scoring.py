@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from agent_memory import ImportanceScorer
 from agent_memory.facts.fact import Fact
-from agent_memory.ltm_blocks.extraction.recalling import Remembered, recalls, told
+from agent_memory.facts.remarks import told
+from agent_memory.ltm_blocks.extraction.recalling import Remembered, recalls
 from agent_memory.ranking.traits import Sought
 from agent_memory.records import Recall
 from tests.unit.claiming import claim, day, facts, linked

@@ -14,7 +14,8 @@ from agent_memory.facts.claims import Claim, Journal
 from agent_memory.facts.drafting import Draft, Rules, drafts
 from agent_memory.facts.found import Found
 from agent_memory.facts.history import facts_of
-from agent_memory.facts.material import Said, unmarked
+from agent_memory.facts.material import Said
+from agent_memory.facts.remarks import unmarked
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extraction.filling import settle_fields
 from agent_memory.ltm_blocks.extraction.meanings import Meanings

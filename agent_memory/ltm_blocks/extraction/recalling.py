@@ -9,16 +9,13 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from agent_memory.facts.fact import Fact
+from agent_memory.facts.remarks import told
 from agent_memory.facts.scoring import ImportanceScorer
 from agent_memory.facts.staleness import Stale, StalenessDetector, last_told
-from agent_memory.ranking.blending import blended, shares
-from agent_memory.ranking.index import TraitIndex
-from agent_memory.ranking.terms import NO_TERMS, Terms, terms_of, weighted
-from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.ranking.texts import TextIndex
+from agent_memory.ranking.traits import Sought
 from agent_memory.records import Recall
 
-_USUAL_LENGTH = 8.0  # words of a fact, stop words not counted
-_VIEWS = (0.5, 0.0, 0.5, 0.0)  # words and meaning count alike; a fact has no surroundings
 _SECONDS_A_DAY = 86_400
 
 
@@ -33,10 +30,7 @@ class Remembered:
     def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
         self.facts = facts
         self._vectors = vectors
-        words = [_words(fact) for fact in facts]
-        traits = Traits(vectors, np.zeros_like(vectors), words, [NO_TERMS] * len(facts))
-        ids = [str(place) for place in range(len(facts))]
-        self._index = TraitIndex(vectors.shape[1]).extended(ids, traits)
+        self._index = TextIndex([_found_by(fact) for fact in facts], vectors)
         self._told_at = [last_told(fact).timestamp() for fact in facts]
         self._duplicates: tuple[list[int], list[Stale]] = ([], [])
 
@@ -64,14 +58,7 @@ class Remembered:
 
     def relevance(self, sought: Sought, places: Sequence[int]) -> np.ndarray:
         """What some facts have in common with a question, over the best of them; 0 for all else."""
-        if self._vectors.shape[1] != len(sought.meaning):  # one of the two could not be had
-            sought = Sought(np.zeros(self._vectors.shape[1], np.float32), sought.words)
-        found = self._index.search(sought, len(self.facts))
-        hits = np.array([int(name) for name in found.ids], np.int64)
-        wanted = np.isin(hits, places)
-        relevance = np.zeros(len(self.facts))
-        relevance[hits[wanted]] = blended(shares(found.scores[wanted]), _VIEWS)
-        return relevance
+        return self._index.relevance(sought, places)
 
 
 def recalls(
@@ -104,9 +91,8 @@ def recalls(
     return [_recall(known.facts[place], factors(place)) for place in best]
 
 
-def _words(fact: Fact) -> Terms:
-    told = f"{fact.subject} {fact.category} {fact.text}"
-    return weighted([terms_of(piece) for piece in told.split()], _USUAL_LENGTH)
+def _found_by(fact: Fact) -> str:
+    return f"{fact.subject} {fact.category} {fact.text}"
 
 
 def _recall(fact: Fact, factors: dict[str, float]) -> Recall:
@@ -126,17 +112,3 @@ def _recall(fact: Fact, factors: dict[str, float]) -> Recall:
         },
         views=factors,
     )
-
-
-def told(fact: Fact) -> str:
-    """A fact as a model is to read it, with its end and whose word it is, where that matters."""
-    notes = []
-    if fact.why == "contradicted":
-        notes.append("said since never to have been so")
-    elif fact.why == "outranked":
-        notes.append("not what the user says")
-    elif fact.valid_to is not None:
-        notes.append(f"until {fact.valid_to:%Y-%m-%d}")
-    if fact.role != "user":
-        notes.append(f"according to the {fact.role}")
-    return f"{fact.text} ({'; '.join(notes)})" if notes else fact.text
