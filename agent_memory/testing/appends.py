@@ -18,6 +18,21 @@ from agent_memory.testing.contract import Contract, draft, stored, together
 class AppendContract(Contract):
     """Part of `SessionStoreContract`."""
 
+    def test_append_of_nothing_begins_a_session(self, store: Store) -> None:
+        """Else: what a block keeps for a session that has no message yet has no session to go with;
+        or the first message after it is lost, or has another seq than 1."""
+        begun = store.append("s", [], "ada")
+        assert (begun.end, begun.total, begun.user_id) == (0, 0, "ada")
+        assert store.head("s") == begun
+        assert [head.session_id for head in store.sessions(user_id="ada")] == ["s"]
+        assert store.append("s", [], "ada") == begun
+        with pytest.raises(SessionOfAnotherUser):
+            store.append("s", [], "ben")
+        assert store.append("s", [draft("first")], "ada").end == 1
+        assert [entry.seq for entry in store.read("s")] == [1]
+        store.delete("s")
+        assert store.head("s") is None
+
     def test_append_numbers_entries_and_sums_tokens(self, store: Store) -> None:
         """Else: seqs with gaps, or totals that are not running sums."""
         first = store.append("s", [draft("a", 3), draft("b", 4)])
