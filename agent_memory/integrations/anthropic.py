@@ -1,0 +1,124 @@
+"""Claude's memory tool (`memory_20250818`) over the files of a `FileMemory`, for Anthropic's SDK.
+
+    tool = MemoryTool(memory, user_id="ana")
+    client.beta.messages.tool_runner(tools=[tool], model=..., max_tokens=..., messages=...)
+
+Whose files they are is bound when the tool is made; nothing that Claude sends can name another.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from agent_memory.aio.memory import AsyncAgentMemory
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import AgentMemoryError, InvalidInput, MissingExtra
+from agent_memory.ltm_blocks.files import run_command
+
+try:
+    from anthropic import BaseModel
+    from anthropic.lib.tools import (
+        BetaAbstractMemoryTool,
+        BetaAsyncAbstractMemoryTool,
+        ToolError,
+    )
+except ImportError as error:
+    raise MissingExtra("Claude's memory tool", "anthropic") from error
+
+__all__ = ["AsyncMemoryTool", "MemoryTool"]
+
+logger = logging.getLogger(__name__)
+
+
+class MemoryTool(BetaAbstractMemoryTool):
+    """For `anthropic.Anthropic`.
+
+    What Claude asked for in vain comes back to it as a tool result that is an error, and says what
+    to do.
+
+    Args:
+        memory: A memory with a `FileMemory`.
+        user_id: Whose files.
+        session_id: Or those of a session's user; of the session itself where it has none.
+
+    Raises:
+        ConfigError: No `FileMemory` is configured.
+        InvalidInput: Neither user nor session is named.
+        SessionOfAnotherUser: The session belongs to another user.
+    """
+
+    def __init__(
+        self, memory: AgentMemory, *, user_id: str | None = None, session_id: str | None = None
+    ) -> None:
+        super().__init__()
+        self._files = memory.files(user_id, session_id=session_id)
+
+    def call(self, input: Any) -> str:
+        """Run a command, as Claude sent it.
+
+        Raises:
+            ToolError: It is none, or it cannot be done; for the SDK to send back.
+        """
+        try:
+            return run_command(self._files, input)
+        except InvalidInput as error:
+            raise ToolError(str(error)) from error
+        except AgentMemoryError as error:  # what went wrong is for people, not for the model
+            logger.exception("the memory tool failed")
+            raise ToolError(
+                "The memory cannot be reached right now. Go on without it, and try again later."
+            ) from error
+
+    def _typed(self, command: BaseModel) -> str:
+        return self.call(command.to_dict())
+
+    view = create = str_replace = insert = delete = rename = _typed
+
+    def clear_all_memory(self) -> str:
+        """Delete all files."""
+        self._files.clear()
+        return "All memory cleared"
+
+
+class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
+    """For `anthropic.AsyncAnthropic`; commands run on the memory's threads.
+
+    Args:
+        memory: A memory with a `FileMemory`.
+        user_id: As for `MemoryTool`.
+        session_id: As for `MemoryTool`.
+
+    Raises:
+        ConfigError: As for `MemoryTool`.
+        InvalidInput: As for `MemoryTool`.
+        SessionOfAnotherUser: As for `MemoryTool`.
+    """
+
+    def __init__(
+        self,
+        memory: AsyncAgentMemory | AgentMemory,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._memory = AsyncAgentMemory(memory) if isinstance(memory, AgentMemory) else memory
+        self._tool = MemoryTool(self._memory.memory, user_id=user_id, session_id=session_id)
+
+    async def call(self, input: Any) -> str:
+        """Run a command, as Claude sent it.
+
+        Raises:
+            ToolError: It is none, or it cannot be done; for the SDK to send back.
+        """
+        return await self._memory.run(self._tool.call, input)
+
+    async def _typed(self, command: BaseModel) -> str:
+        return await self.call(command.to_dict())
+
+    view = create = str_replace = insert = delete = rename = _typed
+
+    async def clear_all_memory(self) -> str:
+        """Delete all files."""
+        return await self._memory.run(self._tool.clear_all_memory)

@@ -1,0 +1,254 @@
+"""Claude's memory tool over our files, driven by Anthropic's SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anthropic import Anthropic, AsyncAnthropic
+from anthropic.lib.tools import ToolError
+from anthropic.types.beta import BetaMemoryTool20250818ViewCommand
+
+from agent_memory import AgentMemory, AsyncAgentMemory, FileMemory
+from agent_memory.errors import ConfigError, InvalidInput, SessionOfAnotherUser
+from agent_memory.integrations.anthropic import AsyncMemoryTool, MemoryTool
+from agent_memory.stores import MemoryStore
+from agent_memory.testing import watched
+from tests.servers.anthropic import FakeClaude
+
+PLAN = "/memories/plan.md"
+BETA = "context-management-2025-06-27"
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    with AgentMemory(store="memory://", blocks=[FileMemory()]) as memory:
+        yield memory
+
+
+@pytest.fixture
+def claude() -> Iterator[FakeClaude]:
+    with FakeClaude() as claude:
+        yield claude
+
+
+def script(claude: FakeClaude) -> None:
+    """Claude looks, writes, makes mistakes, and answers."""
+    claude.ask({"command": "view", "path": "/memories"})
+    claude.ask(
+        {"command": "create", "path": PLAN, "file_text": "one\ntwo\n"},
+        {"command": "create", "path": PLAN, "file_text": "again"},
+    )
+    claude.ask(
+        {"command": "insert", "path": PLAN, "insert_line": 1, "insert_text": "between"},
+        {"command": "str_replace", "path": PLAN, "old_str": "two", "new_str": "three"},
+        {"command": "view", "path": "/memories/../../etc/passwd"},
+        {"command": "view"},
+        {"command": "format", "path": "/memories"},
+        {"command": "rename", "old_path": PLAN, "new_path": "/memories/trip/plan.md"},
+    )
+    claude.say("Done.")
+
+
+RESULTS = [
+    (
+        False,
+        "Here're the files and directories up to 2 levels deep in /memories, excluding hidden "
+        "items:\n0B\t/memories",
+    ),
+    (False, f"File created successfully at: {PLAN}"),
+    (True, f"File {PLAN} already exists"),
+    (False, f"The file {PLAN} has been edited."),
+    (
+        False,
+        "The memory file has been edited. Here is the snippet showing the change (with line "
+        "numbers):\n     1\tone\n     2\tbetween\n     3\tthree\n     4\t",
+    ),
+    (True, "Path /memories/../../etc/passwd would escape /memories directory"),
+    (True, "The command view needs path, too."),
+    (
+        True,
+        "memory was called with bad arguments: command: Input should be 'view', 'create', "
+        "'str_replace', 'insert', 'delete' or 'rename'.",
+    ),
+    (False, f"Successfully renamed {PLAN} to /memories/trip/plan.md"),
+]
+
+ASKED: dict[str, Any] = {
+    "model": "claude-test",
+    "max_tokens": 100,
+    "messages": [{"role": "user", "content": "Plan my trip."}],
+    "betas": [BETA],
+}
+
+
+def check(claude: FakeClaude, memory: AgentMemory) -> None:
+    assert claude.results() == RESULTS
+    assert memory.files("ana").paths() == ["/memories/trip/plan.md"]
+    assert memory.files("ana").read("/memories/trip/plan.md") == "one\nbetween\nthree\n"
+    assert memory.files("ben").paths() == []
+    first = claude.requests[0]
+    assert first["tools"] == [{"type": "memory_20250818", "name": "memory"}]
+    for request in claude.requests:
+        assert request["path"].startswith("/v1/messages")
+        assert BETA in request["headers"]["anthropic-beta"].split(",")
+
+
+def test_a_conversation(claude: FakeClaude, memory: AgentMemory) -> None:
+    """Wrong: the SDK cannot run the tool, or Claude is told otherwise than it knows it, or not that
+    something was an error."""
+    script(claude)
+    with Anthropic(base_url=claude.url, api_key="none", max_retries=0) as client:
+        tool = MemoryTool(memory, user_id="ana")
+        answer = client.beta.messages.tool_runner(tools=[tool], **ASKED).until_done()
+        assert [block.text for block in answer.content if block.type == "text"] == ["Done."]
+    check(claude, memory)
+
+
+@pytest.mark.parametrize("given", [AsyncAgentMemory, lambda memory: memory])
+def test_an_asynchronous_conversation(
+    claude: FakeClaude, memory: AgentMemory, given: Callable[[AgentMemory], Any]
+) -> None:
+    """Wrong: the same with the asynchronous client."""
+
+    async def run() -> None:
+        tool = AsyncMemoryTool(given(memory), user_id="ana")
+        async with AsyncAnthropic(base_url=claude.url, api_key="none", max_retries=0) as client:
+            runner = client.beta.messages.tool_runner(tools=[tool], **ASKED)
+            answer = await runner.until_done()
+            assert [block.text for block in answer.content if block.type == "text"] == ["Done."]
+
+    script(claude)
+    asyncio.run(run())
+    check(claude, memory)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_loop_is_not_held_up(backend: str) -> None:
+    """Wrong: a command runs on the event loop's own thread, where all else then waits for it; or on
+    one kind of loop only."""
+    threads: set[int] = set()
+    store = watched(MemoryStore(), lambda _: threads.add(threading.get_ident()))
+
+    async def run() -> None:
+        with AgentMemory(store=store, blocks=[FileMemory()]) as memory:
+            tool = AsyncMemoryTool(memory, user_id="ana")
+            threads.clear()
+            await tool.call({"command": "create", "path": PLAN, "file_text": "one"})
+            await tool.clear_all_memory()
+            assert threads
+            assert threading.get_ident() not in threads
+
+    anyio.run(run, backend=backend)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None, [], {}, "view", 5, [{"command": "view"}], {"command": None}, {"path": "/memories"},
+        {"command": "view", "path": None}, {"command": "view", "path": 5},
+        {"command": "view", "path": PLAN, "view_range": 5},
+        {"command": "view", "path": PLAN, "view_range": [1]},
+        {"command": "create", "path": PLAN},
+        {"command": "create", "path": "/memories/b", "file_text": 5},
+        {"command": "str_replace", "path": PLAN, "old_str": "one"},
+        {"command": "insert", "path": PLAN, "insert_text": "x"},
+        {"command": "insert", "path": PLAN, "insert_line": None, "insert_text": "x"},
+        {"command": "insert", "path": PLAN, "insert_line": "first", "insert_text": "x"},
+        {"command": "rename", "old_path": PLAN},
+        {"command": "delete", "path": "/memories", "recursive": True},
+        {"command": "delete", "path": "/memories"},
+        {"command": "delete", "path": "/memories/%2e%2e/x"},
+        {"command": "create", "path": "/memoriesfoo.txt", "file_text": "x"},
+    ],
+)  # fmt: skip
+def test_bad_input(memory: AgentMemory, wrong: Any) -> None:
+    """Wrong: what a model may send by mistake raises something other than what the SDK sends back
+    as a sentence, or does something."""
+    tool = MemoryTool(memory, user_id="ana")
+    memory.files("ana").create(PLAN, "one")
+    with pytest.raises(ToolError) as refused:
+        tool.call(wrong)
+    assert isinstance(refused.value.content, str)
+    assert str(refused.value).endswith((".", "directory", "itself")) or "got: " in str(
+        refused.value
+    )
+    assert memory.files("ana").paths() == [PLAN]
+    assert memory.files("ana").read(PLAN) == "one"
+
+
+def test_typed_commands(memory: AgentMemory) -> None:
+    """Wrong: a command that the SDK has already read is not run."""
+    memory.files("ana").create(PLAN, "one\ntwo")
+    command = BetaMemoryTool20250818ViewCommand(command="view", path=PLAN, view_range=[2, 2])
+    reply = f"Here's the content of {PLAN} with line numbers:\n     2\ttwo"
+    tool = MemoryTool(memory, user_id="ana")
+    assert tool.view(command) == tool.execute(command) == reply
+    later = AsyncMemoryTool(memory, user_id="ana")
+    assert asyncio.run(later.view(command)) == asyncio.run(later.execute(command)) == reply
+
+
+def test_all_can_be_cleared(memory: AgentMemory) -> None:
+    """Wrong: a user's files are left, or another's are gone."""
+    for user in ("ana", "ben", "eva"):
+        memory.files(user).create(PLAN, "one")
+    assert MemoryTool(memory, user_id="ana").clear_all_memory() == "All memory cleared"
+    cleared = asyncio.run(AsyncMemoryTool(memory, user_id="ben").clear_all_memory())
+    assert cleared == "All memory cleared"
+    assert [memory.files(user).paths() for user in ("ana", "ben", "eva")] == [[], [], [PLAN]]
+
+
+def test_whose_files(memory: AgentMemory) -> None:
+    """Wrong: the scope is not the one that was bound, or a memory without files is found out about
+    only when Claude looks."""
+    memory.update("s-ana", {"role": "user", "content": "Hi."}, user_id="ana")
+    memory.files("ana").create(PLAN, "one")
+    tool = MemoryTool(memory, session_id="s-ana")
+    assert tool.call({"command": "view", "path": PLAN}).endswith("     1\tone")
+    for kind in (MemoryTool, AsyncMemoryTool):
+        with pytest.raises(InvalidInput):
+            kind(memory)
+        with pytest.raises(SessionOfAnotherUser):
+            kind(memory, user_id="ben", session_id="s-ana")
+        with (
+            AgentMemory(store="memory://") as without,
+            pytest.raises(ConfigError, match="FileMemory"),
+        ):
+            kind(without, user_id="ana")
+
+
+def test_an_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: an outage ends the conversation, or tells Claude of the database; or nobody of it."""
+    memory = AgentMemory(store=f"sqlite:///{tmp_path}/secret-name.db", blocks=[FileMemory()])
+    tool = MemoryTool(memory, user_id="ana")
+    memory.close()
+    with (
+        caplog.at_level(logging.ERROR),
+        pytest.raises(ToolError, match="cannot be reached") as told,
+    ):
+        tool.call({"command": "view", "path": "/memories"})
+    assert "secret-name" not in str(told.value)
+    assert "the memory tool failed" in caplog.text
+
+
+def test_without_the_sdk() -> None:
+    """Wrong: without the extra the error does not say what to install."""
+    program = (
+        "import sys; sys.modules['anthropic'] = None\n"
+        "import agent_memory.integrations\n"
+        "from agent_memory.errors import MissingExtra\n"
+        "try:\n    import agent_memory.integrations.anthropic\n"
+        "except MissingExtra as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert 'pip install "agent-memory[anthropic]"' in done.stdout

@@ -1,0 +1,324 @@
+"""Files that a model keeps: whose they are, how many, that none is lost, and the tool for them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, AgentMemoryConfig, FileMemory, StaticMemory
+from agent_memory.errors import (
+    ConfigError,
+    InvalidInput,
+    SessionOfAnotherUser,
+    StoreUnavailable,
+    ToolRefused,
+)
+from agent_memory.stores import MemoryStore, SQLStore
+from agent_memory.testing import watched
+
+PLAN = "/memories/plan.md"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., AgentMemory]:
+    """Opens a memory on one store, as often as it is called."""
+    store: Any = MemoryStore() if request.param == "memory" else f"sqlite:///{tmp_path}/a.db"
+
+    def open_memory(**limits: Any) -> AgentMemory:
+        return AgentMemory(store=store, blocks=[FileMemory(**limits)])
+
+    return open_memory
+
+
+def test_files_last(opened: Callable[..., AgentMemory]) -> None:
+    """Wrong: files are gone with the memory that wrote them, or a text comes back otherwise."""
+    texts = {
+        PLAN: "one\r\ntwo\n\n",
+        "/memories/work/empty": "",
+        "/memories/caf\u00e9/日本": "\u00e9 e\u0301 \U0001f600 \0 \t</memory> {x} %s",
+    }
+    with opened() as memory:
+        for path, text in texts.items():
+            memory.files("ana").create(path, text)
+    with opened() as memory:
+        files = memory.files("ana")
+        assert files.paths() == sorted(texts)
+        assert {path: files.read(path) for path in files.paths()} == texts
+        assert files.read("/memories/cafe\u0301/日本/") == texts["/memories/caf\u00e9/日本"]
+
+
+def test_each_user_has_files_of_their_own(opened: Callable[..., AgentMemory]) -> None:
+    """Wrong: a user sees, changes or clears the files of another, or a user's session has others
+    than the user."""
+    with opened() as memory:
+        memory.update("s-ana", {"role": "user", "content": "Hi."}, user_id="ana")
+        memory.update("s-none", {"role": "user", "content": "Hi."})
+        memory.files("ana").create(PLAN, "ana's")
+        memory.files("ben").create(PLAN, "ben's")
+        memory.files(session_id="s-none").create(PLAN, "nobody's")
+        memory.files("session:s-none").create(PLAN, "a user called so")
+        assert memory.files(session_id="s-ana").read(PLAN) == "ana's"
+        memory.files("ana", session_id="s-ana").str_replace(PLAN, "ana's", "still ana's")
+        memory.files("ben").clear()
+        assert memory.files("ben").paths() == []
+        assert memory.files("ana", session_id="s-new").read(PLAN) == "still ana's"
+        assert memory.files(session_id="s-none").read(PLAN) == "nobody's"
+        with pytest.raises(SessionOfAnotherUser):
+            memory.files("ben", session_id="s-ana")
+        with pytest.raises(InvalidInput):
+            memory.files()
+
+
+def test_deletion(opened: Callable[..., AgentMemory]) -> None:
+    """Wrong: files outlive their user, or a session that they belong to; or they go with a session
+    in which they were merely written."""
+    with opened() as memory:
+        memory.files("ana", session_id="s-ana").create(PLAN, "ana's")
+        memory.files("ben").create(PLAN, "ben's")
+        memory.files(session_id="s-none").create(PLAN, "nobody's")
+        memory.delete("s-ana")
+        memory.delete("s-none")
+        assert memory.files("ana").read(PLAN) == "ana's"
+        assert memory.files(session_id="s-none").paths() == []
+        memory.delete_user("ana")
+        assert memory.files("ana").paths() == []
+        assert memory.files("ben").read(PLAN) == "ben's"
+
+
+def test_limits(opened: Callable[..., AgentMemory]) -> None:
+    """Wrong: a user fills the store, the last that has room is refused, or a refusal changed
+    something all the same."""
+    with opened(max_files=3, max_chars=10, max_total_chars=15) as memory:
+        files = memory.files("ana")
+        files.create("/memories/a", "0123456789")
+        files.create("/memories/b", "01\n3")
+        for attempt, words in [
+            (lambda: files.create("/memories/c", "0" * 11), "at most 10 are"),
+            (lambda: files.insert("/memories/a", 1, "0"), "at most 10 are"),
+            (lambda: files.str_replace("/memories/b", "0", "00000000"), "at most 10 are"),
+            (lambda: files.create("/memories/c", "00"), "at most 15 are"),
+            (lambda: files.str_replace("/memories/b", "0", "000"), "at most 15 are"),
+        ]:
+            with pytest.raises(ToolRefused, match=words):
+                attempt()
+        files.create("/memories/c", "0")
+        with pytest.raises(ToolRefused, match="There are 3 files"):
+            files.create("/memories/d", "")
+        files.str_replace("/memories/a", "89", "98")  # its old text makes room for the new one
+        files.str_replace("/memories/a", "98", "89")
+        files.rename("/memories/a", "/memories/d")
+        texts = {path: files.read(path) for path in files.paths()}
+        assert texts == {"/memories/b": "01\n3", "/memories/c": "0", "/memories/d": "0123456789"}
+        files.delete("/memories/d")
+        files.create("/memories/a", "0123456789")
+        memory.files("ben").create("/memories/a", "0123456789")
+
+
+@pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
+def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: str) -> None:
+    """Wrong: half a surrogate pair gets into a file, or into a reply, which then cannot be sent."""
+    with opened() as memory:
+        files = memory.files("ana")
+        files.create(PLAN, "a")
+        for attempt in (
+            lambda: files.create("/memories/b", text),
+            lambda: files.str_replace(PLAN, "a", text),
+            lambda: files.str_replace(PLAN, text, "b"),
+            lambda: files.insert(PLAN, 0, text),
+            lambda: files.view(f"/memories/{text}"),
+        ):
+            with pytest.raises(ToolRefused) as refused:
+                attempt()
+            assert str(refused.value).encode()
+        assert [files.read(path) for path in files.paths()] == ["a"]
+
+
+def test_directories(opened: Callable[..., AgentMemory]) -> None:
+    """Wrong: a directory is moved or deleted in part, or with another whose name begins alike."""
+    with opened() as memory:
+        files = memory.files("ana")
+        for path in ("/memories/a/x", "/memories/a/b/y", "/memories/a.md", "/memories/ab/z"):
+            files.create(path, path)
+        files.rename("/memories/a", "/memories/new/a")
+        assert files.paths() == [
+            "/memories/a.md", "/memories/ab/z", "/memories/new/a/b/y", "/memories/new/a/x",
+        ]  # fmt: skip
+        assert files.read("/memories/new/a/b/y") == "/memories/a/b/y"
+        files.create("/memories/a/x", "another")  # its old place is free
+        files.delete("/memories/new")
+        assert files.paths() == ["/memories/a.md", "/memories/a/x", "/memories/ab/z"]
+        files.delete("/memories/a/x")
+        with pytest.raises(ToolRefused, match="does not exist"):
+            files.view("/memories/a")
+        files.clear()
+        assert files.view("/memories").endswith("0B\t/memories")
+
+
+@pytest.mark.parametrize("stop", range(1, 7))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
+    """Wrong: a file is lost, or is in two places, where the process dies amid a rename."""
+    writes = -1
+
+    def die(step: str) -> None:
+        nonlocal writes
+        if writes >= 0 and step in (f"{when} put_facts", f"{when} delete_facts"):
+            writes += 1
+            if writes == stop:
+                raise StoreUnavailable("gone")
+
+    store = MemoryStore()
+    with AgentMemory(store=watched(store, die), blocks=[FileMemory()]) as memory:
+        files = memory.files("ana")
+        for number in range(4):
+            files.create(f"/memories/old/{number}", str(number))
+        writes = 0
+        if stop <= 4:
+            with pytest.raises(StoreUnavailable):
+                files.rename("/memories/old", "/memories/new")
+        else:
+            files.rename("/memories/old", "/memories/new")
+    with AgentMemory(store=store, blocks=[FileMemory()]) as memory:
+        files = memory.files("ana")
+        assert sorted(files.read(path) for path in files.paths()) == ["0", "1", "2", "3"]
+        for path in files.paths():
+            if path.startswith("/memories/old/"):
+                files.rename(path, path.replace("old", "new"))
+        assert files.paths() == [f"/memories/new/{number}" for number in range(4)]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_edits_at_the_same_time(kind: str, tmp_path: Path) -> None:
+    """Wrong: of lines that two memories insert into one file at the same time one is lost; or two
+    create one file, or the last free place is taken twice."""
+
+    def linger(step: str) -> None:
+        if step == "after facts":
+            time.sleep(0.001)  # others come between what is read and what is written, if they can
+
+    shared = MemoryStore()
+    stores = [
+        shared if kind == "memory" else SQLStore(f"sqlite:///{tmp_path}/a.db") for _ in range(2)
+    ]
+    one, other = (
+        AgentMemory(store=watched(store, linger), blocks=[FileMemory(max_files=4)])
+        for store in stores
+    )
+    with closing(stores[0]), closing(stores[1]), one, other:
+        one.files("ana").create(PLAN, "")
+        begin = threading.Barrier(6)
+
+        def edit(worker: int) -> list[str]:
+            files = (one, other)[worker % 2].files("ana")
+            begin.wait()
+            done = []
+            for path in ("/memories/b", f"/memories/c{worker}"):
+                try:
+                    files.create(path, str(worker))
+                    done.append(path)
+                except ToolRefused:
+                    continue
+            begin.wait()
+            for number in range(5):
+                files.insert(PLAN, 0, f"{worker}-{number}")
+            return done
+
+        with ThreadPoolExecutor(6) as pool:
+            created = [path for paths in pool.map(edit, range(6)) for path in paths]
+        files = one.files("ana")
+        lines = files.read(PLAN).splitlines()
+        assert sorted(lines) == [f"{worker}-{number}" for worker in range(6) for number in range(5)]
+        assert created.count("/memories/b") == 1
+        assert sorted([PLAN, *created]) == files.paths()
+        assert len(created) == 3
+
+
+def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
+    """Wrong: a model cannot use its files, is not told what it did wrong, or reaches another's."""
+    with opened() as memory:
+
+        def call(**arguments: Any) -> str:
+            return memory.call_tool("s-ana", "files", json.dumps(arguments), user_id="ana")
+
+        assert call(command="create", path=PLAN, file_text="a\nb\n").endswith(f"at: {PLAN}")
+        assert call(command="insert", path=PLAN, insert_line=1, insert_text="x").endswith("edited.")
+        assert "     2\tX" in call(command="str_replace", path=PLAN, old_str="x", new_str="X")
+        assert call(command="view", path=PLAN, view_range=[2, 3]).endswith("     2\tX\n     3\tb")
+        assert call(command="rename", old_path=PLAN, new_path="/memories/p", path=None)
+        assert memory.files("ana").read("/memories/p") == "a\nX\nb\n"
+        assert call(command="view", path="/memories") == memory.files("ana").view("/memories")
+        assert memory.files("ben").paths() == []
+        for wrong, words in [
+            ({}, "command"),
+            ({"command": "format"}, "command"),
+            ({"command": "view"}, "view needs path"),
+            ({"command": "insert", "path": PLAN}, "needs insert_line and insert_text"),
+            ({"command": "rename", "path": PLAN, "old_path": PLAN}, "needs new_path"),
+            ({"command": "create", "path": ["/memories/a"], "file_text": "a"}, "path"),
+            ({"command": "create", "path": "/memories/a", "file_text": {"a": 1}}, "file_text"),
+            ({"command": "insert", "path": PLAN, "insert_line": "x", "insert_text": ""}, "line"),
+            ({"command": "view", "path": PLAN, "view_range": "1-2"}, "view_range"),
+            ({"command": "view", "path": "/memories", "user_id": "ben"}, "user_id"),
+            ({"command": "view", "path": "/memories/../ben"}, "would escape"),
+        ]:
+            assert words in call(**wrong), wrong
+        assert call(command="delete", path="/memories/p") == "Successfully deleted /memories/p"
+        assert memory.files("ana").paths() == []
+
+
+def test_what_the_tool_tells_of_itself() -> None:
+    """Wrong: a model is not told of an argument, or offered one that names a user."""
+    blocks = [FileMemory(), FileMemory(name="drafts")]
+    with AgentMemory(store="memory://", blocks=blocks) as memory:
+        tools = {tool["function"]["name"]: tool["function"] for tool in memory.tools("s")}
+        assert {"files", "drafts"} <= set(tools)
+        parameters = tools["files"]["parameters"]
+        assert set(parameters["properties"]) == {
+            "command", "path", "view_range", "file_text", "old_str", "new_str", "insert_line",
+            "insert_text", "old_path", "new_path",
+        }  # fmt: skip
+        assert parameters["properties"]["command"]["enum"] == [
+            "view", "create", "str_replace", "insert", "delete", "rename",
+        ]  # fmt: skip
+        assert parameters["required"] == ["command"]
+        assert all(one["description"] for one in parameters["properties"].values())
+        create = {"command": "create", "path": PLAN, "file_text": "a"}
+        memory.call_tool("s", "drafts", create, user_id="ana")
+        assert memory.files("ana").paths() == []
+
+
+def test_nothing_is_recalled() -> None:
+    """Wrong: files take room in a context without the model's having looked for them."""
+    blocks = [FileMemory(), StaticMemory(facts=["The plan is in your files."])]
+    with AgentMemory(store="memory://", blocks=blocks) as memory:
+        memory.files("ana").create(PLAN, "Plan the trip.")
+        memory.update("s", {"role": "user", "content": "What of the trip?"}, user_id="ana")
+        context = memory.get("s", "plan the trip")
+        assert [recall.block for recall in context.recalls] == ["static"]
+        assert context.warnings == []
+        found = memory.search("plan the trip", user_id="ana")
+        assert [recall.block for recall in found] == ["static"]
+
+
+def test_settings(tmp_path: Path) -> None:
+    """Wrong: the block cannot be configured by a file, or its profile does nothing."""
+    file = tmp_path / "memory.toml"
+    file.write_text('store = "memory://"\n[[blocks]]\nkind = "files"\nprofile = "doc"\n')
+    with AgentMemory(AgentMemoryConfig.from_file(file)) as memory:
+        files = memory.files("ana")
+        files.create(PLAN, "a")
+        with pytest.raises(ToolRefused, match=f"^Error: File {PLAN} already exists$"):
+            files.create(PLAN, "b")
+    with (
+        AgentMemory(store="memory://") as memory,
+        pytest.raises(ConfigError, match=r"blocks=\[FileMemory"),
+    ):
+        memory.files("ana")

@@ -1,0 +1,108 @@
+"""A model of Anthropic's: speaks its Messages API on 127.0.0.1, and says what it is told to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self, cast
+
+
+class FakeClaude:
+    """Answers each request with the next of its scripted turns.
+
+    Attributes:
+        url: Its address, for `base_url`.
+        requests: The bodies received so far, each with its `path` and `headers`.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self._turns: deque[list[dict[str, Any]]] = deque()
+        self._asked = 0
+        self._server = _Server(self)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        serve = self._server.serve_forever
+        self._thread = threading.Thread(target=serve, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def say(self, text: str) -> None:
+        """Have the next request answered by a text."""
+        self._turns.append([{"type": "text", "text": text}])
+
+    def ask(self, *inputs: Any) -> None:
+        """Have the next request answered by calls of the memory tool."""
+        calls = enumerate(inputs, self._asked)
+        self._asked += len(inputs)
+        self._turns.append(
+            [
+                {"type": "tool_use", "id": f"toolu_{number}", "name": "memory", "input": given}
+                for number, given in calls
+            ]
+        )
+
+    def results(self) -> list[tuple[bool, Any]]:
+        """What it was told of its calls: whether it was an error, and what.
+
+        A client sends each once, or all with each request.
+        """
+        told = {
+            block["tool_use_id"]: (bool(block.get("is_error")), block["content"])
+            for request in self.requests
+            for message in request["messages"]
+            if isinstance(message["content"], list)
+            for block in message["content"]
+            if block["type"] == "tool_result"
+        }
+        return list(told.values())
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.requests.append(request)
+        content = self._turns.popleft()
+        asks = content[0]["type"] == "tool_use"
+        return {
+            "id": f"msg_{len(self.requests)}",
+            "type": "message",
+            "role": "assistant",
+            "model": request["model"],
+            "content": content,
+            "stop_reason": "tool_use" if asks else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, fake: FakeClaude) -> None:
+        self.fake = fake
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    wbufsize = -1  # an answer leaves as one packet, at once
+    disable_nagle_algorithm = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing to stderr."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        fake = cast("_Server", self.server).fake
+        data = json.dumps(fake._answer({**body, "path": self.path, "headers": headers})).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
