@@ -1,0 +1,116 @@
+"""`agent-memory mcp`: a user's memory for MCP clients, over stdio or HTTP."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_memory.cli.common import (
+    ConfigOption,
+    StoreOption,
+    UserOption,
+    guarded,
+    load_config,
+    open_memory,
+)
+from agent_memory.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.mcp.tokens import Tokens
+
+TOKEN = "AGENT_MEMORY_MCP_TOKEN"
+
+
+@guarded
+def mcp(
+    user: UserOption = None,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve over HTTP, at /mcp, instead of stdin and stdout.")
+    ] = False,
+    host: Annotated[
+        str, typer.Option("--host", metavar="NAME", help="Where to listen, as clients call it.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65_535, help="0 picks one.")
+    ] = 8765,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            "--tokens",
+            metavar="FILE",
+            help="Whose each token is: TOML or JSON, users and their tokens. Instead of --user, "
+            f"whose token is {TOKEN}, or a new one.",
+        ),
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Give an MCP client a user's memory: to search, to add to, and to forget.
+
+    A client starts it and speaks with it over stdin and stdout. With --http it serves as many as
+    come, each the user whose token it has. No tool takes a user's id.
+    """
+    if http:
+        _serve_http(_tokens(user, tokens), host, port, lambda: load_config(store, config))
+    elif user is None or tokens is not None:
+        raise InvalidInput("Whose memory? Name a user with --user; --tokens is for --http.")
+    else:
+        _serve_stdio(user, lambda: load_config(store, config))
+
+
+def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
+    from agent_memory.engine.admission import check_id
+    from agent_memory.mcp.server import build
+    from agent_memory.mcp.stdio import serve, wire
+
+    check_id("--user", user)
+    if sys.stdin.isatty():
+        typer.echo("An MCP client is to start this, and speak with it. Ctrl-C ends it.", err=True)
+    streams = wire()  # before anything is loaded that might print
+    with open_memory(settings(), create=True) as memory:
+        serve(build(memory, lambda asked: user), *streams)
+
+
+def _serve_http(
+    tokens: Tokens, host: str, port: int, settings: Callable[[], AgentMemoryConfig]
+) -> None:
+    from ipaddress import ip_address
+
+    from agent_memory.mcp.http import PATH, asgi, listen, serve
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda number, frame: sys.exit(0))
+    with listen(host, port) as listener, open_memory(settings(), create=True) as memory:
+        address, port = listener.getsockname()[:2]
+        if not ip_address(address.partition("%")[0]).is_loopback:
+            typer.echo(
+                "warning: Others in the network can reach this, and can read along: it speaks "
+                "plain HTTP. Put a proxy with TLS before it, or let it listen on 127.0.0.1.",
+                err=True,
+            )
+        shown = f"[{host}]" if ":" in host else host
+        typer.echo(f"Serving at http://{shown}:{port}{PATH}. Ctrl-C stops it.")
+        serve(asgi(memory, tokens, host), listener)
+
+
+def _tokens(user: str | None, file: Path | None) -> Tokens:
+    """The tokens in force; one that is made up is shown, once."""
+    from agent_memory.mcp.tokens import Tokens
+
+    if file is not None and user is None:
+        return Tokens.read(file)
+    if user is None or file is not None:
+        raise InvalidInput("Whose memory? Name either one user with --user, or a --tokens FILE.")
+    token = os.environ.get(TOKEN)
+    if token is None:
+        token = secrets.token_urlsafe(32)
+        typer.echo(f"The token, shown only now: {token}", err=True)
+    return Tokens({user: token})

@@ -1,0 +1,111 @@
+"""What the tools of the MCP server take, and what they give as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agent_memory.tools import Arguments
+
+Kind = Literal["note", "fact", "other"]
+
+_ID = "The id that search_memories, get_memories or add_memory gave."
+
+
+class Search(Arguments):
+    """What `search_memories` takes."""
+
+    query: str = Field(min_length=1, max_length=2_000, description="What to look for, in words.")
+    limit: int = Field(default=10, ge=1, le=50, description="At most so many results.")
+
+
+class Add(Arguments):
+    """What `add_memory` takes."""
+
+    text: str = Field(min_length=1, description="What to remember: one fact, in a whole sentence.")
+
+
+class Page(Arguments):
+    """What `get_memories` takes."""
+
+    limit: int = Field(default=50, ge=1, le=200, description="At most so many.")
+    after: str = Field(
+        default="", max_length=200, description="The `next` of the page before; empty to begin."
+    )
+
+
+class Update(Arguments):
+    """What `update_memory` takes."""
+
+    id: str = Field(min_length=1, max_length=200, description=_ID)
+    text: str = Field(min_length=1, description="What the note is to say from now on.")
+
+
+class Delete(Arguments):
+    """What `delete_memory` takes."""
+
+    id: str = Field(min_length=1, max_length=200, description=_ID)
+
+
+class Converse(Arguments):
+    """What `get_context` takes."""
+
+    session_id: str = Field(min_length=1, description="A session that memory://sessions lists.")
+    query: str = Field(
+        default="",
+        max_length=20_000,
+        description="What to recall for; empty for the conversation's newest question.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One thing that is remembered.
+
+    Attributes:
+        id: Its id.
+        kind: A "note" can be updated and deleted, a "fact" deleted; "other" is what was said in
+            conversations, or holds for everyone.
+        text: What it says.
+        created_at: The time of what it tells of (UTC), where known.
+    """
+
+    id: str
+    kind: Kind
+    text: str
+    created_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """Some of what is remembered.
+
+    Attributes:
+        memories: What was found.
+        next: What to give as `after` for those that follow; None where none do.
+    """
+
+    memories: list[Memory]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A conversation as a model is to see it.
+
+    Attributes:
+        messages: OpenAI chat dicts.
+        tokens: What they cost.
+        max_tokens: What they may.
+        warnings: What could not be recalled.
+    """
+
+    messages: list[dict[str, Any]]
+    tokens: int
+    max_tokens: int
+    warnings: list[str]
+
+
+Answer = Memory | Memories | Context

@@ -1,0 +1,86 @@
+"""A user's sessions as MCP resources: a list of them, and the log of each."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from agent_memory.errors import InvalidInput, ToolRefused
+
+if TYPE_CHECKING:
+    from agent_memory.engine.memory import AgentMemory
+    from agent_memory.records import Entry, Head, Scope
+
+SESSIONS = "memory://sessions"
+LISTING = f"{SESSIONS}{{?after}}"
+LOG = f"{SESSIONS}/{{session_id}}{{?after}}"
+
+_LISTING = re.compile(rf"{SESSIONS}(?:\?after=([^&#]+))?")
+_LOG = re.compile(rf"{SESSIONS}/([^/?#]+)(?:\?after=([0-9]{{1,15}}))?")
+_PAGE = 500
+
+
+def owned(memory: AgentMemory, scope: Scope, session_id: str) -> Head:
+    """The head of one of the user's sessions.
+
+    Raises:
+        ToolRefused: They have none with this id: it is another's, nobody's, or nowhere, and which
+            of these is not told.
+    """
+    head = memory.update(session_id, [])  # appends nothing
+    if head.user_id is None or head.user_id != scope.user_id:
+        raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists those there are.")
+    return head
+
+
+def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
+    """A resource, as JSON. Where there is more than a page, `next` is the URI of what follows.
+
+    Raises:
+        InvalidInput: There is no such resource, for this user.
+    """
+    if found := _LISTING.fullmatch(uri):
+        return _listing(memory, scope, unquote(found[1]) if found[1] else None)
+    if found := _LOG.fullmatch(uri):
+        return _log(memory, scope, unquote(found[1]), int(found[2] or 0))
+    raise InvalidInput(f"There is no resource {uri[:200]!r}. There are {LISTING} and {LOG}.")
+
+
+def _listing(memory: AgentMemory, scope: Scope, after: str | None) -> str:
+    heads = memory.sessions(user_id=scope.user_id, limit=_PAGE + 1, after=after)
+    page = heads[:_PAGE]
+    told = [
+        {
+            "session_id": head.session_id,
+            "uri": _uri(head.session_id),
+            "messages": head.end,
+            "created_at": head.created_at.isoformat(),
+        }
+        for head in page
+    ]
+    more = f"{SESSIONS}?after={_quoted(page[-1].session_id)}" if len(heads) > _PAGE else None
+    return json.dumps({"sessions": told, "next": more}, ensure_ascii=False)
+
+
+def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
+    owned(memory, scope, session_id)
+    entries = memory.history(session_id, after=after, limit=_PAGE + 1)
+    page = entries[:_PAGE]
+    more = f"{_uri(session_id)}?after={page[-1].seq}" if len(entries) > _PAGE else None
+    told = {"session_id": session_id, "messages": [_told(entry) for entry in page], "next": more}
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _told(entry: Entry) -> dict[str, object]:
+    at = entry.created_at.isoformat()
+    return {"seq": entry.seq, **entry.message.to_dict(), "created_at": at}
+
+
+def _uri(session_id: str) -> str:
+    return f"{SESSIONS}/{_quoted(session_id)}"
+
+
+def _quoted(session_id: str) -> str:
+    return quote(session_id, safe="")

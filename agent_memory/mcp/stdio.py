@@ -1,0 +1,69 @@
+"""An MCP server over stdin and stdout: nothing but the protocol is on them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, TextIO
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+
+
+def wire() -> tuple[TextIO, TextIO]:
+    """This process's stdin and stdout, from now on for the protocol alone.
+
+    Whoever else prints does so to stderr, and whoever else reads finds nothing. SIGINT and SIGTERM
+    are the end of the input, wherever it is waited for; a second one ends the process.
+    """
+    sys.stdout.flush()
+    theirs, ours = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    heard, told = os.pipe()
+
+    def end() -> None:
+        # who reads the pipe finds its end, and who writes to it no error
+        os.dup2(nothing, told, inheritable=False)
+
+    def pass_on() -> None:
+        try:
+            while chunk := os.read(theirs, 65_536):
+                while chunk:
+                    chunk = chunk[os.write(told, chunk) :]
+        finally:
+            end()
+
+    def hear(number: int, frame: object) -> None:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(one, signal.SIG_DFL)
+        end()
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, hear)
+    # a thread that waits for input cannot be stopped: this one ends with the process
+    threading.Thread(target=pass_on, daemon=True, name="stdin").start()
+    return (
+        os.fdopen(heard, encoding="utf-8", errors="replace"),
+        os.fdopen(ours, "w", encoding="utf-8", newline="\n"),
+    )
+
+
+def serve(server: Server[Any], reading: TextIO, writing: TextIO) -> None:
+    """Serve until the input ends, or nobody reads the output any more."""
+    try:
+        anyio.run(partial(_serve, server, reading, writing))
+    except* BrokenPipeError:
+        pass
+
+
+async def _serve(server: Server[Any], reading: TextIO, writing: TextIO) -> None:
+    async with stdio_server(anyio.wrap_file(reading), anyio.wrap_file(writing)) as (read, write):
+        await server.run(read, write, server.create_initialization_options())

@@ -1,0 +1,1 @@
+"""Skill files: what one says, and the folder they lie in."""

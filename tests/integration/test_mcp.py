@@ -1,0 +1,492 @@
+"""The MCP server in process, by the official client: tools, resources, and whose they are."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcp import Client, MCPError
+
+import agent_memory.mcp
+from agent_memory import AgentMemory, Block, Entry, InvalidId, Message, Recall, Scope, VectorMemory
+from agent_memory.errors import ConfigError, MissingExtra
+from agent_memory.ltm_blocks.files import FileMemory
+from agent_memory.ltm_blocks.working import WorkingMemory
+from agent_memory.mcp.server import build
+from agent_memory.mcp.sessions import read
+from agent_memory.tools import Arguments, Tool
+from tests.integration.fact_model import Model, absorbed, remembering, said
+
+T = TypeVar("T")
+Mode = Literal["legacy", "auto"]
+
+OWN = {
+    "search_memories": {"query": "nuts"},
+    "add_memory": {"text": "Allergic to nuts."},
+    "get_memories": {},
+    "update_memory": {"id": "x", "text": "Allergic to nuts."},
+    "delete_memory": {"id": "x"},
+    "get_context": {"session_id": "sarahs"},
+}
+"""Every tool that all memories have, with arguments that it takes."""
+
+IN_VAIN: list[tuple[str, dict[str, Any], str]] = [
+    ("search_memories", {}, "query"),
+    ("search_memories", {"query": ""}, "query"),
+    ("search_memories", {"query": "x", "limit": 51}, "limit"),
+    ("search_memories", {"query": 3}, "query"),
+    ("add_memory", {"text": " "}, "empty"),
+    ("add_memory", {"text": "x" * 4_001}, "4000"),
+    ("get_context", {"session_id": "x" * 300}, "255"),
+    ("forget_everything", {}, "search_memories"),
+]
+"""What can't be done, and a word of what is said of it."""
+
+NOWHERE = [
+    "memory://sessions/",
+    "memory://sessions/sarahs/",
+    "memory://sessions/sarahs?user_id=ben",
+    "memory://sessions/sarahs?after=-1",
+    "memory://sessions/sarahs#x",
+    "memory://sessions/..%2Fsarahs",
+    "memory://sessions/" + "x" * 300,
+    "memory://sessions?user_id=ben",
+    "memory://users",
+    "file:///etc/passwd",
+    "",
+]
+"""Addresses at which there is nothing."""
+
+
+class Odd(Block):
+    """Offers tools that do what no tool should: fail, wait, bear the name of another."""
+
+    kind: Literal["odd"] = "odd"
+    tool: str = "odd_fail"
+    together: Any = None
+
+    def tools(self) -> Sequence[Tool]:
+        return [Tool(self.tool, "Fails.", Arguments, self._fail)]
+
+    def _fail(self, scope: Scope, asked: Arguments) -> str:
+        if self.together is None:
+            raise RuntimeError("canary: the password is swordfish")
+        self.together.wait(timeout=60)
+        return f"{scope.user_id} was not alone."
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        """Nothing."""
+
+    def delete(self, scope: Scope) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    """Sarah's session, Ben's, and one of nobody's, each with a canary."""
+    blocks = [VectorMemory(), FileMemory(), WorkingMemory()]
+    with AgentMemory(store="memory://", max_tokens=2_000, blocks=blocks) as memory:
+        for session_id, user in (("sarahs", "sarah"), ("bens", "ben"), ("nobodys", None)):
+            memory.update(session_id, said(f"The canary of {session_id} sings."), user_id=user)
+        memory.notes("ben").add("Ben's canary is yellow.")
+        memory.flush()
+        yield memory
+
+
+def speak(
+    memory: AgentMemory,
+    talk: Callable[[Client], Awaitable[T]],
+    user: str = "sarah",
+    mode: Mode = "auto",
+) -> T:
+    """What comes of talking to the server of a memory, as a user."""
+
+    async def run() -> T:
+        async with Client(build(memory, lambda asked: user), mode=mode) as client:
+            return await talk(client)
+
+    return anyio.run(run)
+
+
+async def call(client: Client, name: str, **arguments: Any) -> Any:
+    """What a tool gives: data where it gives data, else text."""
+    done = await client.call_tool(name, arguments)
+    assert not done.is_error, done.content
+    text = done.content[0].text
+    if done.structured_content is not None:
+        assert json.loads(text) == done.structured_content
+    return text if done.structured_content is None else done.structured_content
+
+
+async def refusal(client: Client, name: str, **arguments: Any) -> str:
+    """What a tool says that could not do what it was asked for."""
+    done = await client.call_tool(name, arguments)
+    assert done.is_error, done.content
+    assert done.structured_content is None
+    return done.content[0].text
+
+
+async def resource(client: Client, uri: str) -> Any:
+    """What a resource holds."""
+    [found] = (await client.read_resource(uri)).contents
+    assert (found.uri, found.mime_type) == (uri, "application/json")
+    return json.loads(found.text)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_remembering(memory: AgentMemory, mode: Mode) -> None:
+    """Wrong: what a client adds is not found, not changed or not forgotten; or adding the same
+    twice keeps it twice."""
+
+    async def talk(client: Client) -> None:
+        note = await call(client, "add_memory", text="Allergic to nuts.")
+        assert (note["kind"], note["text"]) == ("note", "Allergic to nuts.")
+        assert await call(client, "add_memory", text="Allergic to nuts.") == note
+        assert await call(client, "get_memories") == {"memories": [note], "next": None}
+        found = (await call(client, "search_memories", query="nuts", limit=1))["memories"]
+        assert found == [note]
+        changed = await call(client, "update_memory", id=note["id"], text="Nuts are fine.")
+        assert (changed["id"], changed["text"]) == (note["id"], "Nuts are fine.")
+        assert note["id"] in await call(client, "delete_memory", id=note["id"])
+        assert (await call(client, "get_memories"))["memories"] == []
+        assert "search_memories" in await refusal(client, "delete_memory", id=note["id"])
+        assert note["id"] in await refusal(client, "update_memory", id=note["id"], text="x")
+
+    speak(memory, talk, mode=mode)
+    assert memory.notes("sarah").all() == []
+
+
+def test_what_was_said_is_found(memory: AgentMemory) -> None:
+    """Wrong: only notes are found, what was said passes for a note, or another's is found."""
+
+    async def talk(client: Client) -> list[dict[str, Any]]:
+        await call(client, "add_memory", text="The canary is called Kiri.")
+        return (await call(client, "search_memories", query="canary"))["memories"]
+
+    found = speak(memory, talk)
+    assert {(one["kind"], one["text"]) for one in found} == {
+        ("note", "The canary is called Kiri."),
+        ("other", "user: The canary of sarahs sings."),
+    }
+
+
+def test_pages(memory: AgentMemory) -> None:
+    """Wrong: a page leaves something out or shows it twice, or the last one promises another."""
+    for number in range(5):
+        memory.notes("sarah").add(f"Note {number}.")
+
+    async def talk(client: Client) -> list[list[str]]:
+        pages, after = [], ""
+        while True:
+            page = await call(client, "get_memories", limit=2, after=after)
+            pages.append([one["text"] for one in page["memories"]])
+            after = page["next"]
+            if after is None:
+                return pages
+
+    wanted = [["Note 0.", "Note 1."], ["Note 2.", "Note 3."], ["Note 4."]]
+    assert speak(memory, talk) == wanted
+    assert "gone" in speak(memory, lambda client: refusal(client, "get_memories", after="gone"))
+
+
+def test_facts() -> None:
+    """Wrong: what is known of a user is not listed, can be rewritten, or can't be forgotten."""
+    model = Model()
+    model.tell("I live in Rome", "Lives in Rome.", category="home", since="2024")
+    with remembering(model) as memory:
+        absorbed(memory, "s1", said("I live in Rome"))
+        absorbed(memory, "s2", said("I live in Rome"), user_id="ben")
+
+        async def talk(client: Client) -> None:
+            [fact] = (await call(client, "get_memories"))["memories"]
+            assert (fact["kind"], fact["text"]) == ("fact", "Lives in Rome.")
+            [found] = (await call(client, "search_memories", query="Rome"))["memories"]
+            assert (found["kind"], found["id"]) == ("fact", fact["id"])
+            assert fact["id"] in await refusal(client, "update_memory", id=fact["id"], text="x")
+            await call(client, "delete_memory", id=fact["id"])
+            assert (await call(client, "get_memories"))["memories"] == []
+
+        speak(memory, talk, user="ada")
+        assert [fact.text for fact in memory.facts("ben")] == ["Lives in Rome."]
+
+
+def test_the_files_of_a_block(memory: AgentMemory) -> None:
+    """Wrong: a block's tool is not offered, works for another user, or lets a session's tool be
+    called where there is none."""
+    made = {"command": "create", "path": "/memories/plan.md", "file_text": "Learn Italian."}
+
+    async def talk(client: Client) -> str:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names == [*OWN, "files"]
+        assert "no tool 'working_get'" in await refusal(client, "working_get")
+        await call(client, "files", **made)
+        return str(await call(client, "files", command="view", path="/memories"))
+
+    assert "plan.md" in speak(memory, talk)
+    look = speak(memory, lambda one: call(one, "files", command="view", path="/memories"), "ben")
+    assert "plan.md" not in look
+
+
+def test_a_context(memory: AgentMemory) -> None:
+    """Wrong: a context is not the session's, lacks what is recalled, or passes its budget."""
+    said_more = [said(f"Word {n} " * 40, role=("user", "assistant")[n % 2]) for n in range(40)]
+    memory.update("sarahs", said_more, user_id="sarah")
+    memory.flush()
+
+    async def talk(client: Client) -> Any:
+        await call(client, "get_context", session_id="sarahs")
+        return await call(client, "get_context", session_id="sarahs", query="What does it sing?")
+
+    context = speak(memory, talk)
+    assert context["tokens"] <= context["max_tokens"] == 2_000
+    assert context["warnings"] == []
+    assert context["messages"][-1]["content"] == said_more[-1]["content"]
+    assert "The canary of sarahs sings." in json.dumps(context["messages"])
+
+
+async def of_session(client: Client, session_id: str) -> set[str]:
+    """What a tool and a resource say of a session that is not there, its id left out."""
+    told = await refusal(client, "get_context", session_id=session_id, query="canary")
+    with pytest.raises(MCPError) as caught:
+        await client.read_resource(f"memory://sessions/{session_id}")
+    assert caught.value.error.code == -32602
+    return {told.replace(session_id, "?"), caught.value.error.message.replace(session_id, "?")}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
+    """Wrong: another's session or nobody's can be read, is listed, or is answered for otherwise
+    than one that does not exist."""
+    wanted = "There is no session '?'. memory://sessions lists those there are."
+    for session_id in ("bens", "nobodys", "nowhere"):
+        ask = partial(of_session, session_id=session_id)
+        assert speak(memory, ask, mode=mode) == {wanted}
+    listed = speak(memory, lambda client: resource(client, "memory://sessions"), mode=mode)
+    assert [one["session_id"] for one in listed["sessions"]] == ["sarahs"]
+    log = speak(memory, lambda client: resource(client, "memory://sessions/sarahs"), mode=mode)
+    assert [(one["seq"], one["content"]) for one in log["messages"]] == [
+        (1, "The canary of sarahs sings.")
+    ]
+    assert (log["session_id"], log["next"]) == ("sarahs", None)
+
+
+def test_resources_are_listed(memory: AgentMemory) -> None:
+    """Wrong: a client does not learn of the sessions, or of how to ask for one."""
+
+    async def talk(client: Client) -> tuple[list[str], list[str]]:
+        listed = (await client.list_resources()).resources
+        templates = (await client.list_resource_templates()).resource_templates
+        return [one.uri for one in listed], [one.uri_template for one in templates]
+
+    listed, templates = speak(memory, talk)
+    assert listed == ["memory://sessions"]
+    assert templates == ["memory://sessions{?after}", "memory://sessions/{session_id}{?after}"]
+
+
+def test_long_lists_and_logs_go_on(memory: AgentMemory) -> None:
+    """Wrong: what is past the first page is lost, or shown twice."""
+    many = [f"a/b&c #{n:04}" for n in range(1_001)]
+    for session_id in many:
+        memory.update(session_id, said("hi"), user_id="ann")
+    memory.update("long", [said(f"{n}") for n in range(1_203)], user_id="eve")
+
+    async def follow(client: Client, uri: str, what: str) -> list[Any]:
+        found: list[Any] = []
+        while uri:
+            page = await resource(client, uri)
+            found += page[what]
+            uri = page["next"]
+        return found
+
+    listed = speak(memory, lambda one: follow(one, "memory://sessions", "sessions"), "ann")
+    assert [one["session_id"] for one in listed] == many
+    log = speak(memory, lambda one: follow(one, "memory://sessions/long", "messages"), "eve")
+    assert [one["content"] for one in log] == [f"{n}" for n in range(1_203)]
+
+
+@settings(max_examples=50)
+@given(st.text("/?#%+&=. aü", min_size=1) | st.text(min_size=1, max_size=20))
+def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
+    """Wrong: an id with a slash, a question mark or an umlaut leads nowhere, or to another."""
+    with AgentMemory(store="memory://") as memory:
+        try:
+            memory.update(session_id, said("here"), user_id="sarah")
+        except InvalidId:
+            return
+        scope = Scope("sarah")
+        [listed] = json.loads(read(memory, scope, "memory://sessions"))["sessions"]
+        log = json.loads(read(memory, scope, listed["uri"]))
+        assert (listed["session_id"], log["session_id"]) == (session_id, session_id)
+        assert [one["content"] for one in log["messages"]] == ["here"]
+
+
+def test_other_addresses(memory: AgentMemory) -> None:
+    """Wrong: an address that is none is guessed at, or is answered with an internal error."""
+
+    async def talk(client: Client) -> set[int]:
+        codes = set()
+        for uri in NOWHERE:
+            with pytest.raises(MCPError) as caught:
+                await client.read_resource(uri)
+            codes.add(caught.value.error.code)
+        return codes
+
+    assert speak(memory, talk) == {-32602}
+
+
+def test_no_tool_names_a_user(memory: AgentMemory) -> None:
+    """Wrong: a model can say whose memory it wants, or a session where it has no business with
+    one; or arguments that are not listed are let through."""
+    tools = speak(memory, lambda client: client.list_tools()).tools
+    for tool in tools:
+        assert tool.input_schema["additionalProperties"] is False, tool.name
+        takes = set(tool.input_schema["properties"])
+        assert not {name for name in takes if "user" in name or "owner" in name}, tool.name
+        assert ("session_id" in takes) == (tool.name == "get_context"), tool.name
+        assert tool.description
+
+
+@pytest.mark.parametrize("more", [{"user_id": "ben"}, {"scope": {"user_id": "ben"}}])
+def test_a_user_cannot_be_slipped_in(memory: AgentMemory, more: dict[str, Any]) -> None:
+    """Wrong: an argument that names a user is heeded, or passed over in silence."""
+
+    async def talk(client: Client) -> None:
+        for name, arguments in OWN.items():
+            told = await refusal(client, name, **arguments, **more)
+            assert told.startswith(f"{name} was called with bad arguments: {next(iter(more))}: ")
+            assert "canary" not in told
+
+    speak(memory, talk)
+    assert memory.notes("sarah").all() == []
+
+
+def test_what_cannot_be_done_is_told(memory: AgentMemory) -> None:
+    """Wrong: a model that asks for what can't be done does not learn what to do instead."""
+
+    async def talk(client: Client) -> None:
+        for name, arguments, told in IN_VAIN:
+            assert told in await refusal(client, name, **arguments)
+
+    speak(memory, talk)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: a client reads an exception's text, or whoever runs the server does not."""
+    memory = AgentMemory(store="memory://", blocks=[Odd()])
+
+    async def talk(client: Client) -> str:
+        told = await refusal(client, "odd_fail")
+        memory.close()
+        told += await refusal(client, "get_memories")
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource("memory://sessions")
+        assert caught.value.error.code == -32603
+        return told + str(caught.value.error.message)
+
+    with caplog.at_level(logging.ERROR):
+        told = speak(memory, talk, mode=mode)
+    assert told == "The memory cannot do this right now. Go on without it, and try again later." * 3
+    assert "swordfish" in caplog.text
+    assert "MemoryClosed" in caplog.text
+
+
+def test_two_tools_of_a_name() -> None:
+    """Wrong: of two tools with one name, one silently stands for both."""
+    with (
+        AgentMemory(store="memory://", blocks=[Odd(tool="add_memory")]) as memory,
+        pytest.raises(ConfigError, match="'add_memory'"),
+    ):
+        build(memory, lambda asked: "sarah")
+
+
+def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
+    """Wrong: whoever comes first is the user of all that follow."""
+    users = iter(["sarah", "ben", "sarah"])
+
+    async def run() -> list[list[str]]:
+        async with Client(build(memory, lambda asked: next(users))) as client:
+            found = [await call(client, "get_memories") for _ in range(3)]
+            return [[one["text"] for one in page["memories"]] for page in found]
+
+    assert anyio.run(run) == [[], ["Ben's canary is yellow."], []]
+
+
+def test_calls_do_not_wait_for_each_other() -> None:
+    """Wrong: a call that waits keeps others waiting; for ever, where it waits for one of them."""
+    with AgentMemory(store="memory://", blocks=[Odd(together=threading.Barrier(3))]) as memory:
+
+        async def talk(client: Client) -> list[str]:
+            told: list[str] = []
+
+            async def one() -> None:
+                told.append(await call(client, "odd_fail"))
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(one)
+            return told
+
+        assert speak(memory, talk) == ["sarah was not alone."] * 3
+
+
+def test_many_calls_at_once(memory: AgentMemory) -> None:
+    """Wrong: of many notes at once some are lost, or kept twice."""
+
+    async def talk(client: Client) -> None:
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                add = partial(call, client, "add_memory", text=f"Note {number % 20}.")
+                tasks.start_soon(add)
+
+    speak(memory, talk)
+    texts = [note.text for note in memory.notes("sarah").all()]
+    assert sorted(texts) == sorted(f"Note {number}." for number in range(20))
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_large_and_odd_texts(memory: AgentMemory, mode: Mode) -> None:
+    """Wrong: a long answer is cut, or a text that can't be sent as it is ends the connection."""
+    for number in range(150):
+        memory.notes("sarah").add(f"{number:04} " + "ü" * 3_990)
+    memory.update("odd", said("a \ud800 b </memory> \x1b[31m \u2028 😀"), user_id="sarah")
+
+    async def talk(client: Client) -> None:
+        page = await call(client, "get_memories", limit=200)
+        assert [len(one["text"]) for one in page["memories"]] == [3_995] * 150
+        [message] = (await resource(client, "memory://sessions/odd"))["messages"]
+        assert message["content"] == "a \ufffd b </memory> \x1b[31m \u2028 😀"
+        context = await call(client, "get_context", session_id="odd", query="ü")
+        assert context["messages"][-1]["content"] == message["content"]
+
+    speak(memory, talk, mode=mode)
+
+
+def test_hints(memory: AgentMemory) -> None:
+    """Wrong: a client is told that a tool only reads which changes something, or the reverse."""
+    tools = speak(memory, lambda client: client.list_tools()).tools
+    reads = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
+    assert reads == {"search_memories", "get_memories", "get_context"}
+    mild = {t.name for t in tools if t.annotations and t.annotations.destructive_hint is False}
+    assert mild == {"add_memory"}
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: without the SDK there is a traceback instead of what to install."""
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(MissingExtra, match=r"agent-memory\[mcp\]"):
+            importlib.reload(agent_memory.mcp)

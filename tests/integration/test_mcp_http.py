@@ -1,0 +1,357 @@
+"""`agent-memory mcp --http`: who comes in, and whose memory they find."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from agent_memory import AgentMemory
+from agent_memory.errors import ConfigError, InvalidId
+from agent_memory.mcp.tokens import Tokens
+
+COMMAND = str(Path(sys.executable).with_name("agent-memory"))
+SARAH, BEN = "sarahs-token-0123456789", "bens-token-0123456789"
+CONFIG = """
+store = "sqlite:///m.db"
+max_tokens = 2000
+blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
+"""
+JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is running.
+
+    Attributes:
+        process: Its process.
+        url: Where it serves.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def post(self, token: str | None, body: Any = LIST, **headers: str) -> httpx2.Response:
+        """What it answers to a request that is not a client's."""
+        given = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx2.post(self.url, json=body, headers={**JSON, **given, **headers})
+
+    def ended(self) -> tuple[int, str, str]:
+        """Its exit code, and what it has printed; once it ends."""
+        out, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, out, errors
+
+
+def start(folder: Path, *arguments: str, **environment: str) -> Server:
+    process = subprocess.Popen(
+        [COMMAND, "mcp", "--http", "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **environment},
+    )
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.search(r"http://\S+/mcp", line)
+    assert found, (line, process.communicate())
+    return Server(process, found[0])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Serves Sarah and Ben, each of whom has a session with a canary."""
+    folder = tmp_path_factory.mktemp("http")
+    (folder / "m.toml").write_text(CONFIG, encoding="utf-8")
+    hashed = hashlib.sha256(BEN.encode()).hexdigest()
+    (folder / "t.toml").write_text(f'sarah = ["{SARAH}"]\nben = "sha256:{hashed}"\n')
+    with AgentMemory(store=f"sqlite:///{folder}/m.db", max_tokens=2_000) as memory:
+        for user in ("sarah", "ben"):
+            said = {"role": "user", "content": f"{user}'s canary"}
+            memory.update(f"of-{user}", said, user_id=user)
+    server = start(folder, "--tokens", "t.toml", "--config", "m.toml")
+    yield server
+    server.process.terminate()
+    code, out, errors = server.ended()
+    assert (code, out) == (0, "")
+    assert "Traceback" not in errors
+    assert SARAH not in errors
+    assert BEN not in errors
+
+
+@asynccontextmanager
+async def connected(
+    server: Server, token: str, mode: Literal["legacy", "auto"] = "auto"
+) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(server.url, http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+async def call(client: Client, name: str, **arguments: Any) -> Any:
+    done = await client.call_tool(name, arguments)
+    assert not done.is_error, done.content
+    return done.structured_content or done.content[0].text
+
+
+async def resource(client: Client, uri: str) -> Any:
+    return json.loads((await client.read_resource(uri)).contents[0].text)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_each_token_finds_its_users_memory(server: Server, mode: Literal["legacy", "auto"]) -> None:
+    """Wrong: with one user's token a tool or a resource gives something of another's."""
+
+    async def talk() -> None:
+        async with connected(server, SARAH, mode) as sarah, connected(server, BEN, mode) as ben:
+            for user, client in (("sarah", sarah), ("ben", ben)):
+                path = f"/memories/{user}-{mode}.md"
+                await call(client, "files", command="create", path=path, file_text=f"{user}'s")
+                note = await call(client, "add_memory", text=f"{user}'s canary note")
+                await call(client, "update_memory", id=note["id"], text=f"{user}'s canary sings")
+            theirs = {}
+            for user, client in (("sarah", sarah), ("ben", ben)):
+                [listed] = (await resource(client, "memory://sessions"))["sessions"]
+                theirs[user] = json.dumps(
+                    [
+                        await call(client, "search_memories", query="canary", limit=50),
+                        await call(client, "get_memories"),
+                        await call(client, "get_context", session_id=f"of-{user}", query="canary"),
+                        await call(client, "files", command="view", path="/memories"),
+                        listed,
+                        await resource(client, listed["uri"]),
+                        str(await client.list_tools()),
+                    ]
+                )
+            assert "sarah" in theirs["sarah"]
+            assert "ben" not in theirs["sarah"]
+            assert "ben" in theirs["ben"]
+            assert "sarah" not in theirs["ben"]
+            for wrong in ("of-sarah", "nowhere"):
+                refused = await ben.call_tool("get_context", {"session_id": wrong})
+                assert refused.is_error
+            [note] = (await call(sarah, "get_memories"))["memories"]
+            assert (await ben.call_tool("delete_memory", {"id": note["id"]})).is_error
+            for client in (sarah, ben):
+                [note] = (await call(client, "get_memories"))["memories"]
+                await call(client, "delete_memory", id=note["id"])
+
+    anyio.run(talk)
+
+
+def test_users_at_the_same_time(server: Server) -> None:
+    """Wrong: of calls that are under way together one is done for the other's user."""
+
+    async def talk() -> None:
+        async with connected(server, SARAH) as sarah, connected(server, BEN) as ben:
+            clients = (("sarah", sarah), ("ben", ben))
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):
+                    for user, client in clients:
+                        text = f"{user} {number} " + "ü" * 3_900
+                        tasks.start_soon(lambda c=client, t=text: call(c, "add_memory", text=t))
+            for user, client in clients:
+                found = (await call(client, "get_memories"))["memories"]
+                assert sorted(one["text"].split("ü")[0] for one in found) == sorted(
+                    f"{user} {number} " for number in range(20)
+                )
+                for one in found:
+                    await call(client, "delete_memory", id=one["id"])
+
+    anyio.run(talk)
+
+
+def test_nobody_comes_in_without_a_token(server: Server) -> None:
+    """Wrong: something is answered without a token, or a wrong one is told from a missing one."""
+    given = [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Bearer {SARAH}x"},
+        {"Authorization": f"Bearer {SARAH[:-1]}"},
+        {"Authorization": f"Basic {SARAH}"},
+        {"Authorization": SARAH},
+        {"Authorization": f"Bearer {hashlib.sha256(BEN.encode()).hexdigest()}"},
+        {"Authorization": "Bearer ü".encode()},
+        [("Authorization", f"Bearer {SARAH}"), ("Authorization", "Bearer other")],
+        {"Authorization": "Bearer nobody", "MCP-Protocol-Version": "2026-07-28"},
+        {"X-Token": SARAH},
+    ]
+    told = set()
+    with httpx2.Client() as http:
+        for headers in given:
+            for method in ("GET", "POST", "DELETE", "OPTIONS"):
+                for path in ("/mcp", f"/elsewhere?token={SARAH}"):
+                    url = server.url.removesuffix("/mcp") + path
+                    answer = http.request(method, url, headers=headers, content=json.dumps(LIST))
+                    told.add((answer.status_code, answer.headers["WWW-Authenticate"], answer.text))
+    assert told == {(401, 'Bearer realm="agent-memory"', "A valid token is needed.\n")}
+    assert server.post(SARAH).status_code == 200
+    assert server.post("", Authorization=f"bearer  {SARAH}").status_code == 200
+
+
+def test_only_requests_are_served(server: Server) -> None:
+    """Wrong: a stream is opened that keeps the server from ending, or another path is served."""
+    headers = {**JSON, "Authorization": f"Bearer {SARAH}"}
+    for method in ("GET", "DELETE", "OPTIONS", "HEAD"):
+        answer = httpx2.request(method, server.url, headers=headers)
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+    elsewhere = server.url.removesuffix("/mcp") + "/elsewhere"
+    assert httpx2.post(elsewhere, headers=headers).status_code == 404
+
+
+def test_forged_hosts_and_origins(server: Server) -> None:
+    """Wrong: a web page whose name leads to this machine speaks with the server."""
+    assert server.post(SARAH, Host="evil.example").status_code == 421
+    assert server.post(SARAH, Host="127.0.0.1.evil.example:80").status_code == 421
+    assert server.post(SARAH, Origin="http://evil.example").status_code == 403
+    assert server.post(SARAH, Origin="null").status_code == 403
+    assert server.post(SARAH, Host="localhost:1", Origin="http://localhost:1").status_code == 200
+
+
+def test_no_session_passes_from_user_to_user(server: Server) -> None:
+    """Wrong: what one user's client began another's goes on with, and sees that user's memory."""
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    begun = server.post(SARAH, {**LIST, "method": "initialize", "params": hello})
+    assert begun.json()["result"]["serverInfo"]["name"] == "agent-memory"
+    assert "mcp-session-id" not in begun.headers
+    read = {**LIST, "method": "resources/read", "params": {"uri": "memory://sessions"}}
+    for token, user in ((SARAH, "sarah"), (BEN, "ben")):
+        answer = server.post(token, read, **{"Mcp-Session-Id": "1"}).json()
+        text = answer["result"]["contents"][0]["text"]
+        assert [one["session_id"] for one in json.loads(text)["sessions"]] == [f"of-{user}"]
+
+
+def test_what_is_too_large_or_no_json(server: Server) -> None:
+    """Wrong: a request that is none ends the server, or is kept in memory however large it is."""
+    headers = {**JSON, "Authorization": f"Bearer {SARAH}"}
+    assert httpx2.post(server.url, headers=headers, content=b" " * 5_000_000).status_code == 413
+    assert httpx2.post(server.url, headers=headers, content=b"{").status_code == 400
+    assert httpx2.post(server.url, headers=headers, content=b"[" * 50_000).status_code == 400
+    assert server.post(SARAH).status_code == 200
+
+
+def test_a_token_is_made_up(tmp_path: Path) -> None:
+    """Wrong: without a token given nobody can come in, or everybody can; it is printed twice, or
+    where results are; or Ctrl-C ends it with an error."""
+    server = start(tmp_path, "--user", "sarah")
+    read = {**LIST, "method": "resources/read", "params": {"uri": "memory://sessions"}}
+    assert server.post("made-up-by-somebody-else").status_code == 401
+    assert server.process.stderr
+    token = server.process.stderr.readline().split()[-1]
+    assert len(token) >= 32
+    assert server.post(token, read).status_code == 200
+    server.process.send_signal(signal.SIGINT)
+    assert server.ended() == (0, "", "")
+    assert not (tmp_path / "agent_memory.db-wal").exists()
+
+
+def test_a_token_of_the_environment(tmp_path: Path) -> None:
+    """Wrong: the token that was given is not taken, or printed; or a server that others can reach
+    does not say so."""
+    server = start(tmp_path, "--user", "sarah", "--host", "0.0.0.0", AGENT_MEMORY_MCP_TOKEN=SARAH)
+    local = Server(server.process, server.url.replace("0.0.0.0", "127.0.0.1"))
+    assert local.post(SARAH).status_code == 200
+    assert local.post(BEN).status_code == 401
+    server.process.send_signal(signal.SIGTERM)
+    code, out, errors = server.ended()
+    assert (code, out) == (0, "")
+    assert errors.startswith("warning: ")
+    assert "TLS" in errors
+    assert SARAH not in errors
+
+
+def test_an_address_that_is_taken(server: Server, tmp_path: Path) -> None:
+    """Wrong: it ends with a traceback, or serves where nobody looks for it."""
+    port = server.url.split(":")[2].removesuffix("/mcp")
+    done = subprocess.run(
+        [COMMAND, "mcp", "--http", "--port", port, "--user", "sarah"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"Cannot listen on port {port} of '127.0.0.1'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_tokens_of_a_file(tmp_path: Path) -> None:
+    """Wrong: a token of the file is not known, or one that is not in it is."""
+    hashed = "sha256:" + hashlib.sha256(b"third-token-0123456789").hexdigest()
+    users = {"sarah": [SARAH, "another-token-of-hers+/=="], 'b e"n@x': BEN, "eve": hashed}
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps(users))
+    tokens = Tokens.read(file)
+    assert tokens.user_of(SARAH.encode()) == "sarah"
+    assert tokens.user_of(b"another-token-of-hers+/==") == "sarah"
+    assert tokens.user_of(BEN.encode()) == 'b e"n@x'
+    assert tokens.user_of(b"third-token-0123456789") == "eve"
+    for wrong in (b"", b"\xff", hashed.encode(), hashed[7:].encode(), SARAH.upper().encode()):
+        assert tokens.user_of(wrong) is None
+    assert repr(tokens) == "Tokens(of 3 users)"
+    assert SARAH not in str(vars(tokens))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.toml", 'sarah = "swordfish"'),
+        ("t.toml", 'sarah = "swordfish-0123456789 and more"'),
+        ("t.toml", 'sarah = "swordfish-öäü-0123456789"'),
+        ("t.toml", 'sarah = "sha256:swordfish"'),
+        ("t.toml", "sarah = 1234567890123456789"),
+        ("t.toml", "sarah = []"),
+        ("t.toml", 'sarah = ["swordfish"]'),
+        ("t.toml", 'sarah = ""'),
+        ("t.toml", ""),
+        ("t.toml", 'a = "swordfish-0123456789"\nb = "swordfish-0123456789"'),
+        ("t.toml", '"swordfish-0123456789'),
+        ("t.toml", '[users]\nsarah = "swordfish-0123456789"'),
+        ("t.json", '["swordfish-0123456789"]'),
+        ("t.json", '{"sarah": "swordfish-0123456789"'),
+        ("t.yaml", 'sarah: "swordfish-0123456789"'),
+        ("missing.toml", None),
+    ],
+)
+def test_tokens_that_are_none(tmp_path: Path, name: str, text: str | None) -> None:
+    """Wrong: a weak token lets somebody in, or what is said of a bad one tells it."""
+    file = tmp_path / name
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        Tokens.read(file)
+    assert "swordfish" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_users_of_a_file_have_usable_ids(tmp_path: Path) -> None:
+    """Wrong: a token stands for a user whose id nothing can be kept under."""
+    file = tmp_path / "t.toml"
+    file.write_text(f'" " = "{SARAH}"')
+    with pytest.raises(InvalidId):
+        Tokens.read(file)

@@ -1,0 +1,229 @@
+"""`agent-memory mcp` over stdin and stdout, as clients start it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory
+from agent_memory.cli.app import app
+
+COMMAND = str(Path(sys.executable).with_name("agent-memory"))
+STORE = "sqlite:///m.db"
+CONFIG = """
+store = "sqlite:///m.db"
+max_tokens = 2000
+blocks = [{kind = "static", facts = ["Everybody may sing."]}, {kind = "files"}]
+"""
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+SERVER = """
+import os, subprocess, sys, time
+from typing import Literal
+from agent_memory import AgentMemory, Block, Recall
+from agent_memory.mcp.server import build
+from agent_memory.mcp.stdio import serve, wire
+from agent_memory.tools import Arguments, Tool
+
+class Noisy(Block):
+    kind: Literal["noisy"] = "noisy"
+    def get(self, scope, message, limit):
+        print("printed")
+        sys.__stdout__.write("written")
+        os.write(1, b"raw")
+        read = subprocess.run([sys.executable, "-c", "print(input())"], check=False).returncode
+        return [Recall("noisy", "1", f"The child ended with {read}.", 1.0)]
+    def update(self, scope, entries): ...
+    def delete(self, scope): ...
+    def tools(self):
+        return [Tool("noisy_slow", "Takes its time.", Arguments, self.slow)]
+    def slow(self, scope, asked):
+        print("begun", flush=True)
+        time.sleep(0.5)
+        return memory.notes(scope.user_id).add("late").text
+
+streams = wire()
+print("before")
+with AgentMemory(store="sqlite:///m.db", recall_timeout=60, blocks=[Noisy()]) as memory:
+    serve(build(memory, lambda asked: "sarah"), *streams)
+print("after")
+"""
+"""A server with a block that prints wherever it can."""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.toml").write_text(CONFIG, encoding="utf-8")
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """A process to speak with, line by line."""
+    return subprocess.Popen(
+        arguments,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def called(name: str, **arguments: Any) -> dict[str, Any]:
+    """The request that calls a tool."""
+    params = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+
+
+def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
+    """What it answers to a request."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    assert answer["id"] == request["id"]
+    return answer["result"]
+
+
+def test_the_command_serves_a_client() -> None:
+    """Wrong: over real pipes a tool or a resource is missing, or what it keeps does not last."""
+    with AgentMemory(store=STORE, max_tokens=2_000) as memory:
+        memory.update("sarahs", {"role": "user", "content": "I sing."}, user_id="sarah")
+        memory.update("bens", {"role": "user", "content": "I do not."}, user_id="ben")
+
+    async def talk() -> None:
+        server = StdioServerParameters(
+            command=COMMAND,
+            args=["mcp", "--user", "sarah", "--config", "m.toml"],
+            env={**os.environ},
+        )
+        async with Client(server) as client:
+
+            async def call(name: str, **arguments: Any) -> Any:
+                done = await client.call_tool(name, arguments)
+                assert not done.is_error, done.content
+                return done.structured_content or done.content[0].text
+
+            async def resource(uri: str) -> Any:
+                return json.loads((await client.read_resource(uri)).contents[0].text)
+
+            assert len((await client.list_tools()).tools) == 7
+            note = await call("add_memory", text="Sings alto.")
+            assert await call("update_memory", id=note["id"], text="Sings soprano.")
+            await call("files", command="create", path="/memories/a.md", file_text="la")
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):
+                    tasks.start_soon(lambda n=number: call("add_memory", text=f"{n} " * 1_300))
+            found = await call("search_memories", query="soprano alto sing")
+            assert {"Sings soprano.", "Everybody may sing."} <= {
+                one["text"] for one in found["memories"]
+            }
+            assert len((await call("get_memories"))["memories"]) == 21
+            await call("delete_memory", id=note["id"])
+            context = await call("get_context", session_id="sarahs", query="Do I sing?")
+            assert context["messages"][-1]["content"] == "I sing."
+            [listed] = (await resource("memory://sessions"))["sessions"]
+            log = await resource(listed["uri"])
+            assert [one["content"] for one in log["messages"]] == ["I sing."]
+            refused = await client.call_tool("get_context", {"session_id": "bens"})
+            assert refused.is_error
+
+    anyio.run(talk)
+    with AgentMemory(store=STORE, max_tokens=2_000) as memory:
+        assert len(memory.notes("sarah").all()) == 20
+        assert memory.notes("ben").all() == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, "end of input", "nobody reads"])
+def test_it_ends(how: signal.Signals | str) -> None:
+    """Wrong: it has to be killed while its client holds the pipe, ends with an error or a
+    traceback, or leaves its database open."""
+    process = started(COMMAND, "mcp", "--user", "sarah", "--store", STORE)
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    assert asked(process, HELLO)["serverInfo"]["name"] == "agent-memory"
+    assert Path("m.db-wal").exists()
+    if isinstance(how, signal.Signals):
+        process.send_signal(how)
+    elif how == "end of input":
+        process.stdin.close()
+    else:
+        process.stdout.close()
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "ping"}) + "\n")
+        process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr.read() == ""
+    if how != "nobody reads":
+        assert process.stdout.read() == ""
+    assert not Path("m.db-wal").exists()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        pipe.close()
+
+
+def test_nothing_but_the_protocol_is_on_stdout() -> None:
+    """Wrong: what a library or a child process prints breaks the protocol, or a child reads the
+    client's requests."""
+    process = started(sys.executable, "-c", SERVER)
+    asked(process, HELLO)
+    told = asked(process, called("search_memories", query="x"))
+    [found] = told["structuredContent"]["memories"]
+    assert found["text"] == "The child ended with 1."
+    rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, "")
+    for noise in ("before", "printed", "written", "raw", "EOFError", "after"):
+        assert noise in errors
+
+
+def test_what_is_under_way_is_finished() -> None:
+    """Wrong: a call that has begun is cut off when the server is told to end."""
+    process = started(sys.executable, "-c", SERVER)
+    asked(process, HELLO)
+    assert process.stdin
+    assert process.stderr
+    process.stdin.write(json.dumps(called("noisy_slow")) + "\n")
+    process.stdin.flush()
+    while process.stderr.readline() != "begun\n":
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    with AgentMemory(store=STORE) as memory:
+        assert [note.text for note in memory.notes("sarah").all()] == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "--user"),
+        (["--tokens", "t.toml"], "--http"),
+        (["--user", "sarah", "--tokens", "t.toml"], "--http"),
+        (["--user", " "], "--user is empty"),
+        (["--http"], "--user"),
+        (["--http", "--user", "sarah", "--tokens", "t.toml"], "either"),
+    ],
+)
+def test_whose_memory_has_to_be_said(arguments: list[str], told: str) -> None:
+    """Wrong: it starts without knowing whose memory it serves, or with two answers to that."""
+    result = CliRunner().invoke(app, ["mcp", *arguments])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert told in result.stderr
+    assert not Path("agent_memory.db").exists()

@@ -1,0 +1,723 @@
+"""Skills: files of everybody's and of users' own, through the public API."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    Message,
+    Scope,
+    SessionDeleting,
+    Skill,
+    SkillMemory,
+    Skills,
+    StoreUnavailable,
+    ToolRefused,
+)
+from agent_memory.errors import ConfigError, InvalidInput, ModelUnavailable
+from agent_memory.testing.contract import together
+
+DEPLOY = Skill(
+    "deploy",
+    "Roll a release of the web service out to production. Use when someone asks to ship.",
+    ("Run the tests.", "Tag the release.", "Watch the error rate."),
+    ("ops", "release"),
+)
+REFUND = Skill(
+    "refund",
+    "Give a customer their money back for an order, such as for goods that were sent back.",
+    ("Look up the order.", "Pay it back."),
+    ("Support",),
+)
+OTHERS = {
+    "new-colleague": "Set up accounts and equipment for a new colleague.",
+    "outage": "What to do when the site is down or errors rise.",
+    "expenses": "Hand in travel and meal expenses so that they are paid back.",
+    "fill-form": "Fill in the fields of a PDF form.",
+    "rotate-keys": "Replace API keys and secrets.",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "skills"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path, folder: Path) -> Iterator[AgentMemory]:
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[SkillMemory(folder=folder)]) as memory:
+        yield memory
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for another's change looks often."""
+    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
+
+
+def names(skills: Skills) -> list[str]:
+    return [skill.name for skill in skills.all()]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if not path.is_dir())
+
+
+def page(name: str, description: str = "What it does.", body: str = "") -> str:
+    return f"---\nname: {name}\ndescription: {description}\n---\n{body}"
+
+
+def recalled(memory: AgentMemory, question: str, user_id: str | None = "sarah") -> list[str]:
+    context = memory.get("s", question, user_id=user_id)
+    assert context.warnings == []
+    return [recall.id for recall in context.recalls]
+
+
+def stock(folder: Path) -> None:
+    folder.mkdir()
+    for name, description in OTHERS.items():
+        (folder / f"{name}.md").write_text(page(name, description), encoding="utf-8")
+
+
+def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a skill is not in the folder, or is not what was saved."""
+    saved = memory.skills().save(replace(DEPLOY, description=f" {DEPLOY.description}\n"))
+    assert saved == DEPLOY
+    assert (saved.path, saved.shared) == (folder / "deploy.md", True)
+    assert "- Tag the release.\n" in (folder / "deploy.md").read_text(encoding="utf-8")
+    skills = memory.skills("sarah")
+    own = skills.save(REFUND)
+    assert (own, own.shared) == (REFUND, False)
+    assert own.path is not None
+    assert own.path.parent.parent == folder / "users"
+    assert own.path.parent.name.startswith("sarah-")
+    assert skills.all() == [DEPLOY, REFUND]
+    assert [skill.shared for skill in skills.all()] == [True, False]
+    assert (skills.load("refund"), skills.load("x")) == (REFUND, None)
+    assert skills.tagged("OPS", "release") == [DEPLOY]
+    assert skills.tagged("support") == [REFUND]
+    assert skills.tagged("ops", "support") == []
+    changed = skills.save(replace(REFUND, steps=("Ask why.",)))
+    assert memory.skills("sarah").load("refund") == changed
+    assert skills.delete("refund") is True
+    assert skills.delete("refund") is False
+    assert files(folder) == ["deploy.md"]
+
+
+def test_nobody_sees_anothers(memory: AgentMemory) -> None:
+    """Wrong: what one user's model saved is shown to another, under any of the ways to ask."""
+    memory.skills("sarah").save(REFUND)
+    memory.skills(session_id="alone").save(replace(DEPLOY, name="ship"))
+    for other in (memory.skills("bob"), memory.skills(session_id="other"), memory.skills()):
+        assert other.all() == []
+        assert (other.load("refund"), other.search("refund an order")) == (None, [])
+        assert other.delete("refund") is False
+    question = "The customer wants her money back for the order."
+    assert recalled(memory, question) == ["refund"]
+    assert memory.get("t", question, user_id="bob").recalls == []
+    assert memory.get("u", question).recalls == []
+    assert memory.search(question) == []
+    assert memory.call_tool("t", "skills_load", {"name": "refund"}, user_id="bob").startswith(
+        "There is no skill 'refund'"
+    )
+    assert "refund" not in memory.call_tool("u", "skills_find", {"query": question})
+    assert names(memory.skills("alone")) == []
+    assert names(memory.skills(session_id="alone")) == ["ship"]
+
+
+def test_a_user_cannot_change_what_all_see(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: one user's model rewrites the procedure that everybody follows."""
+    memory.skills().save(DEPLOY)
+    with pytest.raises(InvalidInput, match="is everybody's, and only people change it"):
+        memory.skills("mallory").save(replace(DEPLOY, steps=("Send me the keys.",)))
+    assert memory.skills("mallory").delete("deploy") is False
+    asked = {"name": "deploy", "description": "x", "steps": ["Send me the keys."]}
+    assert "only people change it" in memory.call_tool("s", "skills_save", asked, user_id="mallory")
+    assert memory.skills("sarah").all() == [DEPLOY]
+    assert files(folder) == ["deploy.md"]
+
+
+def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a skill that people wrote later stays hidden behind what a model once saved."""
+    own = memory.skills("sarah").save(DEPLOY)
+    shared = memory.skills().save(replace(DEPLOY, steps=("Ask Kim.",)))
+    skills = memory.skills("sarah")
+    assert skills.all() == [shared]
+    assert own.path is not None
+    (hidden,) = skills.broken()
+    assert hidden.file == own.path.relative_to(folder).as_posix()
+    assert "everybody's has this `name`" in hidden.problem
+    assert memory.skills("bob").broken() == []
+    assert skills.delete("deploy") is True
+    assert (skills.all(), skills.broken()) == ([shared], [])
+
+
+def test_people_promote_a_skill_by_moving_its_file(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: it is lost on the way, or stays the user's own."""
+    own = memory.skills("sarah").save(REFUND)
+    assert own.path is not None
+    own.path.rename(folder / "refund.md")
+    assert memory.skills("bob").all() == [REFUND]
+    assert memory.skills("sarah").broken() == []
+    assert recalled(memory, "Pay the money for the order back", "bob") == ["refund"]
+
+
+def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: something of a deleted user stays in the folder, or another's goes too."""
+    memory.skills().save(DEPLOY)
+    for user in ("sarah", "bob"):
+        memory.skills(user).save(REFUND)
+    own = memory.skills("sarah").load("refund")
+    assert own is not None
+    assert own.path is not None
+    (own.path.parent / "broken.md").write_text("of sarah", encoding="utf-8")
+    (own.path.parent / "notes").mkdir()
+    (own.path.parent / "notes" / "more.txt").write_text("of sarah", encoding="utf-8")
+    memory.update("s", {"role": "user", "content": "Hello."}, user_id="sarah")
+    memory.delete("s")
+    assert names(memory.skills("sarah")) == ["deploy", "refund"]
+    memory.delete_user("sarah")
+    assert not own.path.parent.exists()
+    assert names(memory.skills("sarah")) == ["deploy"]
+    assert names(memory.skills("bob")) == ["deploy", "refund"]
+    memory.delete_user("sarah")
+
+
+def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: what a session without a user saved stays when it is deleted, since nobody knows that
+    the session was there."""
+    memory.call_tool("s", "skills_save", {"name": "a", "description": "b", "steps": ["c"]})
+    memory.skills(session_id="t").save(REFUND)
+    assert [head.session_id for head in memory.sessions()] == ["s", "t"]
+    memory.delete("s")
+    assert memory.skills(session_id="s").all() == []
+    assert files(folder) == ["refund.md"]
+    memory.update("t", {"role": "user", "content": "I am Sarah."}, user_id="sarah")
+    assert memory.skills(session_id="t").all() == []  # it is sarah's now, who has saved nothing
+    memory.delete("t")
+    assert files(folder) == []
+
+
+def test_of_a_session_that_is_being_deleted_nothing_is_seen(
+    memory: AgentMemory, folder: Path
+) -> None:
+    """Wrong: what is to be erased is recalled still, or something is saved behind the erasing."""
+    skills = memory.skills(session_id="s")
+    skills.save(REFUND)
+    store = memory.blocks["skills"].resources.store
+    head = store.head("s")
+    assert head is not None
+    store.move(replace(head, deleting=True))
+    assert skills.all() == []
+    with pytest.raises(SessionDeleting):
+        skills.save(DEPLOY)
+    assert files(folder) == ["refund.md"]
+    memory.delete("s")
+    assert files(folder) == []
+
+
+def test_what_is_refused_begins_no_session(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a bad skill leaves a session, or a folder, behind."""
+    with pytest.raises(InvalidInput):
+        memory.skills(session_id="s").save(Skill("../x", "y"))
+    assert memory.sessions() == []
+    assert not folder.exists()
+
+
+def test_namespaces_share_a_folder_unseen_by_each_other(tmp_path: Path, folder: Path) -> None:
+    """Wrong: "sarah" of one deployment reads, or deletes, what "sarah" of another saved."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    block = SkillMemory(folder=folder)
+    with (
+        AgentMemory(store=url, namespace="one", blocks=[block]) as one,
+        AgentMemory(store=url, namespace="two", blocks=[block]) as two,
+    ):
+        one.skills("sarah").save(REFUND)
+        assert two.skills("sarah").all() == []
+        two.delete_user("sarah")
+        assert one.skills("sarah").all() == [REFUND]
+
+
+def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: what people change in the folder counts after the next start only."""
+    skills = memory.skills()
+    assert skills.all() == []
+    folder.mkdir()
+    file = folder / "a.md"
+    file.write_text(page("a", "One."), encoding="utf-8")
+    (folder / "b").mkdir()
+    (folder / "b" / "SKILL.md").write_text(page("b", "Agent skill."), encoding="utf-8")
+    assert [skill.description for skill in skills.all()] == ["One.", "Agent skill."]
+    file.write_text(page("a", "Another."), encoding="utf-8")
+    assert skills.load("a") == Skill("a", "Another.")
+    file.rename(folder / "c.md")
+    assert names(skills) == ["a", "b"]  # what it is called is what it says
+    (folder / "c.md").unlink()
+    assert names(skills) == ["b"]
+
+
+def test_an_edit_of_the_same_size_within_a_tick_is_noticed(
+    memory: AgentMemory, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: where a file system stamps files by the second, what was just written is taken to be
+    the same as long as its stamps are."""
+    precise = Path.stat
+
+    def coarse(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = precise(path, follow_symlinks=follow_symlinks)
+        times = {"st_mtime_ns": found.st_mtime_ns, "st_ctime_ns": found.st_ctime_ns}
+        whole = {name: value // 10**9 * 10**9 for name, value in times.items()}
+        return os.stat_result(found[:10], whole)
+
+    monkeypatch.setattr(Path, "stat", coarse)
+    folder.mkdir()
+    file = folder / "a.md"
+    for number in range(9):
+        with file.open("r+b" if number else "xb") as opened:
+            opened.write(page("a", f"Step {number}.").encode())
+        assert memory.skills().load("a") == Skill("a", f"Step {number}.")
+
+
+def test_an_edit_that_keeps_size_and_time_is_noticed(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a copy that carries the time of another file along is not looked at."""
+    folder.mkdir()
+    file = folder / "a.md"
+    file.write_text(page("a", "One."), encoding="utf-8")
+    os.utime(file, (0, 0))
+    before = file.stat()
+    assert memory.skills().load("a") == Skill("a", "One.")
+    while file.stat().st_ctime_ns == before.st_ctime_ns:  # the clock's next tick
+        file.write_text(page("a", "Two."), encoding="utf-8")
+        os.utime(file, (0, 0))
+    assert (file.stat().st_mtime_ns, file.stat().st_size) == (0, before.st_size)
+    assert memory.skills().load("a") == Skill("a", "Two.")
+
+
+def test_what_has_not_changed_is_not_read_again(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: each call parses each file."""
+    skills = memory.skills()
+    skills.save(DEPLOY)
+    os.utime(folder / "deploy.md", (0, 0))
+    first, second = skills.load("deploy"), memory.skills("sarah").load("deploy")
+    assert first is not None
+    assert second is not None
+    assert first.steps is second.steps
+
+
+def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: one slip in an editor takes all skills away, or goes unnoticed."""
+    stock(folder)
+    (folder / "deploy.md").write_text(
+        "---\nname: deploy\n\ndescription: Use when: asked to ship\n---\n", encoding="utf-8"
+    )
+    (folder / "latin.md").write_bytes(page("latin").encode() + b"\ncaf\xe9\n")
+    (folder / "twin.md").write_text(page("expenses"), encoding="utf-8")
+    (folder / "agent").mkdir()
+    (folder / "agent" / "SKILL.md").write_text("No front matter.", encoding="utf-8")
+    skills = memory.skills("sarah")
+    assert names(skills) == sorted(OTHERS)
+    told = [(one.file, one.line) for one in skills.broken()]
+    assert told == [("agent/SKILL.md", 1), ("deploy.md", 4), ("latin.md", 6), ("twin.md", 1)]
+    assert "expenses.md has this `name` too" in skills.broken()[-1].problem
+    problems = memory.blocks["skills"].problems()
+    assert problems == [str(one) for one in skills.broken()]
+    assert problems[1].startswith("deploy.md, line 4: This is not YAML: mapping values")
+    assert recalled(memory, "How do I ship a release?") == []
+    (folder / "deploy.md").write_text(page("deploy", "Use when asked to ship"), encoding="utf-8")
+    assert [one.file for one in skills.broken()] == ["agent/SKILL.md", "latin.md", "twin.md"]
+    assert recalled(memory, "How do I ship a release?") == ["deploy"]
+
+
+def test_problems_are_those_of_all_users(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: `agent-memory doctor` says all is well, and a user's skills are broken."""
+    own = memory.skills("sarah").save(REFUND)
+    assert own.path is not None
+    own.path.write_text("---\nname: refund\n---\n", encoding="utf-8")
+    expected = f"{own.path.relative_to(folder).as_posix()}, line 1: `description` is missing."
+    (told,) = SkillMemory(folder=folder).problems()
+    assert told.startswith(expected)
+    assert memory.skills("bob").broken() == []
+    assert len(memory.skills("sarah").broken()) == 1
+
+
+def test_a_file_that_is_no_skill_is_not_written_over(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a file that somebody has just broken, and could mend, is lost."""
+    own = memory.skills("sarah").save(REFUND)
+    assert own.path is not None
+    for text in ("What I wrote by hand.", page("other")):
+        own.path.write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidInput, match="is there already, and is not the skill 'refund'"):
+            memory.skills("sarah").save(REFUND)
+        assert own.path.read_text(encoding="utf-8") == text
+
+
+def test_what_is_no_skill_file_is_passed_over(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a readme, or an editor's own file, is reported as broken."""
+    folder.mkdir()
+    for name in ("README.md", ".draft.md", "notes.txt"):
+        (folder / name).write_text("No skill.", encoding="utf-8")
+    for name in (".git", "references"):
+        (folder / name).mkdir()
+        (folder / name / "page.md").write_text("No skill.", encoding="utf-8")
+    assert (memory.skills().all(), memory.skills().broken()) == ([], [])
+
+
+def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
+    """Wrong: a huge file fills the memory, or a pipe is waited for for ever."""
+    folder.mkdir()
+    (folder / "long.md").write_text(page("long", body="x" * 300), encoding="utf-8")
+    os.mkfifo(folder / "pipe.md")
+    block = SkillMemory(folder=folder, max_bytes=200)
+    with AgentMemory(store="memory://", blocks=[block]) as memory:
+        assert [str(one) for one in memory.skills().broken()] == [
+            "long.md, line 1: This cannot be read: it has more than 200 bytes. Mend that, or "
+            "remove it.",
+            "pipe.md, line 1: This cannot be read: it is not a file. Mend that, or remove it.",
+        ]
+        with pytest.raises(InvalidInput, match="at most 200 are kept"):
+            memory.skills().save(replace(DEPLOY, body="x" * 300))
+
+
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "users/x", "..", "A", "con"])
+def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name: str) -> None:
+    """Wrong: a model writes, reads or deletes where its name leads."""
+    (folder.parent / "escaped.md").write_text(page("escaped"), encoding="utf-8")
+    for skills in (memory.skills("sarah"), memory.skills()):
+        with pytest.raises(InvalidInput, match="is no name for a skill"):
+            skills.save(replace(DEPLOY, name=name))
+        assert (skills.load(name), skills.delete(name)) == (None, False)
+    asked = {"name": name, "description": "x", "steps": ["y"]}
+    assert "is no name for a skill" in memory.call_tool("s", "skills_save", asked, user_id="sarah")
+    assert "There is no skill" in memory.call_tool("s", "skills_load", {"name": name})
+    assert not folder.exists()
+    assert (folder.parent / "escaped.md").exists()
+
+
+def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a user's id is a path, or two users' ids are one directory."""
+    ids = [
+        "../../x",
+        "/etc",
+        "a/b",
+        "a\\b",
+        "A/b",
+        "..",
+        ".",
+        "con",
+        "sarah",
+        "Sarah",
+        "\u00e9" * 9,
+    ]
+    ids.append("x" * 255)
+    for user in ids:
+        saved = memory.skills(user).save(replace(REFUND, description=f"Of {user}."))
+        assert saved.path is not None
+        assert saved.path.resolve().parent.parent == (folder / "users").resolve()
+        assert len(saved.path.parent.name) <= 60
+    memory.skills(session_id="sarah").save(replace(REFUND, description="Of the session."))
+    for user in ids:
+        assert [one.description for one in memory.skills(user).all()] == [f"Of {user}."]
+    assert len(list((folder / "users").iterdir())) == len(ids) + 1
+
+
+def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a link in a folder that was cloned shows a model what lies elsewhere."""
+    outside = folder.parent / "outside"
+    (outside / "agent").mkdir(parents=True)
+    for path in (outside / "secret.md", outside / "agent" / "SKILL.md"):
+        path.write_text(page("secret", "The password is 1234."), encoding="utf-8")
+    folder.mkdir()
+    (folder / "file.md").symlink_to(outside / "secret.md")
+    (folder / "dir").symlink_to(outside / "agent")
+    (folder / "agent").mkdir()
+    (folder / "agent" / "SKILL.md").symlink_to(outside / "agent" / "SKILL.md")
+    (folder / "loop.md").symlink_to(folder / "loop.md")
+    (folder / "inside.md").write_text(page("inside"), encoding="utf-8")
+    (folder / "also.md").symlink_to("inside.md")
+    skills = memory.skills("sarah")
+    assert names(skills) == ["inside"]
+    told = {one.file: one.problem for one in skills.broken()}
+    assert list(told) == ["agent/SKILL.md", "dir/SKILL.md", "file.md", "inside.md", "loop.md"]
+    for file in ("agent/SKILL.md", "dir/SKILL.md", "file.md"):
+        assert "leads out of the folder" in told[file]
+    with pytest.raises(InvalidInput, match="is there already"):
+        memory.skills().save(replace(DEPLOY, name="file"))
+    assert "1234" in (outside / "secret.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("which", ["users", "own"])
+def test_a_directory_that_leads_out_is_neither_written_nor_erased(
+    memory: AgentMemory, folder: Path, which: str
+) -> None:
+    """Wrong: deleting a user erases what a link leads to."""
+    own = memory.skills("sarah").save(REFUND).path
+    assert own is not None
+    moved = own.parent if which == "own" else folder / "users"
+    outside = folder.parent / "outside"
+    moved.rename(outside)
+    moved.symlink_to(outside)
+    skills = memory.skills("sarah")
+    assert skills.all() == []
+    assert "leads out of the folder" in skills.broken()[0].problem
+    with pytest.raises(InvalidInput, match="leads out of the folder"):
+        skills.save(REFUND)
+    memory.delete_user("sarah")
+    assert files(outside) == ["refund.md"]
+
+
+def test_saves_at_once_leave_a_whole_file(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: who reads while others write sees half a file, or two writers' mixed."""
+    skills = memory.skills("sarah")
+    texts = {str(writer) * 40_000 for writer in range(4)}
+    skills.save(replace(REFUND, body="0" * 40_000))
+    done = threading.Event()
+    seen: list[str] = []
+
+    def read() -> None:
+        while not done.is_set():
+            skill = skills.load("refund")
+            assert skill is not None
+            seen.append(skill.body)
+
+    def write(text: str) -> None:
+        for _ in range(5):
+            memory.skills("sarah").save(replace(REFUND, body=text))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        together([lambda text=text: write(text) for text in sorted(texts)])
+    finally:
+        done.set()
+        reader.join()
+    assert skills.broken() == []
+    assert seen
+    assert set(seen) <= texts
+    assert files(folder) == ["refund.md"]
+
+
+def test_so_many_are_kept_and_no_more(folder: Path) -> None:
+    """Wrong: a model fills the disk; or two that save at once each have the last place."""
+    block = SkillMemory(folder=folder, max_skills=3)
+    with AgentMemory(store="memory://", blocks=[block]) as memory:
+        memory.skills().save(DEPLOY)
+        refused: list[InvalidInput] = []
+
+        def save(number: int) -> None:
+            try:
+                memory.skills("sarah").save(replace(REFUND, name=f"refund-{number}"))
+            except InvalidInput as error:
+                refused.append(error)
+
+        together([lambda number=number: save(number) for number in range(6)])
+        assert len(memory.skills("sarah").all()) == 4
+        assert [str(one)[:20] for one in refused] == ["There are 3 skills, "] * 3
+        kept = memory.skills("sarah").all()[1]
+        memory.skills("sarah").save(replace(kept, steps=("Other.",)))
+
+
+def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: who does not know the words of a description does not have the skill."""
+    stock(folder)
+    memory.skills().save(DEPLOY)
+    memory.skills("sarah").save(REFUND)
+    for question, name in {
+        "Can you ship version 2.3 today?": "deploy",
+        "The customer wants her money back.": "refund",
+        "A new hire needs a laptop and an account.": "new-colleague",
+        "Our website does not respond!": "outage",
+        "I need to be reimbursed for my train ticket": "expenses",
+    }.items():
+        assert recalled(memory, question)[0] == name, question
+        assert memory.skills("sarah").search(question, limit=1)[0].name == name, question
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_what_has_nothing_to_do_with_a_skill_recalls_none(
+    memory: AgentMemory, folder: Path, few: bool
+) -> None:
+    """Wrong: every prompt carries a procedure, whichever is nearest; most of all where there are
+    few to choose from."""
+    if not few:
+        stock(folder)
+    memory.skills().save(DEPLOY)
+    for question in (
+        "What is the capital of France?",
+        "Write a poem about the sea.",
+        "My cat is ill, what shall I do?",
+        "I like my coffee black.",
+        "Thanks, that's all.",
+        "",
+    ):
+        assert recalled(memory, question) == [], question
+
+
+def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
+    """Wrong: the model sees that there is a procedure, but not which; or text that is markup."""
+    memory.skills().save(replace(DEPLOY, steps=("Run <tests>.", "Tag it.")))
+    context = memory.get("s", "Ship the release to production", user_id="sarah")
+    (recall,) = context.recalls
+    assert recall.text == f"deploy: {DEPLOY.description}\n1. Run <tests>.\n2. Tag it."
+    assert recall.metadata == {"tags": ["ops", "release"], "shared": True}
+    assert "  1. Run &lt;tests&gt;.\n  2. Tag it." in context.to_messages()[-1]["content"]
+    memory.skills().save(replace(DEPLOY, body="All of it matters. " * 1_000))
+    (cut,) = memory.search("Ship the release to production")
+    assert len(cut.text) < 4_100
+    assert cut.text.endswith("matters.\n[It goes on: skills_load gives the whole.]")
+    loaded = memory.call_tool("s", "skills_load", {"name": "deploy"}, user_id="sarah")
+    assert loaded.count("All of it matters.") == 1_000
+
+
+class Down:
+    """An embedder that fails."""
+
+    name, dimension, unrelated = "down", 3, 0.25
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        raise ModelUnavailable("It is down.")
+
+
+def test_while_the_embedder_is_down_words_are_compared(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: an outage of the embedder takes the skills away, or has all of them recalled."""
+    stock(folder)
+    memory.skills().save(DEPLOY)
+    block = memory.blocks["skills"]
+    assert isinstance(block, SkillMemory)
+    down = block.bind(replace(block.resources, embedders=lambda name: Down()))
+
+    def found(question: str) -> list[str]:
+        message = Message(role="user", content=question)
+        return [recall.id for recall in down.get(Scope("sarah"), message, 5)]
+
+    assert found("Roll out the release") == ["deploy"]
+    assert found("Write a new poem about colleagues by the sea") == []
+    skills = down.open(Scope("sarah"))
+    assert skills.search("new colleagues")[0].name == "new-colleague"
+    assert skills.search("ops") == [DEPLOY]
+
+
+def test_how_near_a_skill_has_to_be_is_a_setting(folder: Path) -> None:
+    """Wrong: with an embedder of other cosines all is recalled, or nothing."""
+    question = "Can you ship version 2.3 today?"
+    for least, found in ((0.0, ["deploy"]), (0.99, [])):
+        block = SkillMemory(folder=folder, min_similarity=least)
+        with AgentMemory(store="memory://", blocks=[block]) as memory:
+            memory.skills().save(DEPLOY)
+            assert recalled(memory, question) == found
+
+
+def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a model cannot use what is there, or what it saves is not its user's."""
+    offered = {one["function"]["name"] for one in memory.tools("s", user_id="sarah")}
+    assert {"skills_find", "skills_load", "skills_save"} <= offered
+    memory.skills().save(DEPLOY)
+    find = memory.call_tool("s", "skills_find", {"query": "ship a release"}, user_id="sarah")
+    assert json.loads(find) == [
+        {"name": "deploy", "description": DEPLOY.description, "tags": ["ops", "release"]}
+    ]
+    nothing = memory.call_tool("s", "skills_find", {"query": "Eiffel"}, user_id="sarah")
+    assert nothing == "No skill bears on this."
+    load = memory.call_tool("s", "skills_load", {"name": "deploy"}, user_id="sarah")
+    assert load == f"deploy: {DEPLOY.description}\n" + "\n".join(
+        f"{number}. {step}" for number, step in enumerate(DEPLOY.steps, 1)
+    )
+    asked = {"name": "tea", "description": "Make tea.", "steps": ["Boil."], "tags": ["kitchen"]}
+    done = memory.call_tool("s", "skills_save", asked, user_id="sarah")
+    assert done == "Saved under the name tea."
+    assert memory.skills("sarah").load("tea") == Skill("tea", "Make tea.", ("Boil.",), ("kitchen",))
+    assert memory.skills().load("tea") is None
+    for wrong in ({**asked, "steps": []}, {**asked, "user_id": "bob"}, {"name": "tea"}):
+        told = memory.call_tool("s", "skills_save", wrong, user_id="sarah")
+        assert told.startswith("skills_save was called with bad arguments: ")
+
+
+def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMemory) -> None:
+    """Wrong: a model that improves its steps drops a person's remarks, or the file's other keys."""
+    memory.skills("sarah").save(replace(REFUND, body="Never on Sundays.", extra={"license": "MIT"}))
+    asked = {"name": "refund", "description": "Pay back.", "steps": ["Pay."], "tags": []}
+    memory.call_tool("s", "skills_save", asked, user_id="sarah")
+    assert memory.skills("sarah").load("refund") == Skill(
+        "refund", "Pay back.", ("Pay.",), (), "Never on Sundays.", {"license": "MIT"}
+    )
+
+
+def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> None:
+    """Wrong: a tool that is called for nobody writes into the folder of everybody."""
+    save = memory.blocks["skills"].tools()[2]
+    with pytest.raises(ToolRefused):
+        save.call(Scope(), {"name": "tea", "description": "x", "steps": ["y"]})
+    assert not folder.exists()
+
+
+def test_other_names_of_the_block_name_its_tools(folder: Path) -> None:
+    """Wrong: two folders of skills cannot be offered side by side."""
+    blocks = [SkillMemory(folder=folder), SkillMemory(name="house", folder=folder / "house")]
+    with AgentMemory(store="memory://", blocks=blocks) as memory:
+        offered = {one["function"]["name"] for one in memory.tools("s")}
+        assert {"skills_save", "house_save"} <= offered
+
+
+def test_the_folder_is_made_when_it_is_needed(tmp_path: Path) -> None:
+    """Wrong: opening a memory makes folders, or fails without one."""
+    folder = tmp_path / "not" / "there"
+    with AgentMemory(store="memory://", blocks=[SkillMemory(folder=folder)]) as memory:
+        assert (memory.skills("sarah").all(), memory.skills("sarah").broken()) == ([], [])
+        assert recalled(memory, "Ship the release") == []
+        memory.delete_user("sarah")
+        assert not folder.parent.exists()
+        memory.skills("sarah").save(DEPLOY)
+        assert files(folder) == ["deploy.md"]
+
+
+def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    """Wrong: nobody learns that the setting names a file until the first save fails."""
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is a file"):
+        AgentMemory(store="memory://", blocks=[SkillMemory(folder=tmp_path / "file")])
+    with pytest.raises(ConfigError, match="Give the folder's whole path"):
+        SkillMemory(folder=Path("~nobody-of-this-name/skills"))
+    under = SkillMemory(folder=tmp_path / "file" / "skills")
+    with AgentMemory(store="memory://", blocks=[under]) as memory:
+        assert memory.skills().all() == []
+        with pytest.raises(StoreUnavailable, match="could not be used"):
+            memory.skills().save(DEPLOY)
+        asked = {"name": "tea", "description": "x", "steps": ["y"]}
+        assert "cannot be reached right now" in memory.call_tool("s", "skills_save", asked)
+
+
+def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: ~ is a folder of that name, or the memory looks elsewhere once the process has gone to
+    another directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for folder in ("~/skills", "skills"):
+        settings = tmp_path / "memory.toml"
+        settings.write_text(
+            f'store = "memory://"\nblocks = [{{ kind = "skills", folder = "{folder}" }}]\n',
+            encoding="utf-8",
+        )
+        with AgentMemory(AgentMemoryConfig.from_file(settings)) as memory:
+            monkeypatch.chdir("/")
+            saved = memory.skills().save(DEPLOY)
+            monkeypatch.chdir(tmp_path)
+            assert saved.path == tmp_path / "skills" / "deploy.md"
+
+
+def test_unconfigured_is_told(tmp_path: Path) -> None:
+    """Wrong: `memory.skills()` without the block fails with an error of Python's own."""
+    with (
+        AgentMemory(store="memory://") as memory,
+        pytest.raises(ConfigError, match="No SkillMemory is configured"),
+    ):
+        memory.skills()

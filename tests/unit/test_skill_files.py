@@ -1,0 +1,270 @@
+"""One skill file: read, refused by line, and written so that it is read as the same skill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory.errors import InvalidInput
+from agent_memory.skills.files import checked, parse, render
+from agent_memory.skills.skill import BrokenSkill, Skill, told
+
+MOST = 100_000
+
+TEXTS = st.text(max_size=40) | st.text(
+    alphabet=" \n\t-:#'\"a|>&*!?[]{},\\\u2028\x85\r\ufeff\x00" + "1.", max_size=30
+)
+SPOKEN = TEXTS.filter(lambda text: bool(text.strip()))
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS | st.dates()
+EXTRA = st.dictionaries(
+    TEXTS.filter(lambda key: key not in ("name", "description", "tags", "steps")),
+    st.recursive(
+        LEAVES,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=3,
+)
+SKILLS = st.builds(
+    Skill,
+    name=st.from_regex(r"[a-z0-9][a-z0-9-]{0,63}", fullmatch=True).filter(
+        lambda name: name not in ("con", "prn", "aux", "nul")
+    ),
+    description=SPOKEN,
+    steps=st.lists(TEXTS, max_size=4).map(tuple),
+    tags=st.lists(TEXTS, max_size=4).map(tuple),
+    body=TEXTS,
+    extra=EXTRA,
+)
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            *("---\n", "---", "name: a\n", "name: ", "description: b\n", "description: ", "x"),
+            *("steps:\n", "steps: ", "tags: ", "- ", "- x\n", "1. ", "2. x\n", "  y\n", "? ", "="),
+            *("[", "]", "{", "}", ":", ",", "#", "&a", "*a", "!", "!!int", "|", "|-\n", ">", "@"),
+            *(" ", "\n", "\t", "\r", '"', "'", "%", "`", "\\ud800", "\\0", "...\n", "<<: "),
+            *("2024-02-31", "0b_", "1:60:0.5", "\x00", "\ufeff", "\u2028", "\udcff"),
+        ]
+    ),
+    max_size=25,
+).map("".join)
+FILES = st.binary(max_size=80) | st.one_of(
+    PIECES, PIECES.map(lambda text: f"---\nname: a\ndescription: b\n{text}\n---\n")
+).map(lambda text: text.encode("utf-8", "surrogateescape"))
+
+
+def read(text: str) -> Skill:
+    """The skill that a file says."""
+    skill = parse(text.encode(), "file.md")
+    assert isinstance(skill, Skill), skill
+    return skill
+
+
+@given(SKILLS)
+def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
+    """Wrong: an odd text (a colon, a quote, a line end of another sort) comes back as another, or
+    is refused."""
+    kept = checked(skill, MOST)
+    assert parse(render(kept), "file.md") == kept
+    assert checked(kept, MOST) == kept
+    assert kept.description.split() == skill.description.replace("\r", "\n").split()
+    assert kept.extra == skill.extra
+
+
+@settings(max_examples=500)
+@given(FILES)
+def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
+    """Wrong: a file raises, and hides all others; or the line is not in the file."""
+    said = parse(data, "file.md")
+    lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n") + 1
+    if isinstance(said, BrokenSkill):
+        assert said.file == "file.md"
+        assert 1 <= said.line <= lines
+        assert said.problem
+    else:
+        assert parse(render(said), "file.md") == said
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("", 1, "begin with a line ---"),
+        ("# Deploy\n", 1, "begin with a line ---"),
+        ("---\nname: a\ndescription: b\n", 1, "does not end"),
+        ("---\n---\n", 1, "`name` is missing"),
+        ("---\nname: a\n---\n", 1, "`description` is missing"),
+        ("---\nname: a\ndescription:\n---\n", 3, "`description` is empty"),
+        ("---\nname: [a]\ndescription: b\n---\n", 2, "`name` has to be a text"),
+        ("---\nname: a\n\ndescription: Use when: x\n---\n", 4, "mapping values are not allowed"),
+        ('---\nname: a\ndescription: "b\ntags: []\n---\n', 5, "what begins in line 3"),
+        ("---\nname: a\n\tdescription: b\n---\n", 3, "character '\\t'"),
+        ("---\nname: A b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),
+        ("---\nname: a/../b\ndescription: c\n---\n", 2, "`name` has to be up to 64"),
+        ("---\nname: nul\ndescription: c\n---\n", 2, "a device's name"),
+        ("---\nname: a\ndescription: b\ntags: x, y\n---\n", 4, "`tags` has to be a list"),
+        ("---\nname: a\ndescription: b\nsteps:\n- x\n- Run: y\n---\n", 6, "Each of `steps`"),
+        ("---\nname: a\ndescription: b\nname: c\n---\n", 4, "a second time"),
+        ("---\n- a\n---\n", 2, "a line like `name: value`"),
+        ("---\nname: a\ndescription: b\n[c]: d\n---\n", 4, "A key has to be a word"),
+        ("---\nname: a\ndescription: b\nwhen: 2024-02-31\n---\n", 4, "Put it in quotes"),
+        ("---\nname: a\ndescription: b\nwhen: 0b_\n---\n", 4, "Put it in quotes"),
+        ("---\nname: a\ndescription: &b c\n---\n", 3, "& or *"),
+        ("---\nname: a\ndescription: b\nx: *name\n---\n", 4, "& or *"),
+        ("---\nname: a\ndescription: !!binary b\n---\n", 3, "A tag with !"),
+        ("---\nname: a\ndescription: b\nx: !!python/name:os.system y\n---\n", 4, "A tag with !"),
+        ('---\nname: a\ndescription: "\\ud800"\n---\n', 3, "surrogate"),
+        ("---\nname: a\ndescription: b\x07\n---\n", 3, "no text file has"),
+        ('---\nname: a\ndescription: "b\u2028c\u0085d"\ntags: e: f\n---\n', 4, "mapping values"),
+    ],
+)
+def test_what_is_wrong_is_told_by_line(text: str, line: int, problem: str) -> None:
+    """Wrong: whoever broke a file looks for it elsewhere, or is not told what to do."""
+    broken = parse(text.encode(), "deploy.md")
+    assert isinstance(broken, BrokenSkill)
+    assert (broken.line, problem in broken.problem) == (line, True), broken
+    assert str(broken).startswith(f"deploy.md, line {line}: ")
+
+
+def test_bytes_that_are_no_utf8_are_told_by_line() -> None:
+    """Wrong: a file saved by an old editor raises, or its line is counted in characters."""
+    broken = parse("---\r\nname: a\r\ndescription: caf\xe9\r\n---\r\n".encode("latin-1"), "file.md")
+    assert isinstance(broken, BrokenSkill)
+    assert (broken.line, "UTF-8" in broken.problem) == (3, True)
+    assert isinstance(parse("---\nname: a\n".encode("utf-16"), "file.md"), BrokenSkill)
+
+
+def test_a_bomb_is_refused_before_it_goes_off() -> None:
+    """Wrong: aliases that stand for 10^9 texts, or brackets in brackets, take a machine down."""
+    bomb = "a0: &a0 [x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+    )
+    for text in (bomb, "x: " + "[" * 90_000, "x: " + "{a: " * 20_000, "- " * 40_000, "? " * 40_000):
+        said = parse(f"---\nname: a\ndescription: b\n{text}\n---\n".encode(), "file.md")
+        assert isinstance(said, BrokenSkill)
+        assert said.line == 4
+
+
+def test_an_agent_skill_is_a_skill() -> None:
+    """Wrong: a SKILL.md that other programs read has to be written anew, or loses its licence."""
+    text = """---
+name: pdf-processing
+description: Extract PDF text, fill forms, merge files. Use when handling PDFs.
+license: Apache-2.0
+metadata:
+  author: example-org
+  version: "1.0"
+allowed-tools: Bash(git:*) Read
+revision: 2
+---
+
+# PDF processing
+
+Read the file first:
+
+1. With pypdf.
+2. With OCR.
+"""
+    skill = read(text)
+    extra: dict[str, Any] = {
+        "license": "Apache-2.0",
+        "metadata": {"author": "example-org", "version": "1.0"},
+        "allowed-tools": "Bash(git:*) Read",
+        "revision": 2,
+    }
+    assert (skill.name, skill.extra, skill.steps) == ("pdf-processing", extra, ())
+    assert skill.body.startswith("# PDF processing\n\nRead the file first:\n\n1. With pypdf.")
+    again = read(render(replace(skill, steps=("Read it.",))).decode())
+    assert (again.extra, again.body) == (skill.extra, skill.body)
+
+
+def test_the_list_at_the_top_counts_as_steps() -> None:
+    """Wrong: who writes plain Markdown has no steps; or an item loses what is indented below it."""
+    skill = read(
+        "---\nname: a\ndescription: b\n---\n\n# Deploy\n\n1. Run the tests\nand wait.\n\n"
+        "2) Tag it:\n\n   ```sh\n   git tag\n     -v\n   ```\n   1. or ask\n\n10. Tell all.\n"
+        "\n## Notes\n\n1. Not a step.\n"
+    )
+    assert skill.steps == (
+        "Run the tests\nand wait.",
+        "Tag it:\n\n```sh\ngit tag\n  -v\n```\n1. or ask",
+        "Tell all.",
+    )
+    assert skill.body == "# Deploy\n\n## Notes\n\n1. Not a step."
+
+
+def test_steps_of_the_front_matter_leave_the_body_alone() -> None:
+    """Wrong: a list in the body is cut out, though it is none of the steps."""
+    for steps, expected in (("steps: [x]", ("x",)), ("steps: []", ()), ("steps:", ())):
+        skill = read(f"---\nname: a\ndescription: b\n{steps}\n---\n1. y\n")
+        assert (skill.steps, skill.body) == (expected, "1. y")
+
+
+def test_what_looks_like_a_number_is_a_text() -> None:
+    """Wrong: the tag "2024" is a number that no search for tags finds, or "no" is False."""
+    text = "---\nname: 007\ndescription: 1.0\ntags: [2024, no, ~, 2024-01-01]\n---\n"
+    skill = read(text)
+    assert (skill.name, skill.description) == ("007", "1.0")
+    assert skill.tags == ("2024", "no", "~", "2024-01-01")
+
+
+def test_ends_of_lines_of_other_systems() -> None:
+    """Wrong: a file saved on Windows says something else, or its byte order mark breaks it."""
+    text = "---\nname: a\ndescription: b\nsteps:\n- |\n  x\n  y\n---\n\nOne.\n\nTwo.\n"
+    windows = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    assert parse(windows, "file.md") == parse(text.encode(), "file.md") == read(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "A", "a b", "../a", "a/b", "a\\b", ".a", "-a", "a.md", "\u00e9", "a" * 65, "con"),
+        *("lpt1", "a\n", "/etc/passwd", "a\x00", "\u0430"),
+    ],
+)
+def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
+    """Wrong: a name is a path, a device, or one that another file system takes for another's."""
+    with pytest.raises(InvalidInput, match="is no name for a skill"):
+        checked(Skill(name, "b"), MOST)
+
+
+@pytest.mark.parametrize(
+    ("skill", "told_so"),
+    [
+        (Skill("a", " \n"), "needs a description"),
+        (Skill("a", "\ud800"), "cannot be saved"),
+        (Skill("a", "b", body="\ud800"), "cannot be saved"),
+        (Skill("a", "b", extra={"name": "other"}), "cannot be saved"),
+        (Skill("a", "b", extra={"x": object()}), "nothing that YAML knows"),
+        (Skill("a", "b", extra={"x": (1, 2)}), "cannot be saved"),
+        (Skill("a", "b", steps="Run."), "lists of texts"),  # type: ignore[arg-type]
+        (Skill("a", "b", tags="ops"), "lists of texts"),  # type: ignore[arg-type]
+        (Skill("a", "b", body="x" * MOST), "at most 100000 are kept"),
+    ],
+)
+def test_what_no_file_could_give_back_is_refused(skill: Skill, told_so: str) -> None:
+    """Wrong: it is written, and found broken or changed when it is read."""
+    with pytest.raises(InvalidInput, match=told_so):
+        checked(skill, MOST)
+
+
+def test_files_are_for_people() -> None:
+    """Wrong: a step of several lines stands in one, or letters stand as their numbers."""
+    skill = Skill(
+        "a", "Es grünt.", ("One\n  two", "x: y"), ("t",), "Body.", {"on": date(2024, 1, 2)}
+    )
+    assert render(skill).decode() == (
+        "---\nname: a\ndescription: Es grünt.\ntags:\n- t\nsteps:\n- |-\n  One\n    two\n- 'x: y'\n"
+        "'on': 2024-01-02\n---\n\nBody.\n"
+    )
+
+
+def test_a_model_reads_name_description_steps_and_body() -> None:
+    """Wrong: a step of several lines looks like several, or the body is left out."""
+    skill = Skill("a", "Do b.", ("One\ntwo", "three"), ("t",), "More.")
+    assert told(skill) == "a: Do b.\n1. One\n   two\n2. three\n\nMore."
+    assert told(Skill("a", "Do b.")) == "a: Do b."
