@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from agent_memory.lazy import lazily
 
 if TYPE_CHECKING:
-    from agent_memory.aio import AsyncAgentMemory, AsyncSession
+    from agent_memory.aio.memory import AsyncAgentMemory
+    from agent_memory.aio.session import AsyncSession
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.context import MemoryContext
     from agent_memory.engine.memory import AgentMemory
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         SessionOfAnotherUser,
         StoreError,
         StoreUnavailable,
+        ToolRefused,
         Undecryptable,
         UnknownKind,
         UnknownStore,
@@ -55,8 +57,14 @@ if TYPE_CHECKING:
     from agent_memory.facts.staleness import Stale, StalenessDetector
     from agent_memory.ltm_blocks.base import Block, FactBlock
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
+    from agent_memory.ltm_blocks.files import FileMemory, Files
+    from agent_memory.ltm_blocks.notes import Note, Notebook, NoteMemory
+    from agent_memory.ltm_blocks.skills import SkillMemory, Skills
+    from agent_memory.ltm_blocks.spatial import SpatialMemory
+    from agent_memory.ltm_blocks.spatial_places import Places
     from agent_memory.ltm_blocks.static import StaticMemory
     from agent_memory.ltm_blocks.vector import VectorMemory
+    from agent_memory.ltm_blocks.working import Scratchpad, WorkingMemory
     from agent_memory.messages import Message
     from agent_memory.null import NullMemory
     from agent_memory.records import (
@@ -71,17 +79,20 @@ if TYPE_CHECKING:
         Summary,
     )
     from agent_memory.redaction import Redactor
+    from agent_memory.skills.skill import BrokenSkill, Skill
+    from agent_memory.spatial.observation import Observation, Sighting
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
     from agent_memory.strategies.flush import FlushToLTM
     from agent_memory.strategies.summarize import Summarize
     from agent_memory.strategies.trim import Trim
     from agent_memory.tokens.counter import TokenCounter
+    from agent_memory.tools import Arguments, Tool
+    from agent_memory.turns import Turn
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    ".aio": ("AsyncAgentMemory", "AsyncSession"),
     ".config": ("AgentMemoryConfig",),
     ".context": ("MemoryContext",),
     ".engine.memory": ("AgentMemory",),
@@ -111,6 +122,7 @@ _HOMES = {
         "SessionOfAnotherUser",
         "StoreError",
         "StoreUnavailable",
+        "ToolRefused",
         "Undecryptable",
         "UnknownKind",
         "UnknownStore",
@@ -147,6 +159,40 @@ _HOMES = {
     ".strategies.summarize": ("Summarize",),
     ".strategies.trim": ("Trim",),
     ".tokens.counter": ("TokenCounter",),
+    ".aio.memory": ("AsyncAgentMemory",),
+    ".aio.session": ("AsyncSession",),
+    ".ltm_blocks.files": (
+        "FileMemory",
+        "Files",
+    ),
+    ".ltm_blocks.notes": (
+        "Note",
+        "NoteMemory",
+        "Notebook",
+    ),
+    ".ltm_blocks.skills": (
+        "SkillMemory",
+        "Skills",
+    ),
+    ".skills.skill": (
+        "BrokenSkill",
+        "Skill",
+    ),
+    ".ltm_blocks.spatial": ("SpatialMemory",),
+    ".ltm_blocks.spatial_places": ("Places",),
+    ".spatial.observation": (
+        "Observation",
+        "Sighting",
+    ),
+    ".ltm_blocks.working": (
+        "Scratchpad",
+        "WorkingMemory",
+    ),
+    ".tools": (
+        "Arguments",
+        "Tool",
+    ),
+    ".turns": ("Turn",),
 }
 
 __all__ = [
@@ -155,9 +201,11 @@ __all__ = [
     "AgentMemory",
     "AgentMemoryConfig",
     "AgentMemoryError",
+    "Arguments",
     "AsyncAgentMemory",
     "AsyncSession",
     "Block",
+    "BrokenSkill",
     "Chain",
     "Change",
     "ConfigError",
@@ -169,6 +217,8 @@ __all__ = [
     "ExtractiveMemory",
     "Fact",
     "FactBlock",
+    "FileMemory",
+    "Files",
     "FlushToLTM",
     "Head",
     "ImportanceScorer",
@@ -190,16 +240,27 @@ __all__ = [
     "ModelRefused",
     "ModelRequired",
     "ModelUnavailable",
+    "Note",
+    "NoteMemory",
+    "Notebook",
     "NullMemory",
+    "Observation",
+    "Places",
     "Progress",
     "Recall",
     "Redactor",
     "SchemaTooNew",
     "Scope",
+    "Scratchpad",
     "Session",
     "SessionDeleting",
     "SessionOfAnotherUser",
+    "Sighting",
+    "Skill",
+    "SkillMemory",
+    "Skills",
     "Span",
+    "SpatialMemory",
     "Stale",
     "StalenessDetector",
     "StaticMemory",
@@ -210,12 +271,16 @@ __all__ = [
     "Summarize",
     "Summary",
     "TokenCounter",
+    "Tool",
+    "ToolRefused",
     "Trim",
+    "Turn",
     "Undecryptable",
     "UnknownKind",
     "UnknownStore",
     "UnsupportedOperation",
     "VectorMemory",
+    "WorkingMemory",
     "rebuild",
 ]
 

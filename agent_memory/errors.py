@@ -4,7 +4,8 @@
     ├── InvalidInput               refused at the door; nothing was stored
     │   ├── InvalidId              an empty or unusable session or user id
     │   ├── InvalidMessage         no role and no raw, an unknown role, or not JSON
-    │   └── MessageTooLarge        it could never fit the token budget
+    │   ├── MessageTooLarge        it could never fit the token budget
+    │   └── ToolRefused            a model asked a tool for what it cannot do
     ├── AccessDenied               the caller may not see this
     │   └── SessionOfAnotherUser   the session belongs to the user first named for it
     ├── ConfigError                the configuration cannot work
@@ -55,6 +56,10 @@ class InvalidMessage(InvalidInput):
 
 class MessageTooLarge(InvalidInput):
     """A message could never fit the token budget, even alone."""
+
+
+class ToolRefused(InvalidInput):
+    """A model asked a tool for what it cannot do; the sentence is for the model to act on."""
 
 
 class AccessDenied(AgentMemoryError):

@@ -29,6 +29,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "static": "agent_memory.ltm_blocks.static:StaticMemory",
         "extractive": "agent_memory.ltm_blocks.extractive:ExtractiveMemory",
         "vector": "agent_memory.ltm_blocks.vector:VectorMemory",
+        "notes": "agent_memory.ltm_blocks.notes:NoteMemory",
+        "working": "agent_memory.ltm_blocks.working:WorkingMemory",
+        "skills": "agent_memory.ltm_blocks.skills:SkillMemory",
+        "spatial": "agent_memory.ltm_blocks.spatial:SpatialMemory",
+        "files": "agent_memory.ltm_blocks.files:FileMemory",
     },
 }
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.loading import load_litellm
-from agent_memory.provider import Provider
+from agent_memory.provider import Provider, hang_up
 from agent_memory.usage import Ledger, Usage
 
 __all__ = ["LLM", "Ledger", "Usage"]
@@ -21,6 +23,7 @@ ChatMessages = Sequence[dict[str, Any]]
 
 DEFAULT_CONTEXT_WINDOW = 8192
 
+_SAID_OTHERWISE = ("tool_calls", "function_call", "audio", "images")
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
 
 
@@ -110,25 +113,60 @@ class LLM:
         Raises:
             ModelError: As for `complete`.
         """
+        with closing(self.chunks(messages, max_tokens=max_tokens, timeout=timeout)) as chunks:
+            for chunk in chunks:
+                text = chunk.choices[0].delta.content if chunk.choices else None
+                if text:
+                    yield text
 
-        def begin() -> tuple[str | None, Iterator[str]]:
-            chunks = self._provider.send(
-                "completion",
-                messages=list(messages),
-                max_tokens=max_tokens,
-                timeout=timeout,
-                stream=True,
-                stream_options={"include_usage": True},
-            )
-            pieces = self._pieces(chunks)
-            return next(pieces, None), pieces
+    def respond(self, messages: ChatMessages, **options: Any) -> Any:
+        """The model's whole response, as litellm gives it: a text, or calls of tools.
 
-        first, pieces = self._provider.retried("completion", begin)
-        if first is None:
-            raise ModelOutputInvalid(f"{self.model} answered with no text.")
-        yield first
-        with self._provider.translated():
-            yield from pieces
+        Args:
+            messages: What to answer.
+            **options: What else litellm is to send, such as `tools`.
+
+        Raises:
+            ModelError: As for `complete`.
+        """
+        response = self._provider.retried(
+            "completion",
+            lambda: self._provider.send("completion", messages=list(messages), **options),
+        )
+        return self._booked(response)
+
+    def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
+        """The response in litellm's chunks, as they arrive; returns the whole, put together.
+
+        Nothing is tried again after the first chunk. The usage of a stream that is not read to its
+        end stays unknown: only the call is counted.
+
+        Args:
+            messages: What to answer.
+            **options: As for `respond`.
+
+        Raises:
+            ModelUnavailable: Every attempt failed, or the answer broke off in the middle.
+            ModelError: As for `complete`.
+        """
+        fields = {"stream_options": {"include_usage": True}, **options, "stream": True}
+
+        def begin() -> tuple[list[Any], Any]:
+            stream = self._provider.send("completion", messages=list(messages), **fields)
+            return list(islice(stream, 1)), stream
+
+        read, stream = self._provider.retried("completion", begin)
+        try:
+            yield from read
+            with self._provider.translated(midway=True):
+                for chunk in stream:
+                    read.append(chunk)
+                    yield chunk
+                self._provider.whole(stream)
+                response = load_litellm().stream_chunk_builder(read, messages=list(messages))
+        finally:
+            hang_up(stream)
+        return self._booked(response)
 
     def structured(
         self,
@@ -193,26 +231,33 @@ class LLM:
         return self._window
 
     def _ask(self, messages: ChatMessages, **fields: Any) -> str:
-        response = self._provider.retried(
-            "completion",
-            lambda: self._provider.send("completion", messages=list(messages), **fields),
-        )
-        self._provider.account("completion", getattr(response, "usage", None), response)
-        text = response.choices[0].message.content if response.choices else None
+        text = self.respond(messages, **fields).choices[0].message.content
         if not text or not text.strip():
             raise ModelOutputInvalid(f"{self.model} answered with no text.")
         return str(text)
 
-    def _pieces(self, chunks: Any) -> Iterator[str]:
-        """The text of a stream's chunks; its usage is booked at the end."""
-        usage = None
-        for chunk in chunks:
-            usage = getattr(chunk, "usage", None) or usage
-            text = chunk.choices[0].delta.content if chunk.choices else None
-            if text:
-                yield text
-        response = load_litellm().ModelResponse(model=self.model, usage=usage)
-        self._provider.account("completion", usage, response)
+    def _booked(self, response: Any) -> Any:
+        """A response, once its usage is booked.
+
+        Raises:
+            ModelOutputInvalid: It says nothing.
+        """
+        self._provider.account("completion", getattr(response, "usage", None), response)
+        choice = response.choices[0] if response.choices else None
+        if choice is None or not _says_something(choice.message):
+            reason = getattr(choice, "finish_reason", None)
+            raise ModelOutputInvalid(
+                f"{self.model} answered with no text (finish reason: {reason}). Ask again, or "
+                "allow it more tokens."
+            )
+        return response
+
+
+def _says_something(message: Any) -> bool:
+    text = message.content
+    if isinstance(text, str) and text.strip():
+        return True
+    return any(getattr(message, name, None) for name in _SAID_OTHERWISE)
 
 
 def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[str, Any]]:

@@ -1,151 +1,68 @@
-"""`NullMemory`: the names of `AgentMemory`, and remembers nothing."""
+"""`NullMemory`: the calls of `AgentMemory`, and remembers nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel
-
-from agent_memory.context import MemoryContext
-from agent_memory.engine.session import Session
-from agent_memory.engine.stats import Progress, Stats
+from agent_memory.config import AgentMemoryConfig
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
+from agent_memory.ltm_blocks.notes import NoteMemory
 from agent_memory.messages import Message
-from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Recall, empty_head
-from agent_memory.usage import Usage
+from agent_memory.records import Head, empty_head
+from agent_memory.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from agent_memory.facts.auditing import Change
-    from agent_memory.facts.fact import Fact
-    from agent_memory.facts.staleness import Stale
+    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.ltm_blocks.skills import Skills
+
+    B = TypeVar("B", bound=Block)
+
+_NOTHING: dict[str, Any] = {
+    "store": "memory://", "system_store": None, "encryption": None, "overflow": None, "blocks": (),
+    "overflow_mode": "inline",
+}  # fmt: skip
 
 
-class NullMemory:
+class NullMemory(AgentMemory):
     """Switches memory off without touching the code that uses it.
 
-    Messages are still checked, so that what is refused by the real memory is refused here.
+    Messages are still checked, so that what is refused by the real memory is refused here; and
+    `completion` still asks the model. A handle, such as `notes` gives, knows what it was told
+    itself, and no other.
+
+    Args:
+        config: As for `AgentMemory`; stores and blocks are left out.
+        **fields: As for `AgentMemory`.
     """
 
-    def __enter__(self) -> Self:
-        return self
+    def __init__(self, config: AgentMemoryConfig | None = None, **fields: Any) -> None:
+        super().__init__(config, **{**fields, **_NOTHING})
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __repr__(self) -> str:
+        return "NullMemory()"
 
     def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
-        """Check the message and forget it."""
+        """Check the messages and forget them."""
+        self._check(session_id, user_id)
         for one in message if isinstance(message, list | tuple) else [message]:
             Message.of(one)
         return empty_head(session_id, user_id, datetime.now(UTC))
 
-    def get(
-        self, session_id: str, message: Any = None, *, user_id: str | None = None
-    ) -> MemoryContext:
-        """An empty context."""
-        return MemoryContext([], [], 0, 0, [], None, {})
-
-    def delete(self, session_id: str) -> None:
-        """Nothing to delete."""
-
-    def delete_user(self, user_id: str) -> None:
-        """Nothing to delete."""
-
-    def flush(self, session_id: str | None = None) -> list[Absorbed]:
-        """Nothing to absorb."""
-        return []
-
-    def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """An empty log."""
-        return []
-
-    def pop(self, session_id: str, count: int = 1) -> list[Message]:
-        """Nothing to take back."""
-        return []
-
-    def sessions(
-        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
-    ) -> list[Head]:
-        """No sessions."""
-        return []
-
-    def search(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        limit: int = 10,
-    ) -> list[Recall]:
-        """Nothing is found."""
-        return []
-
-    def replay(self, block: str) -> Iterator[Progress]:
-        """Nothing to rebuild."""
-        return iter(())
-
-    def dead_letters(self, block: str | None = None) -> list[DeadLetter]:
-        """None: nothing is absorbed."""
-        return []
-
-    def retry(self, block: str | None = None) -> list[Absorbed]:
-        """Nothing to absorb."""
-        return []
-
-    def facts(
-        self,
-        user_id: str | None = None,
-        *,
-        session_id: str | None = None,
-        as_of: datetime | date | None = None,
-        known_at: datetime | date | None = None,
-    ) -> list[Fact]:
-        """No facts."""
-        return []
-
-    def profile(
-        self,
-        user_id: str | None = None,
-        *,
-        session_id: str | None = None,
-        as_of: datetime | date | None = None,
-        known_at: datetime | date | None = None,
-    ) -> BaseModel:
-        """There is none to fill.
+    def skills(self, user_id: str | None = None, *, session_id: str | None = None) -> Skills:
+        """There are none: they lie in a folder, and are nothing that was remembered.
 
         Raises:
             ConfigError: Always.
         """
-        raise ConfigError("NullMemory has no blocks, and so no profile. Use AgentMemory for one.")
+        raise ConfigError("NullMemory has no folder of skills. Use AgentMemory for one.")
 
-    def stale(self, user_id: str | None = None, *, session_id: str | None = None) -> list[Stale]:
-        """No facts."""
-        return []
+    @property
+    def _notes(self) -> NoteMemory:
+        return self._block(NoteMemory)
 
-    def audit(self, user_id: str | None = None, *, session_id: str | None = None) -> list[Change]:
-        """No changes."""
-        return []
-
-    def forget(
-        self,
-        fact_id: str | None = None,
-        *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        source: str | tuple[str, int, int] | None = None,
-        why: str = "",
-    ) -> list[Fact]:
-        """Nothing to forget."""
-        return []
-
-    def session(self, session_id: str, user_id: str | None = None) -> Session:
-        """The same calls with the ids bound."""
-        return Session(self, session_id, user_id)
-
-    def stats(self) -> Stats:
-        """All zero."""
-        return Stats(0, 0, {}, Usage())
-
-    def close(self) -> None:
-        """Nothing to release."""
+    def _block(self, wanted: type[B]) -> B:
+        resources = self._parts.services.resources
+        return wanted.model_validate({}).bind(replace(resources, store=MemoryStore()))

@@ -147,8 +147,12 @@ class Provider:
             return result
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise provider errors as this library's. The originals may quote the key: not chained."""
+    def translated(self, *, midway: bool = False) -> Iterator[None]:
+        """Raise provider errors as this library's. The originals may quote the key: not chained.
+
+        Args:
+            midway: Whether a part of the answer is here, so that nothing was tried again.
+        """
         load_litellm()  # before openai, a part of it, which else two threads would import at once
         from openai import OpenAIError  # the root of what litellm raises
 
@@ -156,7 +160,19 @@ class Provider:
             yield
         except OpenAIError as error:
             self.ledger.add(failures=1)
-            raise self._translate(error) from None
+            raise self._translate(error, midway) from None
+
+    def whole(self, stream: Any) -> None:
+        """Refuse a stream that is read to its end and did not say that the answer ends there.
+
+        litellm takes a connection that was closed early for the end of the answer.
+
+        Raises:
+            ModelUnavailable: It broke off.
+        """
+        if not (stream.received_finish_reason or stream.intermittent_finish_reason):
+            self.ledger.add(failures=1)
+            raise self._broke_off("the connection was closed")
 
     def account(self, kind: Kind, usage: Any, response: Any) -> None:
         """Add a response's tokens and cost to the ledger."""
@@ -196,7 +212,12 @@ class Provider:
             state.upcoming_sleep,
         )
 
-    def _translate(self, error: Exception) -> ModelError:
+    def _broke_off(self, reason: str) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"{self.model} broke off in the middle of its answer: {reason}. Ask again."
+        )
+
+    def _translate(self, error: Exception, midway: bool) -> ModelError:
         too_long = isinstance(error, load_litellm().ContextWindowExceededError)
         if too_long or getattr(error, "code", None) == "context_length_exceeded":
             return ContextTooLong(
@@ -204,6 +225,8 @@ class Provider:
                 "Send less, or use a model with a larger window."
             )
         reason = self._reason(error)
+        if midway:
+            return self._broke_off(reason)
         if _is_passing(error):
             return ModelUnavailable(
                 f"{self.model} could not be reached in {self._attempts} attempts: {reason}. "
@@ -225,6 +248,13 @@ class Provider:
         if self._api_key is not None and self._api_key.get_secret_value():
             text = text.replace(self._api_key.get_secret_value(), "***")
         return _SECRETS.sub(r"\1***", text)[:300].rstrip(". ")
+
+
+def hang_up(stream: Any) -> None:
+    """Close the connection of a stream that litellm gave, however far it was read."""
+    close = getattr(stream.completion_stream, "close", None)
+    if close is not None:
+        close()
 
 
 def _readable(value: Any) -> Any:

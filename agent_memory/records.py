@@ -199,6 +199,11 @@ class Scope:
     lease: Lease | None = field(default=None, compare=False, repr=False)
 
     @property
+    def is_somebodys(self) -> bool:
+        """Whether it names anybody: else only what holds for everyone is in it."""
+        return self.user_id is not None or self.session_id is not None
+
+    @property
     def owner(self) -> str:
         """Key under which records are kept: a user's, or a session's own."""
         if self.user_id is not None:

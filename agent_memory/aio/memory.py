@@ -8,27 +8,37 @@ caller in a cancelled scope (anyio, trio) waits for that; `asyncio.Task.cancel` 
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
 from pydantic import BaseModel
 
+from agent_memory.aio.session import AsyncSession
+from agent_memory.aio.streams import AsyncCompletionStream
 from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import MemoryContext
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.messages import Message
 from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Recall
+from agent_memory.turns import Turn
 
 if TYPE_CHECKING:
+    from agent_memory.engine.offering import GivenTool
     from agent_memory.facts.auditing import Change
     from agent_memory.facts.fact import Fact
     from agent_memory.facts.staleness import Stale
+    from agent_memory.ltm_blocks.files import Files
+    from agent_memory.ltm_blocks.notes import Notebook
+    from agent_memory.ltm_blocks.skills import Skills
+    from agent_memory.ltm_blocks.spatial import Places
+    from agent_memory.ltm_blocks.working import Scratchpad
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 16
@@ -84,6 +94,10 @@ class AsyncAgentMemory:
     async def flush(self, session_id: str | None = None) -> list[Absorbed]:
         """As `AgentMemory.flush`."""
         return await self._run(partial(self.memory.flush, session_id))
+
+    async def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
+        """As `AgentMemory.end`."""
+        return await self._run(partial(self.memory.end, session_id, user_id=user_id))
 
     async def history(
         self, session_id: str, *, after: int = 0, limit: int | None = None
@@ -185,6 +199,83 @@ class AsyncAgentMemory:
         call = partial(self.memory.forget, fact_id, user_id=user_id, session_id=session_id)
         return await self._run(partial(call, source=source, why=why))
 
+    async def before_turn(
+        self, session_id: str, message: Any, *, user_id: str | None = None
+    ) -> Turn:
+        """As `AgentMemory.before_turn`."""
+        return await self._run(
+            partial(self.memory.before_turn, session_id, message, user_id=user_id)
+        )
+
+    async def after_turn(self, turn: Turn, answer: Any) -> Head:
+        """As `AgentMemory.after_turn`."""
+        return await self._run(partial(self.memory.after_turn, turn, answer))
+
+    async def completion(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        model: str | None = None,
+        tools: Sequence[GivenTool] | None = None,
+        stream: bool = False,
+        max_rounds: int = 8,
+        **options: Any,
+    ) -> Any:
+        """As `AgentMemory.completion`; with `stream` an `AsyncCompletionStream`."""
+        call = partial(
+            self.memory.completion, session_id, message, user_id=user_id, model=model, tools=tools
+        )
+        return await self._completed(
+            partial(call, stream=stream, max_rounds=max_rounds, **options), stream
+        )
+
+    async def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
+        """As `AgentMemory.tools`."""
+        return await self._run(partial(self.memory.tools, session_id, user_id=user_id))
+
+    async def call_tool(
+        self,
+        session_id: str,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user_id: str | None = None,
+    ) -> str:
+        """As `AgentMemory.call_tool`."""
+        return await self._run(
+            partial(self.memory.call_tool, session_id, name, arguments, user_id=user_id)
+        )
+
+    async def working(self, session_id: str, *, user_id: str | None = None) -> Scratchpad:
+        """As `AgentMemory.working`; make the handle's calls with `run`."""
+        return await self._run(partial(self.memory.working, session_id, user_id=user_id))
+
+    async def notes(self, user_id: str | None = None, *, session_id: str | None = None) -> Notebook:
+        """As `AgentMemory.notes`; make the handle's calls with `run`."""
+        return await self._run(partial(self.memory.notes, user_id, session_id=session_id))
+
+    async def files(self, user_id: str | None = None, *, session_id: str | None = None) -> Files:
+        """As `AgentMemory.files`; make the handle's calls with `run`."""
+        return await self._run(partial(self.memory.files, user_id, session_id=session_id))
+
+    async def spatial(self, user_id: str | None = None, *, session_id: str | None = None) -> Places:
+        """As `AgentMemory.spatial`; make the handle's calls with `run`."""
+        return await self._run(partial(self.memory.spatial, user_id, session_id=session_id))
+
+    async def skills(self, user_id: str | None = None, *, session_id: str | None = None) -> Skills:
+        """As `AgentMemory.skills`; make the handle's calls with `run`."""
+        return await self._run(partial(self.memory.skills, user_id, session_id=session_id))
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make a call of a handle, on the memory's threads.
+
+        pad = await memory.working("s-1")
+        await memory.run(pad.set, "plan", ["book a table"])
+        """
+        return await self._run(partial(call, *args, **kwargs))
+
     def session(self, session_id: str, user_id: str | None = None) -> AsyncSession:
         """The same calls with the ids bound."""
         return AsyncSession(self, session_id, user_id)
@@ -202,6 +293,10 @@ class AsyncAgentMemory:
             self._ended.wait_for(lambda: not self._calls)
         self.memory.close()
 
+    async def _completed(self, call: Callable[[], Any], stream: bool) -> Any:
+        done = await self._run(call)
+        return AsyncCompletionStream(done, self._run) if stream else done
+
     async def _run(self, call: Callable[[], T]) -> T:
         if self._limiter is None:  # anyio makes one only where a loop runs
             self._limiter = anyio.CapacityLimiter(THREADS)
@@ -216,78 +311,3 @@ class AsyncAgentMemory:
             with self._ended:
                 self._calls -= 1
                 self._ended.notify_all()
-
-
-class AsyncSession:
-    """`Session`, awaited."""
-
-    def __init__(self, memory: AsyncAgentMemory, session_id: str, user_id: str | None) -> None:
-        self._memory = memory
-        self._session = memory.memory.session(session_id, user_id)
-        self.session_id = session_id
-        self.user_id = user_id
-
-    def __repr__(self) -> str:
-        return f"Async{self._session!r}"
-
-    async def update(self, message: Any) -> Head:
-        """As `AgentMemory.update`."""
-        return await self._memory._run(partial(self._session.update, message))
-
-    async def get(self, message: Any = None) -> MemoryContext:
-        """As `AgentMemory.get`."""
-        return await self._memory._run(partial(self._session.get, message))
-
-    async def delete(self) -> None:
-        """As `AgentMemory.delete`."""
-        await self._memory._run(self._session.delete)
-
-    async def flush(self) -> list[Absorbed]:
-        """As `AgentMemory.flush`."""
-        return await self._memory._run(self._session.flush)
-
-    async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """As `AgentMemory.history`."""
-        return await self._memory._run(partial(self._session.history, after=after, limit=limit))
-
-    async def pop(self, count: int = 1) -> list[Message]:
-        """As `AgentMemory.pop`."""
-        return await self._memory._run(partial(self._session.pop, count))
-
-    async def search(self, query: str, *, limit: int = 10) -> list[Recall]:
-        """As `Session.search`."""
-        return await self._memory._run(partial(self._session.search, query, limit=limit))
-
-    async def facts(
-        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
-    ) -> list[Fact]:
-        """As `Session.facts`."""
-        return await self._memory._run(partial(self._session.facts, as_of=as_of, known_at=known_at))
-
-    async def profile(
-        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
-    ) -> BaseModel:
-        """As `Session.profile`."""
-        return await self._memory._run(
-            partial(self._session.profile, as_of=as_of, known_at=known_at)
-        )
-
-    async def stale(self) -> list[Stale]:
-        """As `AgentMemory.stale`."""
-        return await self._memory._run(self._session.stale)
-
-    async def audit(self) -> list[Change]:
-        """As `AgentMemory.audit`."""
-        return await self._memory._run(self._session.audit)
-
-    async def forget(
-        self,
-        fact_id: str | None = None,
-        *,
-        source: tuple[int, int] | None = None,
-        why: str = "",
-    ) -> list[Fact]:
-        """As `Session.forget`."""
-        return await self._memory._run(
-            partial(self._session.forget, fact_id, source=source, why=why)
-        )

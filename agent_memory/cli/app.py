@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent_memory.cli import chat, config, demo, doctor, facts, inspect, upkeep, worker
+from agent_memory.cli import chat, config, demo, doctor, facts, inspect, mcp, upkeep, worker
 from agent_memory.cli.common import show_warnings
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command()(facts.forget)
 app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(inspect.import_)
+app.command()(mcp.mcp)
 app.command()(upkeep.flush)
 app.command()(worker.worker)
 app.command()(upkeep.retry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -20,17 +19,15 @@ from agent_memory.cli.common import (
     out,
     plain,
 )
-from agent_memory.errors import AgentMemoryError, MessageTooLarge, ModelRequired
+from agent_memory.errors import AgentMemoryError, ModelRequired
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from rich.console import Console
 
-    from agent_memory.context import MemoryContext
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.llm import LLM
-    from agent_memory.messages import Message
     from agent_memory.tokens.counter import TokenCounter
 
 _HELP = """\
@@ -156,14 +153,11 @@ class Talk:
 
     def _turn(self, typed: str) -> None:
         """Ask the model, and store question and answer together once the answer is there."""
-        from agent_memory.messages import Message
-
-        asked = Message(role="user", content=typed)
-        context = self._memory.get(typed)
-        for warning in context.warnings:
+        session = self._memory
+        turn = self._engine.before_turn(session.session_id, typed, user_id=session.user_id)
+        for warning in turn.context.warnings:
             self._say(warning, "yellow")
-        answer = self._stream(request(context, asked, self._counter))
-        self._memory.update([asked, Message(role="assistant", content=answer)])
+        self._engine.after_turn(turn, self._stream(turn.messages))
 
     def _stream(self, messages: list[dict[str, Any]]) -> str:
         pieces: list[str] = []
@@ -234,40 +228,3 @@ class Talk:
         from agent_memory.cli.view import cell
 
         self._console.print(cell(text, style))
-
-
-def request(context: MemoryContext, asked: Message, counter: TokenCounter) -> list[dict[str, Any]]:
-    """The context with the question at its end, within the context's budget.
-
-    `get` leaves no room for a message that is still to come: recalls go first, the worst one
-    first, then the oldest turns.
-
-    Raises:
-        MessageTooLarge: The question cannot fit, even alone with the system message.
-    """
-    recalls, turns = list(context.recalls), list(context.messages)
-    while True:
-        chat = replace(context, recalls=recalls, messages=[*turns, asked]).to_messages()
-        if counter.context(chat) <= context.max_tokens:
-            return chat
-        if recalls:
-            recalls.pop()
-        elif not _drop_oldest_turn(turns):
-            raise MessageTooLarge(
-                f"The question does not fit max_tokens={context.max_tokens}. Shorten it, or raise "
-                "--max-tokens."
-            )
-
-
-def _drop_oldest_turn(messages: list[Message]) -> bool:
-    """Drop the oldest user message with all up to the next one; False where there is none."""
-    users = [i for i, m in enumerate(messages) if m.role == "user" and not _is_summary(m)]
-    if not users:
-        return False
-    end = users[1] if len(users) > 1 else len(messages)
-    del messages[users[0] : end]
-    return True
-
-
-def _is_summary(message: Message) -> bool:
-    return message.metadata.get("kind") == "summary"

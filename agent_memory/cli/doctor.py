@@ -54,6 +54,7 @@ def _checks(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
     yield from check_store(config, call)
     yield attempt("embedder", lambda: _embedder(config, call))
     yield attempt("model", lambda: _model(config, call))
+    yield _mcp()
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
@@ -111,3 +112,17 @@ def _key(model: str, config: AgentMemoryConfig, what: str) -> Check:
         return Check("✗", what, f"{model} needs {missing} in the environment, or api_key.")
     told = f"{model} is configured; whether it needs a key is not known. {untried}"
     return Check(NOTHING, what, told)
+
+
+def _mcp() -> Check:
+    """Whether `agent-memory mcp` could start."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    install = 'pip install "agent-memory[mcp]"'
+    try:
+        found = version("mcp")
+    except PackageNotFoundError:
+        return Check(NOTHING, "mcp", f"Not installed; `agent-memory mcp` needs it: {install}")
+    if found.split(".")[0] != "2":
+        return Check("✗", "mcp", f"mcp {found} is installed, and version 2 is needed: {install}")
+    return Check("✓", "mcp", f"mcp {found} is installed: `agent-memory mcp --user ID` can start.")

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from agent_memory.errors import AgentMemoryError, StoreUnavailable
 if TYPE_CHECKING:
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.engine.services import Services
+    from agent_memory.ltm_blocks.base import Block
     from agent_memory.ltm_blocks.vector import VectorMemory
 
 NO_EMBEDDER = (
@@ -67,6 +69,7 @@ def _check(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
             with closing(Services(config)) as services:
                 yield _opened(config, services, "")
                 yield attempt("absorbing", lambda: _absorbing(config, services))
+                yield from _keeping(config, services)
             return
         with _copied(config) as copy:
             schema = _schema(str(copy.store))  # opening the copy changes it
@@ -74,6 +77,7 @@ def _check(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
                 yield _opened(config, services, schema)
                 yield attempt("vectors", lambda: _vectors(copy, services, call))
                 yield attempt("absorbing", lambda: _absorbing(copy, services))
+                yield from _keeping(copy, services)
     except AgentMemoryError as error:
         yield Check("✗", "store", str(error))
 
@@ -202,3 +206,20 @@ def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
     if not store.counts().sessions:
         return Check(NOTHING, "absorbing", "Nothing is stored yet.")
     return Check("✓", "absorbing", "No dead letters, and no replay stopped half-way.")
+
+
+def _keeping(config: AgentMemoryConfig, services: Services) -> Iterator[Check]:
+    """The blocks that keep what they are given outright, each with what is wrong with it."""
+    for block in config.all_blocks:
+        if block.keeps and not block.absorbs:
+            yield attempt(block.name, partial(_kept, block, services))
+
+
+def _kept(block: Block, services: Services) -> Check:
+    with closing(block.bind(services.resources)) as bound:
+        problems = bound.problems()
+    if problems:
+        shown = "\n".join(problems[:_SHOWN])
+        more = f"\n{len(problems)} in all." if len(problems) > _SHOWN else ""
+        return Check("✗", block.name, f"{shown}{more}")
+    return Check("✓", block.name, f"{type(block).__name__} is configured and can be used.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent_memory.config import AgentMemoryConfig, Retention
@@ -23,7 +24,8 @@ from agent_memory.engine.tending import Tender
 from agent_memory.engine.undoing import Undo
 from agent_memory.engine.windows import Windows
 from agent_memory.engine.worker import Told, Worker
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.ltm_blocks.notes import NoteMemory
 from agent_memory.stores.base import Store
 
 
@@ -34,6 +36,7 @@ class Parts:
     services: Services
     store: Store
     blocks: dict[str, Block]
+    notebook: NoteMemory
     notes: Notes
     leases: Leases
     failures: Failures
@@ -44,6 +47,7 @@ class Parts:
     deletion: Deletion
     tender: Tender
     recaller: Recaller
+    searcher: Recaller
     replay: Replay
     retention: Retention
     undo: Undo
@@ -96,11 +100,16 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     windows = Windows(store)
     overflow = Overflow(store, windows, strategy, resources, config.max_tokens, recall_tokens)
     retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
-    deletion = Deletion(store, leases, absorber, failures, forgetting, notes, windows)
+    notebook = _notebook(bound, resources)
+    everything = {**bound, notebook.name: notebook}.values()
+    keepers = [block for block in everything if block.keeps and not block.absorbs]
+    searched = [block for block in everything if block.searched]
+    deletion = Deletion(store, leases, absorber, keepers, failures, forgetting, notes, windows)
     return Parts(
         services=services,
         store=store,
         blocks=bound,
+        notebook=notebook,
         notes=notes,
         leases=leases,
         failures=failures,
@@ -120,6 +129,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
             config.idle_minutes,
         ),
         recaller=Recaller(blocks, config.recall_timeout),
+        searcher=Recaller(searched, config.recall_timeout),
         replay=Replay(store, leases, absorber, notes),
         retention=config.retention,
         undo=Undo(store, leases, absorber, failures, forgetting, overflow),
@@ -131,3 +141,12 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
             {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
         ),
     )
+
+
+def _notebook(blocks: Mapping[str, Block], resources: Resources) -> NoteMemory:
+    """Where a model's notes are kept: the tools for them are there without a block of their own."""
+    for block in blocks.values():
+        if isinstance(block, NoteMemory):
+            return block
+    name = "model_notes" if "notes" in blocks else "notes"  # that is somebody's own block then
+    return NoteMemory(name=name).bind(resources)

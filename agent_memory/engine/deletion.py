@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from time import time
@@ -17,6 +18,8 @@ from agent_memory.engine.notes import Notes
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.keepers import enrolled
 from agent_memory.records import Head, Lease, Scope
 from agent_memory.stores.base import Store
 
@@ -34,6 +37,7 @@ class Deletion:
         store: The store.
         leases: Which keep other workers off meanwhile.
         absorber: Whose blocks forget.
+        keepers: Blocks that keep what they did not absorb, and forget too.
         failures: What blocks could not absorb.
         forgetting: What is to stay forgotten.
         notes: Where the deletion of a user is noted until it is finished.
@@ -45,6 +49,7 @@ class Deletion:
         store: Store,
         leases: Leases,
         absorber: Absorber,
+        keepers: Sequence[Block],
         failures: Failures,
         forgetting: Forgetting,
         notes: Notes,
@@ -53,6 +58,7 @@ class Deletion:
         self._store = store
         self._leases = leases
         self._absorber = absorber
+        self._keepers = keepers
         self._failures = failures
         self._forgetting = forgetting
         self._notes = notes
@@ -72,21 +78,32 @@ class Deletion:
         """Erase all of a user's sessions, and what blocks hold of the user."""
         begun = [head.created_at.timestamp() for head in all_heads(self._store, user_id)]
         before = max([time(), *begun])  # the clock of another machine may be ahead
-        self._notes.write(_USERS, uuid4().hex, user_id=user_id, before=before)
-        self._finish(user_id, before)
+        key = uuid4().hex
+        self._notes.write(_USERS, key, user_id=user_id, before=before)
+        self._finish(key, user_id, before)
 
     def resume(self) -> None:
         """Finish what was interrupted: deletions of users, and of traces in the files."""
-        for note in self._notes.read(_USERS).values():
+        for key, note in self._notes.read(_USERS).items():
             try:
-                self._finish(note["user_id"], note["before"])
+                self._finish(key, note["user_id"], note["before"], cleared="cleared" in note)
             except Exception:  # one that can't be finished now must not keep the others waiting
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._notes.read(_SCRUBS):
             self._scrub()
 
-    def _finish(self, user_id: str, before: float) -> None:
-        """Erase what there was of a user at a time; what was said since stays."""
+    def _finish(self, key: str, user_id: str, before: float, cleared: bool = False) -> None:
+        """Erase what there was of a user at a time; what was said since stays.
+
+        Args:
+            key: Of the deletion's note.
+            user_id: The user.
+            before: The time.
+            cleared: Whether what was kept outright is gone: what is there now was kept since.
+        """
+        if not cleared:
+            self._clear_keepers(user_id)
+            self._notes.write(_USERS, key, user_id=user_id, before=before, cleared=True)
         sessions = [head.session_id for head in all_heads(self._store, user_id)]
         # all are marked before the first is erased, so that none comes back if this stops half-way
         for session_id in [name for name in sessions if self._mark(name, before)]:
@@ -99,10 +116,16 @@ class Deletion:
             for name in self._absorber.blocks:
                 self._absorber.rewind(name, None, head.session_id)
         self._note_scrub()
-        for key, note in self._notes.read(_USERS).items():
+        for done, note in self._notes.read(_USERS).items():
             if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
-                self._notes.drop(_USERS, key)
+                self._notes.drop(_USERS, done)
         self._scrub()
+
+    def _clear_keepers(self, user_id: str) -> None:
+        for block in self._keepers:
+            resolve(block.delete(Scope(user_id)))
+        for name in self._former_keepers():
+            self._store.delete_facts(name, owner=Scope(user_id).owner)
 
     def _note_scrub(self) -> None:
         """Have the traces erased, whatever becomes of this call."""
@@ -142,6 +165,10 @@ class Deletion:
         for block in self._absorber.blocks.values():
             scope = Scope(head.user_id, head.session_id, lease=lease)
             self._absorber.forget(block, head, scope)
+        for keeper in self._keepers:
+            resolve(keeper.delete(Scope(head.user_id, head.session_id, lease=lease)))
+        for name in self._former_keepers():
+            self._store.delete_facts(name, session_id=head.session_id, lease=lease)
         for former in head.cursors.keys() - self._absorber.blocks.keys():
             self._forget_former(former, head.session_id, lease)
         self._failures.forget(head.session_id, lease=lease)
@@ -149,6 +176,10 @@ class Deletion:
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
         self._windows.forget(head.session_id)
+
+    def _former_keepers(self) -> set[str]:
+        """Blocks that keep something in this store, and are not configured now."""
+        return enrolled(self._store) - {block.name for block in self._keepers}
 
     def _forget_former(self, block: str, session_id: str, lease: Lease) -> None:
         self._store.delete_facts(block, session_id=session_id, lease=lease)

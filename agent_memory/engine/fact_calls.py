@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING
@@ -10,24 +9,22 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from agent_memory.engine.admission import check_moment
+from agent_memory.engine.calls import Calls
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
-from agent_memory.records import Head, Scope, Span
+from agent_memory.records import Scope, Span
 
 if TYPE_CHECKING:
     from agent_memory.facts.auditing import Change
     from agent_memory.facts.fact import Fact
     from agent_memory.facts.staleness import Stale
-    from agent_memory.ltm_blocks.base import Block
 
 
-class FactCalls(ABC):
+class FactCalls(Calls):
     """What a memory says of the facts that its blocks keep.
 
     All calls want a `user_id`, or the `session_id` of a session that belongs to nobody.
     """
-
-    blocks: dict[str, Block]
 
     def facts(
         self,
@@ -50,7 +47,7 @@ class FactCalls(ABC):
             InvalidInput: Neither user nor session is named, or a moment has no time zone.
         """
         moments = _moments(as_of, known_at)
-        scope = self._fact_scope(user_id, session_id)
+        scope = self._scope(user_id, session_id)
         return [
             fact
             for block in self._fact_blocks()
@@ -76,7 +73,7 @@ class FactCalls(ABC):
             pydantic.ValidationError: What is known does not fit the profile, which has changed.
         """
         moments = _moments(as_of, known_at)
-        scope = self._fact_scope(user_id, session_id)
+        scope = self._scope(user_id, session_id)
         for block in self._fact_blocks():
             filled = block.filled(scope, **moments)
             if filled is not None:
@@ -92,7 +89,7 @@ class FactCalls(ABC):
         Raises:
             InvalidInput: Neither user nor session is named.
         """
-        scope = self._fact_scope(user_id, session_id)
+        scope = self._scope(user_id, session_id)
         return [one for block in self._fact_blocks() for one in block.stale(scope)]
 
     def audit(self, user_id: str | None = None, *, session_id: str | None = None) -> list[Change]:
@@ -101,7 +98,7 @@ class FactCalls(ABC):
         Raises:
             InvalidInput: Neither user nor session is named.
         """
-        scope = self._fact_scope(user_id, session_id)
+        scope = self._scope(user_id, session_id)
         found = [change for block in self._fact_blocks() for change in block.audit(scope)]
         return sorted(found, key=lambda change: change.at)
 
@@ -139,7 +136,7 @@ class FactCalls(ABC):
         what: str | Span
         if source is None:
             assert fact_id is not None
-            what, scope = fact_id, self._fact_scope(user_id, session_id)
+            what, scope = fact_id, self._scope(user_id, session_id)
         else:
             span = _span(source)
             self._check(span.session_id, user_id)
@@ -152,21 +149,6 @@ class FactCalls(ABC):
 
     def _fact_blocks(self) -> Sequence[FactBlock]:
         return [block for block in self.blocks.values() if isinstance(block, FactBlock)]
-
-    def _fact_scope(self, user_id: str | None, session_id: str | None) -> Scope:
-        self._check(session_id, user_id)
-        if user_id is None and session_id is None:
-            raise InvalidInput("Say whose facts: give a user_id, or a session_id.")
-        head = self._owned(session_id, user_id) if session_id is not None else None
-        return Scope(head.user_id if head and head.user_id is not None else user_id, session_id)
-
-    @abstractmethod
-    def _check(self, session_id: str | None, user_id: str | None) -> None:
-        """Refuse unusable ids, and calls after `close`."""
-
-    @abstractmethod
-    def _owned(self, session_id: str, user_id: str | None) -> Head | None:
-        """The session's head, if it is the user's."""
 
 
 def _span(source: object) -> Span:

@@ -14,11 +14,16 @@ from agent_memory.config import AgentMemoryConfig
 from agent_memory.context import MemoryContext
 from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
 from agent_memory.engine.assembly import assemble
+from agent_memory.engine.calls import scope_of
 from agent_memory.engine.fact_calls import FactCalls
+from agent_memory.engine.handle_calls import HandleCalls
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.recalling import Recaller
 from agent_memory.engine.searching import LOG, search_log
 from agent_memory.engine.session import Session
 from agent_memory.engine.stats import BlockStats, Progress, Stats
+from agent_memory.engine.tool_calls import ToolCalls
+from agent_memory.engine.turn_calls import TurnCalls
 from agent_memory.engine.worker import Worker
 from agent_memory.errors import (
     MemoryClosed,
@@ -27,6 +32,7 @@ from agent_memory.errors import (
 )
 from agent_memory.fusion import merge
 from agent_memory.loading import load_in_background
+from agent_memory.ltm_blocks.notes import NoteMemory
 from agent_memory.messages import Message
 from agent_memory.records import (
     Absorbed,
@@ -46,7 +52,7 @@ _WAIT = 60.0
 _ELSEWHERE = 20
 
 
-class AgentMemory(FactCalls):
+class AgentMemory(FactCalls, HandleCalls, ToolCalls, TurnCalls):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
     Give a configuration, or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
@@ -149,9 +155,8 @@ class AgentMemory(FactCalls):
         if query is None:
             turns = (entry.message for entry in reversed(window.turns))
             query = next((turn for turn in turns if role_of(turn) == "user"), None)
-        owner = head.user_id if head and head.user_id is not None else user_id
-        most = self._parts.packer.candidates
-        found, warnings = self._recall(Scope(owner, session_id), query, most)
+        scope, most = scope_of(head, user_id, session_id), self._parts.packer.candidates
+        found, warnings = self._recall(self._parts.recaller, scope, query, most)
         recalls: list[Recall] = []
         if any(found.values()):
             recalls = merge(found, {(entry.session_id, entry.seq) for entry in window.turns})
@@ -184,6 +189,19 @@ class AgentMemory(FactCalls):
         self._parts.deletion.resume()
         heads = all_heads(self._store)
         return [one for head in heads for one in self._parts.tender.finish(head.session_id, _WAIT)]
+
+    def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
+        """Say that a conversation is over for now: what is pending is absorbed, what was kept for
+        its time only (`WorkingMemory`) is cleared. The log stays, and it may go on.
+
+        Raises:
+            SessionOfAnotherUser: The session belongs to another user.
+        """
+        scope = self._scope(user_id, session_id)
+        absorbed = self.flush(session_id)
+        for block in self.blocks.values():
+            block.end(scope)
+        return absorbed
 
     def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """The log, past the window too: entries with seq above `after`, at most `limit`."""
@@ -224,7 +242,7 @@ class AgentMemory(FactCalls):
         session_id: str | None = None,
         limit: int = 10,
     ) -> list[Recall]:
-        """What blocks recall, merged best first, without a window.
+        """What blocks recall, and what was noted, merged best first, without a window.
 
         Where no block absorbs, a session is searched in its log, by words alone: the newest 5,000
         messages, for which an index is made each time.
@@ -232,32 +250,16 @@ class AgentMemory(FactCalls):
         Args:
             query: What to look for.
             user_id: Whose memory to search.
-            session_id: Only what comes from this session (and what holds for everyone).
+            session_id: Only what comes from this session, what was noted outright, and what holds
+                for everyone.
             limit: At most this many.
 
         Without user and session, only what holds for everyone is searched.
         """
-        self._check(session_id, user_id)
-        head = self._owned(session_id, user_id) if session_id is not None else None
-        owner = head.user_id if head and head.user_id is not None else user_id
-        scope = Scope(owner, session_id)
-        # of what is found elsewhere nothing is shown, and how much that is nobody knows
-        most = limit if session_id is None else _ELSEWHERE * limit
-        found, warnings = self._recall(scope, Message(role="user", content=query), most)
+        found, warnings = self._searched(query, user_id, session_id, limit)
         for warning in warnings:
             logger.warning("search: %s", warning)
-        if head is not None and not self._parts.absorber.blocks:
-            found[LOG] = search_log(self._store, head, query, limit)
-        merged = [
-            recall
-            for recall in merge(found)
-            if session_id is None
-            or not recall.sources
-            or any(source[0] == session_id for source in recall.sources)
-        ]
-        return [
-            replace(recall, tokens=self._counter.text(recall.text)) for recall in merged[:limit]
-        ]
+        return found
 
     def replay(self, block: str) -> Iterator[Progress]:
         """Rebuild one block from the log, session by session, while other calls go on.
@@ -340,6 +342,10 @@ class AgentMemory(FactCalls):
         if user_id is not None:
             check_id("user_id", user_id)
 
+    @property
+    def _notes(self) -> NoteMemory:
+        return self._parts.notebook
+
     def _draft(self, message: Message) -> Draft:
         return Draft(message, self._counter.message(message), self._counter.encoding)
 
@@ -378,11 +384,35 @@ class AgentMemory(FactCalls):
             )
         return head
 
+    def _searched(
+        self, query: str, user_id: str | None, session_id: str | None, limit: int
+    ) -> tuple[list[Recall], list[str]]:
+        """As `search`, with a warning for each block that could not be asked."""
+        self._check(session_id, user_id)
+        head = self._owned(session_id, user_id) if session_id is not None else None
+        # of what is found elsewhere nothing is shown, and how much that is nobody knows
+        most = limit if session_id is None else _ELSEWHERE * limit
+        scope, message = scope_of(head, user_id, session_id), Message(role="user", content=query)
+        found, warnings = self._recall(self._parts.searcher, scope, message, most)
+        if head is not None and not self._parts.absorber.blocks:
+            found[LOG] = search_log(self._store, head, query, limit)
+        merged = [
+            recall
+            for recall in merge(found)
+            if session_id is None
+            or not recall.sources
+            or any(source[0] == session_id for source in recall.sources)
+        ]
+        priced = [
+            replace(recall, tokens=self._counter.text(recall.text)) for recall in merged[:limit]
+        ]
+        return priced, warnings
+
     def _recall(
-        self, scope: Scope, message: Message | None, limit: int
+        self, recaller: Recaller, scope: Scope, message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """What the blocks recall, without what comes from sessions that are gone."""
-        found, warnings = self._parts.recaller.recall(scope, message, limit)
+        """What blocks recall, without what comes from sessions that are gone."""
+        found, warnings = recaller.recall(scope, message, limit)
         named = {
             source[0] for recalls in found.values() for one in recalls for source in one.sources
         }

@@ -40,8 +40,8 @@ class Recaller:
 
         One that keeps failing rests for a while, so that not every call waits for it.
         """
-        has_owner = scope.user_id is not None or scope.session_id is not None
-        meant = {block.name: block for block in self._blocks if has_owner or not block.absorbs}
+        somebodys = scope.is_somebodys
+        meant = {block.name: block for block in self._blocks if somebodys or not block.absorbs}
         asked = {
             name: partial(_ask, block, scope, message, limit)
             for name, block in meant.items()

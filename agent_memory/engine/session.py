@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel
 
@@ -13,29 +14,41 @@ from agent_memory.records import Absorbed, Entry, Head, Recall
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.offering import GivenTool
     from agent_memory.facts.auditing import Change
     from agent_memory.facts.fact import Fact
     from agent_memory.facts.staleness import Stale
-    from agent_memory.null import NullMemory
+    from agent_memory.ltm_blocks.files import Files
+    from agent_memory.ltm_blocks.notes import Notebook
+    from agent_memory.ltm_blocks.skills import Skills
+    from agent_memory.ltm_blocks.spatial import Places
+    from agent_memory.ltm_blocks.working import Scratchpad
+    from agent_memory.turns import Turn
 
 
 class Session:
     """One conversation of one user; made by `AgentMemory.session`.
+
+    As a context manager it calls `end` when it is left.
 
     Attributes:
         session_id: The conversation.
         user_id: The user, or None.
     """
 
-    def __init__(
-        self, memory: AgentMemory | NullMemory, session_id: str, user_id: str | None
-    ) -> None:
+    def __init__(self, memory: AgentMemory, session_id: str, user_id: str | None) -> None:
         self._memory = memory
         self.session_id = session_id
         self.user_id = user_id
 
     def __repr__(self) -> str:
         return f"Session({self.session_id!r}, user_id={self.user_id!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
 
     def update(self, message: Any) -> Head:
         """As `AgentMemory.update`."""
@@ -52,6 +65,10 @@ class Session:
     def flush(self) -> list[Absorbed]:
         """As `AgentMemory.flush`."""
         return self._memory.flush(self.session_id)
+
+    def end(self) -> list[Absorbed]:
+        """As `AgentMemory.end`."""
+        return self._memory.end(self.session_id, user_id=self.user_id)
 
     def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """As `AgentMemory.history`."""
@@ -108,6 +125,64 @@ class Session:
             return self._memory.forget(fact_id, **self._whose, why=why)
         part = self.session_id if source is None else (self.session_id, *source)
         return self._memory.forget(fact_id, user_id=self.user_id, source=part, why=why)
+
+    def before_turn(self, message: Any) -> Turn:
+        """As `AgentMemory.before_turn`."""
+        return self._memory.before_turn(self.session_id, message, user_id=self.user_id)
+
+    def after_turn(self, turn: Turn, answer: Any) -> Head:
+        """As `AgentMemory.after_turn`."""
+        return self._memory.after_turn(turn, answer)
+
+    def completion(
+        self,
+        message: Any,
+        *,
+        model: str | None = None,
+        tools: Sequence[GivenTool] | None = None,
+        stream: bool = False,
+        max_rounds: int = 8,
+        **options: Any,
+    ) -> Any:
+        """As `AgentMemory.completion`."""
+        return self._memory.completion(
+            self.session_id,
+            message,
+            user_id=self.user_id,
+            model=model,
+            tools=tools,
+            stream=stream,
+            max_rounds=max_rounds,
+            **options,
+        )
+
+    def working(self) -> Scratchpad:
+        """As `AgentMemory.working`."""
+        return self._memory.working(self.session_id, user_id=self.user_id)
+
+    def notes(self) -> Notebook:
+        """The user's notes, as `AgentMemory.notes`; without a user, the session's own."""
+        return self._memory.notes(self.user_id, session_id=self.session_id)
+
+    def files(self) -> Files:
+        """The user's files, as `AgentMemory.files`."""
+        return self._memory.files(self.user_id, session_id=self.session_id)
+
+    def spatial(self) -> Places:
+        """What the user's agent observed, as `AgentMemory.spatial`."""
+        return self._memory.spatial(self.user_id, session_id=self.session_id)
+
+    def skills(self) -> Skills:
+        """Everybody's skills and the user's own, as `AgentMemory.skills`."""
+        return self._memory.skills(self.user_id, session_id=self.session_id)
+
+    def tools(self) -> list[dict[str, Any]]:
+        """As `AgentMemory.tools`."""
+        return self._memory.tools(self.session_id, user_id=self.user_id)
+
+    def call_tool(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
+        """As `AgentMemory.call_tool`."""
+        return self._memory.call_tool(self.session_id, name, arguments, user_id=self.user_id)
 
     @property
     def _whose(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Long-term blocks: consumers of the log that can be asked. Each loads when it is first used."""
+"""Long-term blocks: what is kept beyond the window. Each loads when it is first used."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from agent_memory.lazy import lazily
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block, Resources, record_id
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
+    from agent_memory.ltm_blocks.files import FileMemory
+    from agent_memory.ltm_blocks.notes import NoteMemory
+    from agent_memory.ltm_blocks.skills import SkillMemory
+    from agent_memory.ltm_blocks.spatial import SpatialMemory
     from agent_memory.ltm_blocks.static import StaticMemory
     from agent_memory.ltm_blocks.vector import VectorMemory
+    from agent_memory.ltm_blocks.working import WorkingMemory
 
 __all__ = [
     "Block",
     "ExtractiveMemory",
+    "FileMemory",
+    "NoteMemory",
     "Resources",
+    "SkillMemory",
+    "SpatialMemory",
     "StaticMemory",
     "VectorMemory",
+    "WorkingMemory",
     "record_id",
 ]
 
@@ -27,7 +37,12 @@ if not TYPE_CHECKING:
         {
             ".base": ("Block", "Resources", "record_id"),
             ".extractive": ("ExtractiveMemory",),
+            ".files": ("FileMemory",),
+            ".notes": ("NoteMemory",),
+            ".skills": ("SkillMemory",),
+            ".spatial": ("SpatialMemory",),
             ".static": ("StaticMemory",),
             ".vector": ("VectorMemory",),
+            ".working": ("WorkingMemory",),
         },
     )

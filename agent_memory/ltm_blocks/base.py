@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agent_memory.llm import LLM
     from agent_memory.stores.base import Store, VectorStore
     from agent_memory.tokens.counter import TokenCounter
+    from agent_memory.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,16 @@ class Block(BaseModel, ABC):
         return True
 
     @property
+    def keeps(self) -> bool:
+        """Whether it keeps what belongs to sessions and users, so that `delete` is called."""
+        return self.absorbs
+
+    @property
+    def searched(self) -> bool:
+        """Whether `search` asks it too; not if it recalls the same whatever is asked."""
+        return True
+
+    @property
     def language_models(self) -> tuple[str | None, ...]:
         """The language models that it asks, by name; None is the configured one.
 
@@ -112,6 +123,17 @@ class Block(BaseModel, ABC):
 
     def rebuilt(self) -> None:
         """Told to a bound block once it has absorbed everything anew."""
+
+    def tools(self) -> Sequence[Tool]:
+        """What a model may ask of it, by names that begin with the block's own."""
+        return ()
+
+    def end(self, scope: Scope) -> None:
+        """Told that a session is over: what was kept for its time only can go."""
+
+    def problems(self) -> Sequence[str]:
+        """What is wrong with what it keeps, each with what to do; `agent-memory doctor` asks."""
+        return ()
 
     def close(self) -> None:
         """Release what `bind` opened."""

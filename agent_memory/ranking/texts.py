@@ -27,7 +27,7 @@ class TextIndex:
 
     def __init__(self, texts: Sequence[str], vectors: np.ndarray) -> None:
         self._texts = texts
-        self._dimension = vectors.shape[1]
+        self._dimension = int(vectors.shape[1])
         words = [weighted([terms_of(word) for word in one.split()], _USUAL_LENGTH) for one in texts]
         traits = Traits(vectors, np.zeros_like(vectors), words, [NO_TERMS] * len(texts))
         ids = [str(place) for place in range(len(texts))]
@@ -53,6 +53,9 @@ class TextIndex:
     ) -> np.ndarray:
         """`relevance`, but 0 throughout where not even the best text bears on the question.
 
+        That is judged by what texts mean. Where they were compared by their words alone, every text
+        that shares one counts.
+
         Args:
             question: The question.
             sought: What it looks for.
@@ -60,14 +63,20 @@ class TextIndex:
             places: Only of these; None for all.
         """
         hits, scores = self._found(sought, places)
+        texts = [self._texts[int(place)] for place in hits]
+        if not self._compares(sought):
+            unrelated = 0.0
         relevance = np.zeros(len(self._texts))
-        texts = [self._texts[place] for place in hits.tolist()]
         if bears(question, texts, scores, unrelated):
             relevance[hits] = blended(shares(scores), _VIEWS)
         return relevance
 
+    def _compares(self, sought: Sought) -> bool:
+        """Whether both sides have vectors, of one length."""
+        return 0 < self._dimension == len(sought.meaning)
+
     def _found(self, sought: Sought, places: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-        if len(sought.meaning) != self._dimension:  # one of the two could not be had
+        if not self._compares(sought):  # one of the two could not be had
             sought = Sought(np.zeros(self._dimension, np.float32), sought.words)
         found = self._index.search(sought, len(self._texts))
         hits = np.array([int(name) for name in found.ids], np.int64)

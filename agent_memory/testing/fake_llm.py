@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import math
@@ -10,13 +9,20 @@ import struct
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-Answer = str | dict[str, Any]
+from agent_memory.testing.fake_answers import (
+    Answer,
+    completion,
+    embeddings,
+    events,
+    rubbish,
+)
+
 Default = str | Callable[[dict[str, Any]], Answer]
 
 Kind = Literal["chat", "embeddings"]
@@ -24,6 +30,9 @@ Outage = Literal[
     "refuse", "error", "limit", "hang", "slow", "html", "half", "empty", "cut", "nan", "zero"
 ]
 """How a model server can be down, see `FakeLLM.outage`."""
+
+End = Literal["cut", "end", "hold"]
+"""How a stream can stop before its end, see `FakeLLM.reply`."""
 
 SLOW_SECONDS = 0.2
 
@@ -37,6 +46,8 @@ class _Scripted:
     headers: tuple[tuple[str, str], ...] = ()
     hang: float = 0.0
     malformed: bool = False
+    events: int | None = None
+    then: End = "cut"
 
     @property
     def chat_only(self) -> bool:
@@ -67,6 +78,7 @@ class FakeLLM:
         self.requests: list[dict[str, Any]] = []
         self._script: deque[_Scripted] = deque()
         self._outages: dict[Kind, Outage] = {}
+        self._called = 0
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._over = threading.Event()
@@ -95,9 +107,27 @@ class FakeLLM:
         """The address to give as `api_base`."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def reply(self, text: str) -> None:
-        """Answer the next request with this text."""
-        self._add(_Scripted(text))
+    def reply(self, answer: Answer, *, events: int | None = None, then: End = "cut") -> None:
+        """Answer the next request with this text, or with these fields of a message.
+
+        Args:
+            answer: The answer.
+            events: Where it is streamed, send so many events of it only.
+            then: What comes after these. "cut" closes the connection in the middle of the body,
+                "end" as if that were all; with "hold" the rest follows after `clear`.
+        """
+        if then == "hold":
+            self._over.clear()
+        self._add(_Scripted(answer, events=events, then=then))
+
+    def call(self, *calls: tuple[str, Mapping[str, Any] | str], content: str | None = None) -> None:
+        """Answer the next request with calls of tools, each a name and its arguments.
+
+        Args:
+            *calls: Arguments as a mapping, or as the JSON text that a model would send.
+            content: What the model says beside them.
+        """
+        self.reply({"content": content, "tool_calls": [self._call(*one) for one in calls]})
 
     def reply_json(self, value: Any) -> None:
         """Answer the next request with this value as JSON text."""
@@ -173,6 +203,12 @@ class FakeLLM:
         length = math.hypot(*numbers)
         return [number / length for number in numbers]
 
+    def _call(self, name: str, arguments: Mapping[str, Any] | str) -> dict[str, Any]:
+        self._called += 1
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        function = {"name": name, "arguments": text}
+        return {"id": f"call_{self._called}", "type": "function", "function": function}
+
     def _add(self, scripted: _Scripted) -> None:
         with self._lock:
             self._script.append(scripted)
@@ -242,17 +278,29 @@ class _Handler(BaseHTTPRequestHandler):
         elif chat:
             answer = fake._default_answer(body) if scripted.answer is None else scripted.answer
             if body.get("stream"):
-                self._send(200, b"".join(_events(body, answer)), kind="text/event-stream")
+                self._stream(fake, scripted, list(events(body, answer)))
             else:
-                self._send_json(_completion(body, answer))
+                self._send_json(completion(body, answer))
         elif self.path.endswith("/embeddings"):
-            self._send_json(_embeddings(fake, body))
+            self._send_json(embeddings(fake.vector, body))
         else:
             self._send_json({"error": {"message": f"no such path: {self.path}"}}, 404)
 
+    def _stream(self, fake: FakeLLM, scripted: _Scripted, sent: list[bytes]) -> None:
+        """Send the events of a stream, or as many as are to be sent."""
+        data = b"".join(sent[: scripted.events])
+        length = len(data) if scripted.then == "end" else sum(map(len, sent))
+        self._send(200, data, kind="text/event-stream", length=length)
+        if scripted.events is not None and scripted.then == "hold":
+            self.wfile.flush()
+            fake._over.wait()
+            self.wfile.write(b"".join(sent[scripted.events :]))
+
     def _break(self, way: Outage, fake: FakeLLM, body: dict[str, Any], *, chat: bool) -> None:
         """Answer as in an outage, or not at all."""
-        answer = _completion(body, fake._default_answer(body)) if chat else _embeddings(fake, body)
+        answer = (
+            completion(body, fake._default_answer(body)) if chat else embeddings(fake.vector, body)
+        )
         match way:
             case "refuse":
                 return
@@ -271,7 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if not fake._stopped.wait(SLOW_SECONDS):
                     self._send_json(answer)
             case _:
-                self._send_json(_rubbish(answer, way))
+                self._send_json(rubbish(answer, way))
 
     def _send_json(
         self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
@@ -296,86 +344,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
-
-
-def _rubbish(answer: dict[str, Any], way: Outage) -> dict[str, Any]:
-    """An answer spoilt: empty, cut short, or with numbers that are none."""
-    if way == "empty":
-        return {**answer, "choices": [], "data": []}
-    for choice in answer.get("choices", ()):
-        text = choice["message"].get("content") or ""
-        choice["message"]["content"] = text[: len(text) // 2] if way == "cut" else None
-        choice["finish_reason"] = "length"
-    for row in answer.get("data", ()):
-        vector = row["embedding"]
-        number = math.nan if way == "nan" else 0.0
-        row["embedding"] = vector[: len(vector) // 2] if way == "cut" else [number for _ in vector]
-    return answer
-
-
-def _words(value: Any) -> int:
-    """A stand-in for tokens: the words of a text, or of a value's JSON."""
-    return len((value if isinstance(value, str) else json.dumps(value)).split())
-
-
-def _usage(prompt: Any, answer: str) -> dict[str, int]:
-    asked, told = _words(prompt), _words(answer)
-    return {"prompt_tokens": asked, "completion_tokens": told, "total_tokens": asked + told}
-
-
-def _message(answer: Answer) -> dict[str, Any]:
-    """The assistant message; a dict answer is its fields, such as `tool_calls`."""
-    return {"role": "assistant", **({"content": answer} if isinstance(answer, str) else answer)}
-
-
-def _envelope(body: dict[str, Any], kind: str) -> dict[str, Any]:
-    return {"id": "fake-1", "object": kind, "created": 0, "model": body.get("model", "fake")}
-
-
-def _completion(body: dict[str, Any], answer: Answer) -> dict[str, Any]:
-    message = _message(answer)
-    return {
-        **_envelope(body, "chat.completion"),
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        "usage": _usage(body.get("messages"), message.get("content") or ""),
-    }
-
-
-def _events(body: dict[str, Any], answer: Answer) -> Iterator[bytes]:
-    """The server-sent events of a streamed answer, one word of the text in each."""
-    message = _message(answer)
-    text = message.pop("content", None) or ""
-    pieces = [word + " " for word in text.split(" ")]
-    pieces[-1] = pieces[-1][:-1]
-    deltas: list[tuple[dict[str, Any], str | None]] = [(message, None)]
-    deltas += [({"content": piece}, None) for piece in pieces if piece]
-    deltas.append(({}, "stop"))
-    for delta, reason in deltas:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        yield _event({**_envelope(body, "chat.completion.chunk"), "choices": [choice]})
-    if (body.get("stream_options") or {}).get("include_usage"):
-        usage = _usage(body.get("messages"), text)
-        chunk = {**_envelope(body, "chat.completion.chunk"), "choices": [], "usage": usage}
-        yield _event(chunk)
-    yield b"data: [DONE]\n\n"
-
-
-def _event(value: dict[str, Any]) -> bytes:
-    return f"data: {json.dumps(value)}\n\n".encode()
-
-
-def _embeddings(fake: FakeLLM, body: dict[str, Any]) -> dict[str, Any]:
-    texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
-    rows = []
-    for index, text in enumerate(texts):
-        vector: Any = fake.vector(text)
-        if body.get("encoding_format") == "base64":
-            vector = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
-        rows.append({"object": "embedding", "index": index, "embedding": vector})
-    words = sum(_words(text) for text in texts)
-    return {
-        "object": "list",
-        "model": body.get("model", "fake"),
-        "data": rows,
-        "usage": {"prompt_tokens": words, "total_tokens": words},
-    }

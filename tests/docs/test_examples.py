@@ -42,6 +42,37 @@ EXPECTED = {
         "Left:      name='Ana' city='Porto' employer='Cortiça' children=3 hobbies=['surfing']",
         "The address was sent to nobody: True",
     ],
+    "files": [
+        "File created successfully at: /memories/garden/tomatoes.md",
+        "     3\t- water every day, once it is hot",
+        "Path /memories/../../etc/passwd would escape /memories directory",
+        "ben: []",
+    ],
+    "skills": [
+        "Broken: outage.md, line 3: This is not YAML: mapping values are not allowed here.",
+        "  deploy: Roll a release of the web service out to production. Use when asked to ship.",
+        "The model: Saved under the name weekly-report.",
+        "Bob sees: ['deploy']",
+    ],
+    "mcp_client": [
+        "tools: search_memories, add_memory, get_memories, update_memory, delete_memory",
+        "found: user: We moved our stand-up to half past nine, on Tuesdays too.",
+        "note: Kim is off on Thursdays.",
+        "refused: True",
+        "memory://sessions/monday%2F1: ['user', 'assistant']",
+    ],
+    "working": [
+        "  -> Nothing is kept under 'offer'. Keys: 'budget', 'offers', 'plan'.",
+        '- plan: ["compare","order"]\n- offers: {"Oak &amp; Sons":310,"Chairly":285}\n- budget:',
+        "And in another one of the same user: []",
+        "After the end: {}",
+    ],
+    "tools": [
+        "-> memory_read was called with bad arguments: user_id: Extra inputs are not permitted.",
+        '"text":"Ana is vegetarian."}]',
+        "-> Nothing in memory bears on this.",
+        "Notes of ben: []",
+    ],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
     "custom_strategy": [
         "Task: compare three offers for chairs.",

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory, Block, FlushToLTM
-from agent_memory.aio import THREADS
+from agent_memory.aio.memory import THREADS
 from agent_memory.engine.bridge import Runner, resolve
 from agent_memory.errors import MemoryClosed
 from agent_memory.ltm_blocks import record_id

@@ -38,7 +38,7 @@ from agent_memory.tokens.counter import TokenCounter
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("demo", "chat", "sessions", "show", "search", "stats", "export", "import"),
-    *("facts", "profile", "audit", "forget"),
+    *("facts", "profile", "audit", "forget", "mcp"),
     *("flush", "worker", "retry", "replay", "delete", "doctor", "config"),
 }
 runner = CliRunner()
@@ -551,7 +551,8 @@ def test_doctor_without_anything() -> None:
     """Looking must make no database, and what is not configured is no failure."""
     told = run("doctor")
     assert marks(told) == {
-        "store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013", "absorbing": "\u2013"
+        "store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013",
+        "absorbing": "\u2013", "mcp": "✓",
     }  # fmt: skip
     assert "256 numbers" in told
     assert not list(Path().glob("*.db"))
@@ -605,6 +606,30 @@ def test_doctor_names_the_key_that_is_missing() -> None:
     result = runner.invoke(app, ["doctor", "--model", "openai/gpt-4o-mini"])
     assert result.exit_code == 1
     assert "OPENAI_API_KEY" in result.stdout
+
+
+def test_doctor_looks_at_what_blocks_keep() -> None:
+    """Wrong: a skill that somebody broke goes unnoticed; or looking makes a store, or a folder."""
+    settings = Path("kept.toml")
+    blocks = ({"kind": kind} for kind in ("working", "notes", "files", "spatial"))
+    tables = ", ".join(f'{{ kind = "{one["kind"]}" }}' for one in blocks)
+    folder = '{ kind = "skills", folder = "skills" }'
+    settings.write_text(f"blocks = [{tables}, {folder}]", encoding="utf-8")
+    kept = {"working", "notes", "files", "spatial", "skills"}
+    found = marks(run("doctor", "--config", "kept.toml"))
+    assert {name: found[name] for name in kept} == dict.fromkeys(kept, "✓")
+    assert not list(Path().glob("*.db"))
+    assert not Path("skills").exists()
+    Path("skills").mkdir()
+    Path("skills", "whole.md").write_text(
+        "---\nname: whole\ndescription: Do it.\n---\n1. Begin.\n", encoding="utf-8"
+    )
+    broken = "---\nname: deploy\ndescription: [not\n---\n"
+    Path("skills", "deploy.md").write_text(broken, encoding="utf-8")
+    told = run("doctor", "--config", "kept.toml", ok=False)
+    assert marks(told)["skills"] == "✗"
+    assert re.search(r"deploy\.md.*line [34]", told)
+    assert "whole" not in told
 
 
 # --- chat -----------------------------------------------------------------------------------------

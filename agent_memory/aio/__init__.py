@@ -1,0 +1,1 @@
+"""The async face: the same calls, awaited, on threads of its own."""

@@ -1,0 +1,51 @@
+"""`AsyncCompletionStream`: the chunks of a completion, awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Self
+
+from agent_memory.engine.conversing import CompletionStream
+
+Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+_END = object()
+
+
+class AsyncCompletionStream:
+    """As `CompletionStream`, for `async for`.
+
+    A consumer that is cancelled while it waits closes the stream: nothing is stored, unless all of
+    it had been read already.
+
+    Args:
+        stream: What is read.
+        run: Makes a call on a thread.
+    """
+
+    def __init__(self, stream: CompletionStream, run: Run) -> None:
+        self._stream = stream
+        self._run = run
+
+    @property
+    def response(self) -> Any:
+        """As `CompletionStream.response`."""
+        return self._stream.response
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            chunk = await self._run(partial(next, self._stream, _END))
+        except BaseException:  # of a cancelled task too, for which nobody else would close it
+            self._stream.close()
+            raise
+        if chunk is _END:
+            raise StopAsyncIteration
+        return chunk
+
+    async def aclose(self) -> None:
+        """As `CompletionStream.close`."""
+        self._stream.close()

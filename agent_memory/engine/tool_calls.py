@@ -1,0 +1,188 @@
+"""The calls of `AgentMemory` that a model makes: tools, bound to the caller's user and session."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from agent_memory.engine.calls import Calls
+from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
+from agent_memory.ltm_blocks.base import FactBlock
+from agent_memory.messages import compact_json
+from agent_memory.tools import Arguments, Tool
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.notes import NoteMemory
+    from agent_memory.records import Recall, Scope
+
+logger = logging.getLogger(__name__)
+
+_NOTHING = "Nothing in memory bears on this."
+_IN_PART = "A part of the memory could not be asked right now; there may be more. Try again later."
+_DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
+
+
+class Read(Arguments):
+    """What `memory_read` takes."""
+
+    query: str = Field(min_length=1, max_length=2_000, description="What to look for, in words.")
+    limit: int = Field(default=8, ge=1, le=50, description="At most so many results.")
+
+
+class Write(Arguments):
+    """What `memory_write` takes."""
+
+    text: str = Field(min_length=1, description="What to remember: one fact, in a whole sentence.")
+
+
+class Forget(Arguments):
+    """What `memory_forget` takes."""
+
+    id: str = Field(
+        min_length=1, max_length=200, description="The id that memory_read or memory_write gave."
+    )
+
+
+class ToolCalls(Calls):
+    """Tools for a model, and running what it asks for.
+
+    No argument that a model gives can name another user or session: these are the caller's.
+    """
+
+    def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
+        """What a model may ask of the memory, in OpenAI's form: `memory_read`, `memory_write`,
+        `memory_forget`, and what each block offers.
+
+        Raises:
+            SessionOfAnotherUser: The session belongs to another user.
+            ConfigError: Two tools have the same name.
+        """
+        self._scope(user_id, session_id)
+        return [tool.schema() for tool in self._toolbox().values()]
+
+    def call_tool(
+        self,
+        session_id: str,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user_id: str | None = None,
+    ) -> str:
+        """Do what a model asked for; the text is the tool's result, for the model to read.
+
+        What it asked for in vain comes back as a text that tells it what to do; so does an outage
+        of the store, which is logged.
+
+        Args:
+            session_id: The session at hand.
+            name: The tool's name, as the model gave it.
+            arguments: Its arguments: a mapping, or JSON as models send it.
+            user_id: The user, needed where the session does not exist yet.
+
+        Raises:
+            InvalidInput: The session's or user's id is not usable.
+            SessionOfAnotherUser: The session belongs to another user.
+        """
+        self._check(session_id, user_id)
+        try:
+            return self._run_tool(self._scope(user_id, session_id), name, arguments)
+        except InvalidInput as error:
+            return str(error)
+        except (StoreError, ModelError):
+            logger.exception("tool %r failed", name)
+            return _DOWN
+
+    def _run_tool(self, scope: Scope, name: str, arguments: Mapping[str, Any] | str | None) -> str:
+        """As `call_tool`, but what went wrong is raised."""
+        tool = self._toolbox().get(name)
+        if tool is None:
+            raise ToolRefused(
+                f"There is no tool {name[:64]!r}. There are: {', '.join(self._toolbox())}."
+            )
+        return tool.call(scope, arguments)
+
+    def _toolbox(self) -> dict[str, Tool]:
+        tools = [*self._own_tools()]
+        for block in self.blocks.values():
+            tools += block.tools()
+        named = {tool.name: tool for tool in tools}
+        if len(named) < len(tools):
+            twice = next(one.name for one in tools if named[one.name] is not one)
+            raise ConfigError(
+                f"Two tools are named {twice!r}. Give one of the blocks that offer them another "
+                "`name`."
+            )
+        return named
+
+    def _own_tools(self) -> list[Tool]:
+        return [
+            Tool(
+                "memory_read",
+                "Search long-term memory: what the user said in earlier conversations, facts known "
+                "of them, and notes. Use it when you need something that is not in the "
+                "conversation above.",
+                Read,
+                self._read,
+            ),
+            Tool(
+                "memory_write",
+                "Write down something worth remembering in later conversations, such as a "
+                "preference, a decision or a fact about the user. One thing a call.",
+                Write,
+                self._write,
+            ),
+            Tool(
+                "memory_forget",
+                "Forget a note or a fact for good, by the id that memory_read gave. Use it when "
+                "the user asks for it, or when it is wrong.",
+                Forget,
+                self._forget,
+            ),
+        ]
+
+    def _read(self, scope: Scope, asked: Read) -> str:
+        """What the user's memory holds; the session's own without a user, or without a block that
+        could hold more than the session's log does."""
+        of_user = scope.user_id is not None and any(one.absorbs for one in self.blocks.values())
+        session_id = None if of_user else scope.session_id
+        found, warnings = self._searched(asked.query, scope.user_id, session_id, asked.limit)
+        for warning in warnings:
+            logger.warning("memory_read: %s", warning)
+        told = compact_json([_told(recall) for recall in found]) if found else _NOTHING
+        return f"{told}\n{_IN_PART}" if warnings else told
+
+    def _write(self, scope: Scope, asked: Write) -> str:
+        note = self._notes.open(scope).add(asked.text)
+        return f"Noted under the id {note.id}."
+
+    def _forget(self, scope: Scope, asked: Forget) -> str:
+        if self._notes.open(scope).delete(asked.id):
+            return f"Forgotten: {asked.id}."
+        for block in self.blocks.values():
+            if isinstance(block, FactBlock) and block.forget(scope, asked.id, "asked by a model"):
+                return f"Forgotten: {asked.id}."
+        raise ToolRefused(
+            f"No note or fact has the id {asked.id!r}. Take the id from memory_read; messages of "
+            "conversations cannot be forgotten one by one."
+        )
+
+    @property
+    @abstractmethod
+    def _notes(self) -> NoteMemory:
+        """See `HandleCalls`."""
+
+    @abstractmethod
+    def _searched(
+        self, query: str, user_id: str | None, session_id: str | None, limit: int
+    ) -> tuple[list[Recall], list[str]]:
+        """See `AgentMemory`."""
+
+
+def _told(recall: Recall) -> dict[str, Any]:
+    """A recall as a model is to read it: data, in which no text can pass for another's id."""
+    day = {"date": f"{recall.created_at:%Y-%m-%d}"} if recall.created_at else {}
+    return {"id": recall.id, "from": recall.block, **day, "text": recall.text}

@@ -1,0 +1,195 @@
+"""`NoteMemory`: what was written down outright, by a model or by people, one thing at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+from uuid import uuid4
+
+from pydantic import Field, PrivateAttr
+
+from agent_memory.embedders.best_effort import BestEffort
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing that was written down.
+
+    Attributes:
+        id: Its id.
+        text: What it says.
+        created_at: When it was written, or changed last (UTC).
+        session_id: The session in which that was; empty for none.
+        metadata: The writer's own.
+    """
+
+    id: str
+    text: str
+    created_at: datetime
+    session_id: str
+    metadata: dict[str, Any]
+
+
+class NoteMemory(Block):
+    """Notes, written by tool or by `AgentMemory.notes`; per user.
+
+    A note goes with its user, and with the session in which it was written, or changed last.
+
+    Attributes:
+        max_notes: So many a user can have.
+        max_chars: So many characters each can have, and its metadata as JSON too.
+    """
+
+    kind: Literal["notes"] = "notes"
+    max_notes: int = Field(default=1_000, gt=0)
+    max_chars: int = Field(default=4_000, gt=0)
+
+    _embedder: BestEffort = PrivateAttr()
+
+    @property
+    def absorbs(self) -> bool:
+        return False
+
+    @property
+    def keeps(self) -> bool:
+        return True
+
+    def bind(self, resources: Resources) -> Self:
+        bound = super().bind(resources)
+        bound._embedder = BestEffort(lambda: resources.embedders(None))
+        return bound
+
+    def open(self, scope: Scope) -> Notebook:
+        """The notes of a user, or of a session without one."""
+        return Notebook(Shelf(self.resources, self.name, scope, "user"), self)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        """The notes that bear on the message, best first; without one the newest."""
+        if not scope.is_somebodys:
+            return []
+        notes = self.open(scope).all()
+        question = message.text().strip() if message else ""
+        if not notes or not question:
+            return [_recall(self.name, note, 1.0) for note in notes[::-1][:limit]]
+        from agent_memory.ranking.texts import TextIndex
+
+        texts = [note.text for note in notes]
+        index = TextIndex(texts, self._embedder.embed(texts))
+        sought = self._embedder.sought(question)
+        scores = index.bearing(question, sought, self._embedder.unrelated)
+        best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))[:limit]
+        return [_recall(self.name, notes[at], float(scores[at])) for at in best if scores[at] > 0]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        """Nothing: notes are written outright."""
+
+    def delete(self, scope: Scope) -> None:
+        forget(self.resources, self.name, scope)
+
+
+class Notebook:
+    """The notes of one user; made by `AgentMemory.notes`.
+
+    Args:
+        shelf: Where they are kept.
+        limits: What the block allows.
+    """
+
+    def __init__(self, shelf: Shelf, limits: NoteMemory) -> None:
+        self._shelf = shelf
+        self._limits = limits
+
+    def all(self) -> list[Note]:
+        """All notes, oldest first."""
+        return [_note(record) for record in self._shelf.all()]
+
+    def get(self, note_id: str) -> Note | None:
+        """A note by its id; None where there is none."""
+        return next((note for note in self.all() if note.id == note_id), None)
+
+    def add(self, text: str, metadata: dict[str, Any] | None = None) -> Note:
+        """Write a note. One that says the same in the same words is not written twice.
+
+        Args:
+            text: What to note.
+            metadata: The writer's own, as plain JSON.
+
+        Raises:
+            InvalidInput: It is empty or too long, or there are too many; nothing was stored.
+        """
+        text = self._checked(text)
+        if len(plain_json(metadata or {}, "The note's metadata")) > self._limits.max_chars:
+            raise InvalidInput(
+                f"The note's metadata has more than {self._limits.max_chars} characters as JSON. "
+                "Keep it elsewhere, and note where."
+            )
+        with self._shelf.changing():
+            notes = self.all()
+            for note in notes:
+                if note.text == text:
+                    return note
+            if len(notes) >= self._limits.max_notes:
+                raise InvalidInput(
+                    f"There are {len(notes)} notes, and no more are kept. Forget some that are "
+                    "not needed any more."
+                )
+            return self._put(uuid4().hex, text, metadata or {})
+
+    def update(self, note_id: str, text: str) -> Note:
+        """Have a note say something else.
+
+        Raises:
+            InvalidInput: There is no such note, or the text is empty or too long; nothing changed.
+        """
+        text = self._checked(text)
+        with self._shelf.changing():
+            note = self.get(note_id)
+            if note is None:
+                raise InvalidInput(f"There is no note with the id {note_id!r}.")
+            return self._put(note_id, text, note.metadata)
+
+    def delete(self, note_id: str) -> bool:
+        """Forget a note; whether there was one. Idempotent."""
+        with self._shelf.changing():
+            there = self.get(note_id) is not None
+            if there:
+                self._shelf.drop(note_id)
+            return there
+
+    def clear(self) -> None:
+        """Forget all notes."""
+        with self._shelf.changing():
+            self._shelf.clear()
+
+    def _put(self, note_id: str, text: str, metadata: dict[str, Any]) -> Note:
+        kept = {"id": note_id, **({"metadata": metadata} if metadata else {})}
+        return _note(self._shelf.put(note_id, text, kept, at=datetime.now(UTC)))
+
+    def _checked(self, text: str) -> str:
+        text = text.strip()
+        if not text:
+            raise InvalidInput("The note is empty. Write one fact, in a whole sentence.")
+        if len(text) > self._limits.max_chars:
+            raise InvalidInput(
+                f"The note has {len(text)} characters; at most {self._limits.max_chars} are kept. "
+                "Shorten it, or write several."
+            )
+        return text
+
+
+def _note(record: Record) -> Note:
+    kept = record.metadata
+    return Note(
+        kept["id"], record.text, record.created_at, record.session_id, kept.get("metadata", {})
+    )
+
+
+def _recall(block: str, note: Note, score: float) -> Recall:
+    return Recall(block, note.id, note.text, score, created_at=note.created_at)

@@ -1,0 +1,216 @@
+"""`WorkingMemory`: a session's scratchpad, JSON values by key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from agent_memory.errors import InvalidInput, ToolRefused
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
+from agent_memory.messages import Message, compact_json
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.tools import Arguments, Tool
+
+_MAX_KEY = 128
+
+
+class Set(Arguments):
+    """What `working_set` takes."""
+
+    key: str = Field(
+        min_length=1, max_length=_MAX_KEY, description="A short name, such as plan or open_tasks."
+    )
+    value: Any = Field(description="Any JSON. It replaces what the key had.")
+
+
+class Get(Arguments):
+    """What `working_get` takes."""
+
+    key: str | None = Field(default=None, description="The key; leave it out for everything.")
+
+
+class Delete(Arguments):
+    """What `working_delete` takes."""
+
+    key: str = Field(description="The key.")
+
+
+class WorkingMemory(Block):
+    """What a session works with: values by key, written by tool or by `AgentMemory.working`.
+
+    All of it is recalled in every context of the session, and in no other, while there is room:
+    what was changed last comes first.
+
+    Attributes:
+        max_keys: So many values a session can have.
+        max_bytes: So large they can be together, as compact JSON in UTF-8.
+        persist: Whether they outlive `AgentMemory.end`. They go with their session in any case.
+    """
+
+    kind: Literal["working"] = "working"
+    max_keys: int = Field(default=100, gt=0)
+    max_bytes: int = Field(default=65_536, gt=0)
+    persist: bool = False
+
+    @property
+    def absorbs(self) -> bool:
+        return False
+
+    @property
+    def keeps(self) -> bool:
+        return True
+
+    @property
+    def searched(self) -> bool:
+        return False
+
+    def open(self, scope: Scope) -> Scratchpad:
+        """The scratchpad of a session."""
+        return Scratchpad(self._shelf(scope), self)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        """All values, those that were changed last first, whatever the message is."""
+        if scope.session_id is None:
+            return []
+        newest = self._shelf(scope).all()[::-1]
+        return [
+            Recall(self.name, one.id, f"{_key(one)}: {one.text}", 1.0) for one in newest[:limit]
+        ]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        """Nothing: values are written outright."""
+
+    def delete(self, scope: Scope) -> None:
+        forget(self.resources, self.name, scope)
+
+    def end(self, scope: Scope) -> None:
+        if not self.persist:
+            self.open(scope).clear()
+
+    def tools(self) -> Sequence[Tool]:
+        return (
+            Tool(
+                f"{self.name}_set",
+                "Keep a value in the scratchpad of this conversation, such as a plan, what is "
+                "still to do, or a result that you will need again. You are shown the scratchpad "
+                "with each message.",
+                Set,
+                self._run_set,
+            ),
+            Tool(
+                f"{self.name}_get",
+                "Read the scratchpad of this conversation, or one value of it, in full.",
+                Get,
+                self._run_get,
+            ),
+            Tool(
+                f"{self.name}_delete",
+                "Take a value that is not needed any more off the scratchpad.",
+                Delete,
+                self._run_delete,
+            ),
+        )
+
+    def _shelf(self, scope: Scope) -> Shelf:
+        return Shelf(self.resources, self.name, scope, "session")
+
+    def _run_set(self, scope: Scope, asked: Set) -> str:
+        self.open(scope).set(asked.key, asked.value)
+        return f"Kept under {asked.key!r}."
+
+    def _run_get(self, scope: Scope, asked: Get) -> str:
+        values = self.open(scope).all()
+        if asked.key is None:
+            return compact_json(values)
+        if asked.key not in values:
+            raise _no_such(asked.key, values)
+        return compact_json(values[asked.key])
+
+    def _run_delete(self, scope: Scope, asked: Delete) -> str:
+        pad = self.open(scope)
+        if not pad.delete(asked.key):
+            raise _no_such(asked.key, pad.all())
+        return f"Deleted: {asked.key!r}."
+
+
+class Scratchpad:
+    """The values of one session; made by `AgentMemory.working`.
+
+    Args:
+        shelf: Where they are kept.
+        limits: What the block allows.
+    """
+
+    def __init__(self, shelf: Shelf, limits: WorkingMemory) -> None:
+        self._shelf = shelf
+        self._limits = limits
+
+    def all(self) -> dict[str, Any]:
+        """All values by their keys; what was changed last comes last."""
+        return {_key(record): json.loads(record.text) for record in self._shelf.all()}
+
+    def keys(self) -> list[str]:
+        """All keys; the one whose value was changed last comes last."""
+        return list(self.all())
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or the default where it has none."""
+        record = self._shelf.get(key)
+        return default if record is None else json.loads(record.text)
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep a value under a key, in place of the one that it had.
+
+        Args:
+            key: 1 to 128 printable characters.
+            value: Plain JSON: strings, finite numbers, booleans, None, lists and dicts of these.
+
+        Raises:
+            InvalidInput: Key or value are not usable, or there is no room; nothing changed.
+            SessionOfAnotherUser: The session belongs to another user by now.
+        """
+        if not (0 < len(key) <= _MAX_KEY and key.isprintable()):
+            raise InvalidInput(
+                f"The key is {key[: _MAX_KEY + 1]!r}. Give 1 to {_MAX_KEY} printable characters."
+            )
+        text = plain_json(value, "The value")
+        with self._shelf.changing():
+            others = [record.text for record in self._shelf.all() if _key(record) != key]
+            if len(others) >= self._limits.max_keys:
+                raise InvalidInput(
+                    f"There are {len(others)} values, and no more are kept. Delete some that are "
+                    "not needed any more."
+                )
+            size = sum(len(one.encode()) for one in (*others, text))
+            if size > self._limits.max_bytes:
+                raise InvalidInput(
+                    f"With this value there would be {size} bytes; at most "
+                    f"{self._limits.max_bytes} are kept. Shorten it, or delete others."
+                )
+            self._shelf.put(key, text, {"key": key})
+
+    def delete(self, key: str) -> bool:
+        """Take a value away; whether there was one. Idempotent."""
+        with self._shelf.changing():
+            there = self._shelf.get(key) is not None
+            if there:
+                self._shelf.drop(key)
+            return there
+
+    def clear(self) -> None:
+        """Take all values away."""
+        with self._shelf.changing():
+            self._shelf.clear()
+
+
+def _key(record: Record) -> str:
+    return str(record.metadata["key"])
+
+
+def _no_such(key: str, keys: Iterable[str]) -> ToolRefused:
+    there = ", ".join(map(repr, keys)) or "none"
+    return ToolRefused(f"Nothing is kept under {key[:_MAX_KEY]!r}. Keys: {there}.")

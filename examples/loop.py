@@ -1,0 +1,98 @@
+"""The loop in one call: recall, ask the model, run its tools, store the turn. Or around your own.
+
+Without a key the model's answers are scripted, by a server on this machine that speaks OpenAI's
+API. Set AGENT_MEMORY_MODEL to any litellm model (and the provider's key), and that model answers.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import ExitStack
+from typing import Any
+
+from agent_memory import AgentMemory, NoteMemory
+from agent_memory.testing import FakeLLM
+
+# Called on the main thread, litellm leaves an event loop open when the program ends.
+warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
+
+MODEL = os.environ.get("AGENT_MEMORY_MODEL")
+BOOTS = "Where is my order AX-4471? By the way, I wear size 42."
+SOCKS = "I need socks for the boots. Which size?"
+
+
+def order_status(number: str) -> dict[str, Any]:
+    """Tells where an order is. Use it whenever the user names an order's number."""
+    return {"number": number, "status": "shipped", "arrives": "2026-03-06"}
+
+
+def script(fake: FakeLLM) -> None:
+    """What the model says, where there is none."""
+    fake.call(
+        ("order_status", {"number": "AX-4471"}),
+        ("memory_write", {"text": "Ana wears size 42."}),
+    )
+    fake.reply("It was shipped and arrives on 6 March. I noted your size, 42.")
+    fake.call(("memory_read", {"query": "Ana's size"}))
+    fake.reply("Take size 42, as for the boots.")
+    fake.reply("Here is a poem about boots, in forty verses. First verse: ...")
+    fake.reply("You are welcome!")
+
+
+def show(memory: AgentMemory, session_id: str) -> None:
+    """Print what is stored of a session."""
+    for entry in memory.history(session_id):
+        calls = [call["function"]["name"] for call in entry.message.tool_calls or ()]
+        text = f"(calls {', '.join(calls)})" if calls else entry.message.text()
+        print(f"  {entry.seq} {entry.message.role:9} {text[:80]}")
+
+
+def main() -> None:
+    """Two conversations of one user: in one call, streamed, broken off, and with two hooks."""
+    with ExitStack() as stack:
+        settings: dict[str, Any] = {"model": MODEL}
+        if MODEL is None:
+            fake = stack.enter_context(FakeLLM())
+            script(fake)
+            settings = {"model": "openai/scripted", "api_base": fake.api_base, "api_key": "none"}
+        memory = stack.enter_context(
+            AgentMemory(store="memory://", blocks=[NoteMemory()], **settings)
+        )
+
+        print("In one call, with a tool of the memory and a function of ours:")
+        tools = [*memory.tools("monday", user_id="ana"), order_status]
+        response = memory.completion("monday", BOOTS, user_id="ana", tools=tools)
+        print(f"> {response.choices[0].message.content}")
+        show(memory, "monday")
+
+        print("\nStreamed, in another conversation; the size comes from memory:")
+        stream = memory.completion("thursday", SOCKS, user_id="ana", tools=tools, stream=True)
+        print("> ", end="")
+        for chunk in stream:
+            print(chunk.choices[0].delta.content or "", end="")
+        print(f"\nStored: {len(memory.history('thursday'))} messages.")
+
+        stream = memory.completion("thursday", "Write me a poem.", user_id="ana", stream=True)
+        for _ in range(3):
+            next(stream)
+        stream.close()
+        print(f"Broken off, so that it stays at {len(memory.history('thursday'))}.")
+
+        print("\nAround a loop of your own:")
+        turn = memory.before_turn("thursday", "Thank you!", user_id="ana")
+        print(f"  {len(turn.messages)} messages to send, recalled: {turn.context.recalls[0].text}")
+        answer = ask_yourself(settings, turn.messages)
+        memory.after_turn(turn, answer)
+        print(f"  Stored: {len(memory.history('thursday'))} messages.")
+
+
+def ask_yourself(settings: dict[str, Any], messages: list[dict[str, Any]]) -> Any:
+    """Any client will do; here it is litellm."""
+    import litellm
+
+    return litellm.completion(messages=messages, **settings)
+
+
+if __name__ == "__main__":
+    main()

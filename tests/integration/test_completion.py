@@ -1,0 +1,690 @@
+"""The loop in one call: recall, model, tools, and the whole turn stored, or nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from agent_memory import AgentMemory, NoteMemory, StaticMemory, VectorMemory
+from agent_memory.errors import (
+    AgentMemoryError,
+    ContextTooLong,
+    InvalidInput,
+    InvalidMessage,
+    MessageTooLarge,
+    ModelForbidden,
+    ModelOutputInvalid,
+    ModelRequired,
+    ModelUnavailable,
+    SessionOfAnotherUser,
+    StoreUnavailable,
+    ToolRefused,
+)
+from agent_memory.messages import Message
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM, watched
+from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM("Done.") as server:
+        yield server
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest, fake: FakeLLM, tmp_path: Path) -> Iterator[AgentMemory]:
+    """Kept in memory; see `everywhere`."""
+    on_disk = getattr(request, "param", "memory") == "sqlite"
+    url = f"sqlite:///{tmp_path}/m.db" if on_disk else "memory://"
+    with remembering(fake, url, blocks=[StaticMemory(facts=[FACT])]) as memory:
+        yield memory
+
+
+everywhere = pytest.mark.parametrize("memory", ["memory", "sqlite"], indirect=True)
+
+
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a failed request be tried again at once."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+
+
+def asked(*results: Any) -> list[Any]:
+    return [{"role": "user", "content": "What is the weather?"}, *results]
+
+
+def answers(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+# --- one round ------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the model is asked without what is remembered, or the turn is not stored."""
+    fake.reply("Hello, Ada.")
+    response = memory.completion("s", "I'm Ada.", user_id="ada", temperature=0.5)
+    assert response.choices[0].message.content == "Hello, Ada."
+    assert type(response).__name__ == "ModelResponse"
+    memory.completion("s", {"role": "user", "content": "Who am I?"}, user_id="ada")
+    assert logged(memory) == [
+        ("user", "I'm Ada."), ("assistant", "Hello, Ada."),
+        ("user", "Who am I?"), ("assistant", "Done."),
+    ]  # fmt: skip
+    assert memory.sessions()[0].user_id == "ada"
+    first, second = fake.requests
+    assert first["temperature"] == 0.5
+    assert "tools" not in first
+    assert "tool_choice" not in first
+    assert FACT in str(first["messages"])
+    assert [m["content"] for m in second["messages"] if m["role"] != "system"] == [
+        "I'm Ada.", "Hello, Ada.", "Who am I?",
+    ]  # fmt: skip
+
+
+def test_usage_and_cost_are_counted(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: only the last round is counted, or a stream is not."""
+    fake.call(("add", {"a": 1}))
+    memory.completion("s", "One and one?", tools=[add])
+    one = memory.stats().usage
+    assert (one.calls, one.failures, one.completion_tokens) == (2, 0, 1)
+    sent = sum(len(json.dumps(request["messages"]).split()) for request in fake.requests)
+    assert one.prompt_tokens == sent
+    assert one.cost > 0
+    fake.call(("add", {"a": 1}))
+    for _ in memory.completion("t", "One and one?", tools=[add], stream=True):
+        pass
+    both = memory.stats().usage
+    assert (both.calls, both.prompt_tokens) == (4, 2 * sent)
+    assert both.cost == pytest.approx(2 * one.cost)
+
+
+def test_another_model_may_be_named(fake: FakeLLM) -> None:
+    """Wrong: the configured model answers, or without one there is no way to ask."""
+    with remembering(fake, model=None) as memory:
+        with pytest.raises(ModelRequired, match="model="):
+            memory.completion("s", "Hello")
+        memory.completion("s", "Hello", model="openai/another")
+    assert [request["model"] for request in fake.requests] == ["another"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"n": 2}, "n must be 1"),
+        ({"max_rounds": -1}, "max_rounds is -1"),
+        ({"messages": []}, "messages cannot be an option"),
+        ({"api_key": "k"}, "api_key cannot be an option"),
+        ({"tools": [3]}, "Cannot offer a int"),
+        ({"tools": [WEATHER, WEATHER]}, "Two tools are named 'get_weather'"),
+        ({"tools": [add, add]}, "Two tools are named 'add'"),
+        ({"tools": [lambda q: q]}, "no name that a model can call it by"),
+        ({"tools": [len]}, "without names"),
+        ({"tools": [max]}, "cannot be told to a model"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    memory: AgentMemory, fake: FakeLLM, fields: dict[str, Any], told: str
+) -> None:
+    """Wrong: it fails after the model was paid, with an error of some library, or silently."""
+    with pytest.raises(InvalidInput, match=told):
+        memory.completion("s", "Hello", **fields)
+    assert fake.requests == []
+    assert memory.sessions() == []
+
+
+def test_one_answer_may_be_asked_for(memory: AgentMemory) -> None:
+    """Wrong: what says nothing new is refused."""
+    memory.completion("s", "Hello", n=1)
+    assert len(logged(memory)) == 2
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+@everywhere
+def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: what the model writes down is not kept, or kept for somebody else."""
+    fake.call(("memory_write", {"text": "Ada drinks tea."}), content="Noted soon.")
+    fake.reply("Noted.")
+    memory.completion("s", "I drink tea.", user_id="ada", tools=memory.tools("s", user_id="ada"))
+    assert [note.text for note in memory.notes("ada").all()] == ["Ada drinks tea."]
+    assert logged(memory) == [
+        ("user", "I drink tea."),
+        ("assistant", "memory_write"),
+        ("tool", results(fake)[0]),
+        ("assistant", "Noted."),
+    ]
+    assert results(fake)[0].startswith("Noted under the id")
+    first, second = fake.requests
+    assert {one["function"]["name"] for one in first["tools"]} >= {"memory_read", "memory_write"}
+    assert second["messages"][: len(first["messages"])] == first["messages"]
+    assert second["messages"][-2]["content"] == "Noted soon."
+
+
+def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a model that is told to reads or forgets what belongs to another."""
+    secret = memory.notes("ada").add("Ada's door code is 7731.")
+    for arguments in (
+        {"query": "door code", "user_id": "ada"},
+        {"query": "door code", "session_id": "s"},
+        {"query": "door code"},
+    ):
+        fake.call(("memory_read", arguments))
+    fake.call(("memory_forget", {"id": secret.id}))
+    memory.completion(
+        "b", "Ada's door code?", user_id="bob", tools=memory.tools("b", user_id="bob")
+    )
+    assert "7731" not in str(fake.requests)
+    named, session, plain, forgotten = results(fake)
+    assert "user_id: Extra inputs are not permitted" in named
+    assert "session_id: Extra inputs are not permitted" in session
+    assert "Nothing in memory" in plain or FACT in plain
+    assert "has the id" in forgotten
+    assert [note.text for note in memory.notes("ada").all()] == ["Ada's door code is 7731."]
+
+
+class Place(BaseModel):
+    """Where to look."""
+
+    city: str
+    country: str = "NO"
+
+
+def test_functions_are_offered_as_they_are_written(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a default is required, a description is lost, or titles cost tokens."""
+
+    def look(
+        place: Place,
+        unit: Literal["c", "f"] = "c",
+        *,
+        days: Annotated[int, Field(ge=1, le=7, description="How far ahead.")] = 1,
+    ) -> str:
+        """Looks up the weather.
+
+        Use it for any place.
+        """
+        return f"{place.city} {unit} {days}"
+
+    fake.call(("look", {"place": {"city": "Oslo"}, "days": 2}))
+    memory.completion("s", "Weather?", tools=[look])
+    [tool] = fake.requests[0]["tools"]
+    described = tool["function"]
+    assert (tool["type"], described["name"]) == ("function", "look")
+    assert described["description"] == "Looks up the weather.\n\nUse it for any place."
+    assert described["parameters"]["required"] == ["place"]
+    assert described["parameters"]["additionalProperties"] is False
+    assert described["parameters"]["properties"]["days"] == {
+        "default": 1, "description": "How far ahead.", "maximum": 7, "minimum": 1,
+        "type": "integer",
+    }  # fmt: skip
+    assert described["parameters"]["properties"]["unit"]["enum"] == ["c", "f"]
+    assert results(fake) == ["Oslo c 2"]
+
+
+class Clock:
+    """Something with a method."""
+
+    async def now(self, zone: str) -> Any:
+        """Tells the time."""
+        return {"zone": zone, "on": date(2026, 1, 5), "places": [Place(city="Oslo")]}
+
+
+def odd(text: str) -> Any:
+    """Gives what JSON cannot say."""
+    return {"half": "\ud83d", "text": text}
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "told"),
+    [
+        (add, {"a": 2, "b": 3}, "5"),
+        (
+            Clock().now,
+            {"zone": "UTC"},
+            '{"zone":"UTC","on":"2026-01-05","places":[{"city":"Oslo","country":"NO"}]}',
+        ),
+        (odd, {"text": "x"}, "{'half': '\\ud83d', 'text': 'x'}"),
+    ],
+    ids=["function", "async-method", "odd"],
+)
+def test_functions_are_called(
+    memory: AgentMemory, fake: FakeLLM, made: Callable[..., Any], arguments: Any, told: str
+) -> None:
+    """Wrong: an async function's coroutine is taken for its result, or one text breaks the turn."""
+    fake.call((made.__name__, arguments))
+    memory.completion("s", "Go", tools=[made])
+    assert results(fake) == [told]
+    assert len(logged(memory)) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"a": "x"}, "a: Input should be a valid integer"),
+        ({"a": 1, "c": 2}, "c: Unexpected keyword argument"),
+        ({}, "a: Missing required argument"),
+        ("not json", "arguments: Invalid JSON"),
+        ("3", "arguments: "),
+        ("", "a: Missing required argument"),
+    ],
+)
+def test_bad_arguments_are_told_to_the_model(
+    memory: AgentMemory, fake: FakeLLM, arguments: Any, told: str
+) -> None:
+    """Wrong: the function is called with them, or the turn is lost for a slip of the model."""
+    called: list[int] = []
+
+    def count(a: int) -> str:
+        called.append(a)
+        return "counted"
+
+    fake.call(("count", arguments))
+    memory.completion("s", "Go", tools=[count])
+    assert told in results(fake)[0]
+    assert called == []
+    assert logged(memory)[-1] == ("assistant", "Done.")
+
+
+def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the only way to refuse is to lose the turn."""
+
+    def book(day: str) -> str:
+        raise ToolRefused(f"There is nothing free on {day}. Try another day.")
+
+    fake.call(("book", {"day": "Monday"}))
+    memory.completion("s", "Book it", tools=[book])
+    assert results(fake) == ["There is nothing free on Monday. Try another day."]
+
+
+def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a name that the model made up breaks the turn."""
+    fake.call(("drop_tables", {}))
+    memory.completion("s", "Go", tools=[add])
+    assert results(fake)[0].startswith("There is no tool 'drop_tables'.")
+    fake.call(("drop_tables", {}))
+    memory.completion("t", "Go")
+    assert len(logged(memory, "t")) == 4
+
+
+def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a call is lost, or results change places."""
+    fake.call(("add", {"a": 1}), ("add", {"a": 2}), ("memory_read", {"query": "x"}))
+    memory.completion("s", "Go", tools=[*memory.tools("s"), add])
+    told = [m for m in fake.requests[-1]["messages"] if m["role"] == "tool"]
+    assert [(m["tool_call_id"], m["content"]) for m in told[:2]] == [
+        ("call_1", "2"),
+        ("call_2", "3"),
+    ]
+    assert told[2]["tool_call_id"] == "call_3"
+
+
+def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
+    """Wrong: a tool that fails to reach the store loses the turn."""
+    broken: list[str] = []
+
+    def fail(now: str) -> None:
+        if now in broken:
+            raise StoreUnavailable("the store is down")
+
+    with remembering(fake, watched(MemoryStore(), fail)) as memory:
+        fake.call(("memory_write", {"text": "Ada drinks tea."}))
+        fake.default = lambda body: broken.clear() or "Done."
+        tools = memory.tools("s", user_id="ada")
+        broken.append("before put_facts")
+        memory.completion("s", "I drink tea.", user_id="ada", tools=tools)
+        assert "cannot be reached" in results(fake)[0]
+        assert len(logged(memory)) == 4
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_after_so_many_rounds_an_answer_is_due(
+    memory: AgentMemory, fake: FakeLLM, most: int
+) -> None:
+    """Wrong: a model that calls for ever is paid for ever."""
+    for _ in range(most):
+        fake.call(("add", {"a": 1}))
+    memory.completion("s", "Go", tools=[add], max_rounds=most, tool_choice="required")
+    choices = [request.get("tool_choice") for request in fake.requests]
+    assert choices == [*["required", *[None] * most][:most], "none"]
+    assert len(logged(memory)) == 2 + 2 * most
+
+
+def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a call without a result is stored."""
+    for _ in range(3):
+        fake.call(("add", {"a": 1}))
+    with pytest.raises(ModelOutputInvalid, match="max_rounds=2"):
+        memory.completion("s", "Go", tools=[add], max_rounds=2)
+    assert len(fake.requests) == 3
+    assert memory.history("s") == []
+
+
+def test_long_results_are_cut_to_their_share(fake: FakeLLM) -> None:
+    """Wrong: a long result pushes the request over the budget, or leaves no room for the next."""
+
+    def read(page: int) -> str:
+        return f"Page {page}. " + "The river rose again. " * 5_000
+
+    with remembering(fake, max_tokens=4_000) as memory:
+        memory.update("s", [{"role": "system", "content": "Be brief."}, *[
+            {"role": "user", "content": "word " * 300}, {"role": "assistant", "content": "word"}
+        ] * 9])  # fmt: skip
+        for page in range(3):
+            fake.call(("read", {"page": 2 * page}), ("read", {"page": 2 * page + 1}))
+        memory.completion("s", "What does the book say?", tools=[read])
+        told = results(fake)
+        assert len(told) == 6
+        for page, text in enumerate(told):
+            assert text.startswith(f"Page {page}. The river")
+            assert "characters, of which only the beginning fits" in text
+        assert fake.requests[-1]["messages"][0]["content"] == "Be brief."
+        assert [
+            one.message.text() for one in memory.history("s") if one.message.role == "tool"
+        ] == told
+
+
+def test_a_turn_that_outgrows_the_budget_is_refused(fake: FakeLLM) -> None:
+    """Wrong: the provider is sent more than the budget, or a part of the turn."""
+    with remembering(fake, max_tokens=200) as memory:
+        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
+            memory.completion("s", "word " * 300)
+        assert fake.requests == []
+        fake.call(("add", json.dumps({"a": 1, "why": "word " * 300})))
+        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
+            memory.completion("s", "Go", tools=[add])
+        fake.reply("word " * 300)
+        with pytest.raises(MessageTooLarge, match="Nothing was stored"):
+            memory.completion("s", "Go")
+        assert memory.history("s") == []
+
+
+# --- tools of the caller --------------------------------------------------------------------------
+
+
+def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a call that nobody here can run is stored, or answered by a guess."""
+    fake.call(("get_weather", {"city": "Oslo"}))
+    response = memory.completion("s", "What is the weather?", tools=[WEATHER, add])
+    [call] = response.choices[0].message.tool_calls
+    assert json.loads(call.function.arguments) == {"city": "Oslo"}
+    assert memory.history("s") == []
+    with pytest.raises(InvalidMessage, match=f"no result: '{call.id}'"):
+        memory.completion("s", asked(response), tools=[WEATHER, add])
+    fake.reply("It rains.")
+    memory.completion("s", asked(response, answers(call.id, "rain")), tools=[WEATHER, add])
+    assert logged(memory) == [
+        ("user", "What is the weather?"), ("assistant", "get_weather"), ("tool", "rain"),
+        ("assistant", "It rains."),
+    ]  # fmt: skip
+
+
+@everywhere
+@pytest.mark.parametrize("dumped", [False, True])
+def test_rounds_before_a_call_that_is_handed_back_are_kept(
+    memory: AgentMemory, fake: FakeLLM, dumped: bool
+) -> None:
+    """Wrong: what our tools said since the question is neither sent nor stored, or run twice."""
+    ran: list[int] = []
+
+    def count(a: int) -> int:
+        ran.append(a)
+        return a
+
+    given: list[Any] = asked()
+    tools = [WEATHER, count]
+    for city, first in (("Oslo", 1), ("Rome", 2)):
+        fake.call(("count", {"a": first}))
+        fake.call(("count", {"a": 10 * first}), ("get_weather", {"city": city}))
+        response: Any = memory.completion("s", given, tools=tools)
+        call = response.choices[0].message.tool_calls[1]
+        given += [response.model_dump() if dumped else response, answers(call.id, city)]
+        assert memory.history("s") == []
+    fake.reply("Rain and sun.")
+    memory.completion("s", given, tools=tools)
+    assert logged(memory) == [
+        ("user", "What is the weather?"),
+        ("assistant", "count"), ("tool", "1"),
+        ("assistant", "count, get_weather"), ("tool", "Oslo"), ("tool", "10"),
+        ("assistant", "count"), ("tool", "2"),
+        ("assistant", "count, get_weather"), ("tool", "Rome"), ("tool", "20"),
+        ("assistant", "Rain and sun."),
+    ]  # fmt: skip
+    assert ran == [1, 10, 2, 20]
+    sent = fake.requests[-1]["messages"]
+    assert [m["role"] for m in sent if m["role"] != "system"] == [
+        role for role, _ in logged(memory)[:-1]
+    ]
+
+
+def test_nothing_runs_before_the_caller_has_answered(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: our half of the calls is done, although the turn is given up."""
+    ran: list[int] = []
+
+    def count(a: int) -> int:
+        ran.append(a)
+        return a
+
+    fake.call(("count", {"a": 1}), ("get_weather", {"city": "Oslo"}))
+    response = memory.completion("s", "What is the weather?", tools=[WEATHER, count])
+    with pytest.raises(InvalidMessage, match="no result"):
+        memory.completion("s", asked(response), tools=[WEATHER, count])
+    assert ran == []
+    both = [answers(call.id, "x") for call in response.choices[0].message.tool_calls]
+    memory.completion("s", asked(response, *both), tools=[WEATHER, count])
+    assert ran == []  # the caller has answered ours too
+
+
+def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: what is asked for in the old form is stored as the answer."""
+    old = {"name": "get_weather", "arguments": "{}"}
+    fake.reply({"content": None, "function_call": old})
+    response = memory.completion("s", "What is the weather?", functions=[WEATHER["function"]])
+    assert response.choices[0].message.function_call.name == "get_weather"
+    assert memory.history("s") == []
+    rain = {"role": "function", "name": "get_weather", "content": "rain"}
+    memory.completion("s", asked(response, rain))
+    assert len(logged(memory)) == 4
+
+
+# --- nothing is stored of a turn that fails -------------------------------------------------------
+
+
+class Failure(Exception):
+    """A tool's own."""
+
+
+def failing_tool(fake: FakeLLM) -> dict[str, Any]:
+    def fail(a: int) -> str:
+        raise Failure("the disk is full")
+
+    fake.call(("add", {"a": 1}))
+    fake.call(("fail", {"a": 1}))
+    return {"tools": [add, fail]}
+
+
+def interrupted_tool(fake: FakeLLM) -> dict[str, Any]:
+    async def stop() -> str:
+        raise KeyboardInterrupt
+
+    fake.call(("stop", {}))
+    return {"tools": [stop]}
+
+
+def interrupted_model(fake: FakeLLM) -> dict[str, Any]:
+    def interrupt(body: dict[str, Any]) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait(0.2)
+        return "too late"
+
+    fake.default = interrupt
+    return {}
+
+
+def after_a_round(failing: Callable[[FakeLLM], None]) -> Callable[[FakeLLM], dict[str, Any]]:
+    def script(fake: FakeLLM) -> dict[str, Any]:
+        fake.call(("add", {"a": 1}))
+        failing(fake)
+        return {"tools": [add]}
+
+    return script
+
+
+FAILURES: dict[str, tuple[Callable[[FakeLLM], dict[str, Any]], type[BaseException]]] = {
+    "no key": (lambda fake: fake.fail(401) or {}, ModelForbidden),
+    "too long": (
+        lambda fake: fake.fail(400, code="context_length_exceeded") or {}, ContextTooLong,
+    ),
+    "down": (lambda fake: fake.fail(503, times=4) or {}, ModelUnavailable),
+    "rubbish": (lambda fake: [fake.malformed() for _ in range(4)] and {}, ModelUnavailable),
+    "empty": (lambda fake: fake.reply("  \n") or {}, ModelOutputInvalid),
+    "no key later": (after_a_round(lambda fake: fake.fail(401)), ModelForbidden),
+    "down later": (after_a_round(lambda fake: fake.fail(500, times=4)), ModelUnavailable),
+    "empty later": (after_a_round(lambda fake: fake.reply("")), ModelOutputInvalid),
+    "failing tool": (failing_tool, Failure),
+    "interrupted tool": (interrupted_tool, KeyboardInterrupt),
+    "interrupted model": (interrupted_model, KeyboardInterrupt),
+}  # fmt: skip
+
+
+@everywhere
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_turn_that_fails_leaves_no_trace(
+    memory: AgentMemory, fake: FakeLLM, no_waits: None, name: str, stream: bool
+) -> None:
+    """Wrong: a part of the turn is stored, the error shows a key, or the next turn fails too."""
+    script, error = FAILURES[name]
+    memory.completion("s", "Before", user_id="ada")
+    before = memory.history("s")
+    options = script(fake)
+    with pytest.raises(error) as caught:
+        list(memory.completion("s", "Lost", user_id="ada", stream=stream, **options))
+    assert "canary" not in str(caught.value)
+    assert memory.history("s") == before
+    fake.clear()
+    fake.default = "Done."
+    memory.completion("s", "Kept", user_id="ada", **options)
+    assert [text for _, text in logged(memory)] == ["Before", "Done.", "Kept", "Done."]
+
+
+def test_a_store_that_fails_at_the_end_loses_the_whole_turn(fake: FakeLLM) -> None:
+    """Wrong: the question is stored before the answer is there."""
+    broken: list[str] = []
+
+    def fail(now: str) -> None:
+        if now in broken:
+            raise StoreUnavailable("the store is down")
+
+    with remembering(fake, watched(MemoryStore(), fail)) as memory:
+        broken.append("before append")
+        for stream in (False, True):
+            with pytest.raises(StoreUnavailable):
+                for _ in memory.completion("s", "Hello", stream=stream):
+                    pass
+        broken.clear()
+        assert memory.history("s") == []
+
+
+def test_another_users_session_is_refused(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the model is asked with what another said."""
+    memory.completion("s", "mine", user_id="ada")
+    with pytest.raises(SessionOfAnotherUser):
+        memory.completion("s", "yours?", user_id="bob", stream=True)
+    assert len(fake.requests) == 1
+
+
+# --- at the same time -----------------------------------------------------------------------------
+
+
+@everywhere
+def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: one waits for the other's model (both would wait for ever), or they are mixed."""
+    together = threading.Barrier(4)
+
+    def answer(body: dict[str, Any]) -> Any:
+        together.wait()
+        said = body["messages"][-1]
+        if said["role"] == "tool":
+            return f"Sum: {said['content']}"
+        number = int(said["content"])
+        function = {"name": "add", "arguments": json.dumps({"a": number})}
+        return {"content": None, "tool_calls": [
+            {"id": f"call_{number}", "type": "function", "function": function}
+        ]}  # fmt: skip
+
+    fake.default = answer
+    threads = [
+        threading.Thread(target=memory.completion, args=("s", str(n)), kwargs={"tools": [add]})
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    said = logged(memory)
+    turns = [said[start : start + 4] for start in range(0, len(said), 4)]
+    assert sorted(turns) == [
+        [("user", str(n)), ("assistant", "add"), ("tool", str(n + 1)),
+         ("assistant", f"Sum: {n + 1}")]
+        for n in range(4)
+    ]  # fmt: skip
+
+
+@everywhere
+def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: an update, a get or a flush of the session waits for the model."""
+
+    def answer(body: dict[str, Any]) -> str:
+        memory.update("s", Message(role="user", content="Meanwhile"))
+        memory.get("s", "Hello")
+        memory.flush("s")
+        return "Done."
+
+    fake.default = answer
+    memory.completion("s", "Hello")
+    assert [text for _, text in logged(memory)] == ["Meanwhile", "Hello", "Done."]
+
+
+def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
+    """Wrong: a full context leaves no room, and the request passes the budget."""
+    fake.default = "The " + "parrot eats seeds and the tortoise eats leaves. " * 4
+    blocks = [VectorMemory(), NoteMemory()]
+    with remembering(fake, max_tokens=400, blocks=blocks) as memory:
+        memory.notes("ada").add("Ada has a parrot.")
+        tools = memory.tools("s", user_id="ada")
+        for i in range(15):
+            fake.call(("memory_read", {"query": "parrot"}))
+            memory.completion(
+                "s", f"{i}. What does the parrot eat? " * 4, user_id="ada", tools=tools
+            )
+            memory.flush()
+        assert "<memory>" in str(fake.requests)
+        assert len(memory.history("s")) == 4 * 15
+
+
+def test_an_error_is_one_of_ours(memory: AgentMemory, fake: FakeLLM, no_waits: None) -> None:
+    """Wrong: litellm's errors come through, which quote keys and have no common root."""
+    for way in ("refuse", "error", "html", "half", "empty", "nan"):
+        fake.outage(way)
+        for stream in (False, True):
+            with pytest.raises(AgentMemoryError):
+                for _ in memory.completion("s", "Hello", stream=stream, timeout=5):
+                    pass
+        fake.clear()
+    assert memory.history("s") == []

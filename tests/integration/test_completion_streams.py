@@ -1,0 +1,395 @@
+"""Streams of a completion: chunks as they arrive, and the turn stored once all were read."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import openai
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory
+from agent_memory.aio.streams import AsyncCompletionStream
+from agent_memory.engine.conversing import CompletionStream
+from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
+from agent_memory.testing import FakeLLM
+from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
+
+EVENTS = 7
+"""Of "It is six.": the role, three words, the reason to finish, the usage, and the end."""
+FINISHED = 5
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM("Done.") as server:
+        yield server
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest, fake: FakeLLM, tmp_path: Path) -> Iterator[AgentMemory]:
+    """Kept in memory; see `everywhere`."""
+    on_disk = getattr(request, "param", "memory") == "sqlite"
+    url = f"sqlite:///{tmp_path}/m.db" if on_disk else "memory://"
+    with remembering(fake, url) as memory:
+        memory.update("s", {"role": "user", "content": FACT}, user_id="ada")
+        yield memory
+
+
+everywhere = pytest.mark.parametrize("memory", ["memory", "sqlite"], indirect=True)
+
+
+def two_rounds(memory: AgentMemory, fake: FakeLLM) -> CompletionStream:
+    fake.call(("add", {"a": 5}), content="Let me see.")
+    fake.reply("It is six.")
+    stream = memory.completion("s", "Five and one?", tools=[add], stream=True)
+    assert isinstance(stream, CompletionStream)
+    return stream
+
+
+def text_of(chunks: list[Any]) -> str:
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+
+
+def stored(memory: AgentMemory) -> list[str]:
+    return [text for _, text in logged(memory)][1:]
+
+
+@everywhere
+def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the turn is stored before the last chunk was read, or after `StopIteration`."""
+    stream = two_rounds(memory, fake)
+    chunks: list[Any] = []
+    while True:
+        assert stored(memory) == []
+        try:
+            chunks.append(next(stream))
+        except StopIteration:
+            break
+    assert stored(memory) == ["Five and one?", "add", "6", "It is six."]
+    assert text_of(chunks) == "Let me see.It is six."
+    assert {type(chunk).__name__ for chunk in chunks} == {"ModelResponseStream"}
+    assert stream.response.choices[0].message.content == "It is six."
+    assert stream.response.usage.completion_tokens == 3
+    assert memory.history("s")[2].message.to_openai() == {
+        "role": "assistant",
+        "content": "Let me see.",
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "add", "arguments": '{"a": 5}'},
+            }
+        ],
+    }
+    assert list(stream) == []
+    stream.close()
+    assert len(stored(memory)) == 4
+
+
+def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the arguments of two calls are mixed."""
+    fake.call(("add", {"a": 1, "b": 2}), ("add", {"a": 30, "b": 40}), ("add", {}))
+    list(memory.completion("s", "Go", tools=[add], stream=True))
+    assert results(fake)[:2] == ["3", "70"]
+    assert "a: Missing" in results(fake)[2]
+
+
+def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the first word waits for the last one, which here never comes."""
+    fake.reply("one two three four", events=3, then="hold")
+    stream = memory.completion("s", "Count", stream=True)
+    assert text_of([next(stream) for _ in range(3)]) == "one two "
+    stream.close()
+    assert list(stream) == []
+    assert stored(memory) == []
+
+
+def test_a_stream_that_is_closed_hangs_up(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the provider goes on, and its connection stays open, as long as anybody (a log of
+    litellm's) holds what came of it."""
+    fake.reply("one two three four", events=3, then="hold")
+    stream = memory.completion("s", "Count", stream=True)
+    next(stream)
+    streams = [one for one in gc.get_objects() if isinstance(one, openai.Stream)]
+    [reading] = [one for one in streams if not one.response.is_closed]
+    stream.close()
+    assert reading.response.is_closed
+
+
+def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a stream that nobody reads costs something."""
+    stream = memory.completion("s", "Count", stream=True)
+    stream.close()
+    assert list(stream) == []
+    assert fake.requests == []
+    with pytest.raises(InvalidMessage):
+        memory.completion("s", [], stream=True)
+
+
+# --- broken off -----------------------------------------------------------------------------------
+
+
+class Failure(Exception):
+    """The consumer's own."""
+
+
+def close(stream: CompletionStream) -> None:
+    stream.close()
+
+
+def leave(stream: CompletionStream) -> None:
+    """Read no further."""
+
+
+def fail(stream: CompletionStream) -> None:
+    raise Failure
+
+
+def interrupt(stream: CompletionStream) -> None:
+    raise KeyboardInterrupt
+
+
+@everywhere
+@pytest.mark.parametrize("way", [close, leave, fail, interrupt])
+def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
+    memory: AgentMemory, fake: FakeLLM, way: Callable[[CompletionStream], None]
+) -> None:
+    """Wrong: what was said up to there is stored, or the next turn meets what was left over."""
+    before = memory.history("s")
+    total = len(list(two_rounds(memory, fake)))
+    memory.pop("s", 4)
+    assert total > 12
+    for read in range(total + 1):
+        stream = two_rounds(memory, fake)
+        try:
+            for _ in range(read):
+                next(stream)
+            way(stream)
+        except (Failure, KeyboardInterrupt):
+            pass
+        del stream
+        fake.clear()
+        assert memory.history("s") == before
+    memory.completion("s", "Kept")
+    assert stored(memory) == ["Kept", "Done."]
+
+
+@pytest.mark.parametrize("round_", [1, 2])
+@pytest.mark.parametrize("then", ["cut", "end"])
+def test_a_connection_that_breaks_at_any_event_leaves_no_trace(
+    memory: AgentMemory, fake: FakeLLM, then: Any, round_: int
+) -> None:
+    """Wrong: half an answer is stored as a whole one. litellm takes a connection that closes early
+    for the end of the answer, and says that the model had finished."""
+    before, failures = memory.history("s"), 0
+    for events in range(1, EVENTS):
+        if round_ == 2:
+            fake.call(("add", {"a": 5}))
+        fake.reply("It is six.", events=events, then=then)
+        stream = memory.completion("s", "Five and one?", tools=[add], stream=True)
+        if then == "end" and events >= FINISHED:
+            list(stream)
+            assert len(memory.pop("s", 2 * round_)) == 2 * round_
+        else:
+            with pytest.raises(ModelUnavailable, match="middle of its answer") as caught:
+                list(stream)
+            failures += 1
+            assert "canary" not in str(caught.value)
+        assert memory.history("s") == before
+        assert list(stream) == []
+    assert memory.stats().usage.failures == failures
+    assert len(fake.requests) == (EVENTS - 1) * round_
+
+
+def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: a tool is run with half of its arguments."""
+    ran: list[str] = []
+
+    def note(text: str = "nothing") -> str:
+        ran.append(text)
+        return text
+
+    call = {"id": "c", "type": "function", "function": {"name": "note", "arguments": "{}"}}
+    for events in range(1, 5):
+        fake.reply({"content": None, "tool_calls": [call]}, events=events, then="end")
+        with pytest.raises(ModelUnavailable):
+            list(memory.completion("s", "Go", tools=[note], stream=True))
+    assert ran == []
+    assert stored(memory) == []
+
+
+def test_a_stream_is_tried_again_before_its_first_chunk(
+    memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a lost connection costs the turn although nothing was handed out yet."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+    fake.fail(503)
+    fake.reply("lost", events=0)
+    assert text_of(list(memory.completion("s", "Go", stream=True))) == "Done."
+    assert len(fake.requests) == 3
+    assert stored(memory) == ["Go", "Done."]
+
+
+# --- other threads --------------------------------------------------------------------------------
+
+
+def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, list[Any]]:
+    """A thread that reads a stream to its end, once it has read so many chunks and waits."""
+    chunks: list[Any] = []
+    there = threading.Event()
+
+    def read() -> None:
+        for chunk in stream:
+            chunks.append(chunk)
+            if len(chunks) == until:
+                there.set()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    there.wait()
+    return thread, chunks
+
+
+@everywhere
+@pytest.mark.parametrize("events", [3, FINISHED, EVENTS - 1])
+def test_closing_does_not_wait_for_the_model(
+    memory: AgentMemory, fake: FakeLLM, events: int
+) -> None:
+    """Wrong: who stops a stream from another thread waits, fails, or the turn is stored after all:
+    here all of the answer comes afterwards, or has come but for its end."""
+    fake.reply("It is six.", events=events, then="hold")
+    stream = memory.completion("s", "Five and one?", stream=True)
+    thread, chunks = reading(stream, min(events, FINISHED - 1))
+    stream.close()  # the answer does not go on before
+    fake.clear()
+    thread.join()
+    assert stored(memory) == []
+    assert text_of(chunks).startswith("It is ")
+    assert list(stream) == []
+
+
+def test_a_tool_may_stop_its_own_stream(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: it waits for itself."""
+    streams: list[CompletionStream] = []
+
+    def stop() -> str:
+        streams[0].close()
+        return "stopped"
+
+    fake.call(("stop", {}))
+    streams.append(memory.completion("s", "Go", tools=[stop], stream=True))
+    list(streams[0])
+    assert stored(memory) == []
+
+
+def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
+    """Wrong: the turn is lost without a word."""
+    memory = AgentMemory(
+        store="memory://", model="openai/test", api_base=fake.api_base, api_key="none"
+    )
+    stream = memory.completion("s", "Hello", stream=True)
+    next(stream)
+    memory.close()
+    with pytest.raises(MemoryClosed):
+        list(stream)
+
+
+# --- handed back ----------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: the caller of a stream has nothing to go on with, or our rounds before it are lost."""
+    tools = [WEATHER, add]
+    fake.call(("add", {"a": 5}))
+    fake.call(("get_weather", {"city": "Oslo"}))
+    stream = memory.completion("s", "Weather?", tools=tools, stream=True)
+    list(stream)
+    assert stored(memory) == []
+    [call] = stream.response.choices[0].message.tool_calls
+    rain = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+    question = {"role": "user", "content": "Weather?"}
+    given = [question, stream.response, rain]
+    assert text_of(list(memory.completion("s", given, tools=tools, stream=True))) == "Done."
+    assert stored(memory) == ["Weather?", "add", "6", "get_weather", "rain", "Done."]
+
+
+# --- awaited --------------------------------------------------------------------------------------
+
+
+async def read(stream: AsyncCompletionStream, chunks: list[Any]) -> None:
+    async for chunk in stream:
+        chunks.append(chunk)  # noqa: PERF401 - others look at them meanwhile
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
+    """Wrong: the loop stands still while the model thinks, or the turn is not stored."""
+
+    async def run() -> None:
+        with remembering(fake) as memory:
+            together = AsyncAgentMemory(memory)
+            fake.call(("add", {"a": 5}))
+            fake.reply("It is six.", events=3, then="hold")
+            stream = await together.completion("s", "Five and one?", tools=[add], stream=True)
+            chunks: list[Any] = []
+            async with anyio.create_task_group() as group:
+                group.start_soon(read, stream, chunks)
+                while "is " not in text_of(chunks):
+                    await anyio.sleep(0.001)
+                assert memory.history("s") == []
+                fake.clear()
+            assert text_of(chunks) == "It is six."
+            assert [text for _, text in logged(memory)] == [
+                "Five and one?", "add", "6", "It is six.",
+            ]  # fmt: skip
+            assert stream.response.choices[0].message.content == "It is six."
+            await stream.aclose()
+
+    anyio.run(run, backend=backend)
+
+
+def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: Path) -> None:
+    """Wrong: it waits for a model that does not answer, or the turn is stored when it does."""
+
+    async def run() -> None:
+        with remembering(fake, f"sqlite:///{tmp_path}/m.db") as memory:
+            together = AsyncAgentMemory(memory)
+            fake.reply("It is six.", events=EVENTS - 1, then="hold")
+            stream = await together.completion("s", "Five and one?", stream=True)
+            chunks: list[Any] = []
+            task = asyncio.create_task(read(stream, chunks))
+            while len(chunks) < FINISHED:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            fake.clear()
+            await together.close()  # waits for the thread that reads
+            assert [chunk async for chunk in stream] == []
+
+    asyncio.run(run())
+    with remembering(fake, f"sqlite:///{tmp_path}/m.db") as memory:
+        assert memory.history("s") == []
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_awaited_stream_that_is_left_stores_nothing(fake: FakeLLM, backend: str) -> None:
+    """Wrong: what was said up to there is stored."""
+
+    async def run() -> None:
+        with remembering(fake) as memory:
+            stream = await AsyncAgentMemory(memory).completion("s", "Count", stream=True)
+            async for _ in stream:
+                break
+            await stream.aclose()
+            assert [chunk async for chunk in stream] == []
+            assert memory.history("s") == []
+
+    anyio.run(run, backend=backend)

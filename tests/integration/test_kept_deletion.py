@@ -1,0 +1,206 @@
+"""What agents keep outright goes with its session and its user, whatever block keeps it, over every
+kind of store; and no call gives it to anybody else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    FileMemory,
+    NoteMemory,
+    Skill,
+    SkillMemory,
+    SpatialMemory,
+    WorkingMemory,
+)
+from agent_memory.errors import StoreUnavailable
+from agent_memory.records import Record, Scope
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.base import Store
+from agent_memory.testing import watched
+from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
+
+__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
+
+USERS = ("ada", "ben")
+
+
+def blocks(folder: Path) -> list[Block]:
+    """One of each kind that keeps things outright."""
+    return [
+        WorkingMemory(persist=True),
+        NoteMemory(),
+        FileMemory(),
+        SpatialMemory(),
+        SkillMemory(folder=folder / "skills"),
+    ]
+
+
+def canary(user: str | None, session_id: str) -> str:
+    """A word that stands in whatever is kept for one session of one user."""
+    return f"canary-{user or 'nobody'}-{session_id}"
+
+
+def keep(memory: AgentMemory, user: str | None, session_id: str) -> None:
+    """Keep something in each block."""
+    word, mine = canary(user, session_id), memory.session(session_id, user)
+    mine.update({"role": "user", "content": f"I said {word}."})
+    mine.working().set("plan", [word])
+    mine.notes().add(f"A note on {word}.")
+    mine.files().create(f"/memories/{word}.txt", f"{word}\n")
+    mine.spatial().observe(f"Saw {word}.", (1.0, 2.0))
+    name = f"skill-{user or 'nobody'}-{session_id}"
+    mine.skills().save(Skill(name, f"How to find {word}."))
+
+
+def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
+    """All that a user and their model can read, by handle, by tool and in a context."""
+    mine = memory.session(session_id, user)
+    read = [
+        mine.get("canary note").to_messages(),
+        mine.call_tool("memory_read", {"query": "canary"}),
+        mine.call_tool("working_get"),
+        mine.call_tool("files", {"command": "view", "path": "/memories"}),
+        mine.call_tool("spatial_near", {"position": [0, 0]}),
+        mine.call_tool("skills_find", {"query": "find the canary"}),
+        [str(one) for one in mine.notes().all()],
+        [mine.files().read(path) for path in mine.files().paths()],
+        [str(one) for one in mine.spatial().all()],
+        [str(one) for one in mine.skills().all()],
+    ]
+    return json.dumps(read, default=str)
+
+
+@pytest.fixture
+def memory(store: Store, tmp_path: Path) -> AgentMemory:
+    """Two users with two sessions each, and a session of nobody."""
+    memory = AgentMemory(store=store, blocks=blocks(tmp_path))
+    for user in USERS:
+        for session_id in (f"{user}1", f"{user}2"):
+            keep(memory, user, session_id)
+    keep(memory, None, "alone")
+    return memory
+
+
+def test_nobody_sees_what_another_keeps(memory: AgentMemory) -> None:
+    """Wrong: a block gives a user, or a session without one, what another's model has kept."""
+    with memory:
+        for user, session_id in (("ada", "ada1"), ("ben", "ben2"), (None, "alone"), ("eve", "e")):
+            told = seen(memory, user, session_id)
+            for other in {"ada", "ben", "nobody"} - {user or "nobody"}:
+                assert f"canary-{other}" not in told
+            if user != "eve":
+                assert canary(user, session_id) in told
+
+
+def left(store: Store, *owners: str) -> list[Record]:
+    """What the store itself has of some owners."""
+    blocks = ("working", "notes", "files", "spatial")
+    return [one for block in blocks for owner in owners for one in store.facts(block, owner)]
+
+
+def by_itself(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:
+    """Deletes with the blocks that keep it."""
+    delete(memory)
+
+
+def by_another(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:
+    """Deletes with a memory that has no blocks, as a script or the command line may."""
+    with closing(AgentMemory(store=memory.config.store)) as other:
+        delete(other)
+
+
+@pytest.mark.parametrize("way", [by_itself, by_another])
+def test_a_deleted_user_leaves_nothing(
+    memory: AgentMemory, store: Store, way: Callable[..., None], tmp_path: Path
+) -> None:
+    """Wrong: a block keeps something of a user who was deleted, or loses what others have."""
+    with memory:
+        way(memory, lambda it: it.delete_user("ada"))
+        if way is by_another:  # its folder is known to those only who have it configured
+            memory.blocks["skills"].delete(Scope("ada"))
+        assert not left(store, "user:ada", "session:ada1", "session:ada2")
+        for session_id in ("ada1", "ada2", "new"):
+            assert "canary-ada" not in seen(memory, "ada", session_id)
+        assert canary("ben", "ben1") in seen(memory, "ben", "ben1")
+        assert canary(None, "alone") in seen(memory, None, "alone")
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and "-wal" not in file.name]
+    assert not [file for file in files if b"canary-ada" in file.read_bytes()]
+
+
+@pytest.mark.parametrize("way", [by_itself, by_another])
+def test_a_deleted_session_takes_along_what_is_its_own(
+    memory: AgentMemory, store: Store, way: Callable[..., None]
+) -> None:
+    """Wrong: a scratchpad, or a note, outlives the session in which it was written; or the user's
+    files go with one of the sessions that used them."""
+    with memory:
+        way(memory, lambda it: it.delete("ada1"))
+        assert not [one for one in left(store, "user:ada") if one.session_id == "ada1"]
+        assert not left(store, "session:ada1")
+        told = seen(memory, "ada", "ada2")
+        ada = memory.session("ada2", "ada")
+        assert [note.text for note in ada.notes().all()] == [f"A note on {canary('ada', 'ada2')}."]
+        assert [one.text for one in ada.spatial().all()] == [f"Saw {canary('ada', 'ada2')}."]
+        assert ada.files().paths() == [
+            f"/memories/{canary('ada', n)}.txt" for n in ("ada1", "ada2")
+        ]
+        assert memory.working("ada1", user_id="ada").all() == {}
+        assert canary("ada", "ada2") in told
+        way(memory, lambda it: it.delete("alone"))
+        assert not left(store, "session:alone")
+
+
+def test_a_session_begun_by_what_was_kept(store: Store, tmp_path: Path) -> None:
+    """Wrong: what is kept before the first message belongs to nobody, and stays for ever."""
+    with AgentMemory(store=store, blocks=blocks(tmp_path)) as memory:
+        pad = memory.working("s", user_id="ada")
+        pad.set("plan", "canary-ada")
+        assert [head.session_id for head in memory.sessions(user_id="ada")] == ["s"]
+        memory.delete_user("ada")
+        assert memory.sessions() == []
+        assert memory.working("s", user_id="ben").all() == {}
+
+
+def test_what_is_kept_after_a_deletion_that_stopped_stays(tmp_path: Path) -> None:
+    """Wrong: who goes on with the deletion of a user erases what the user has noted since."""
+    broken = [True]
+
+    def watch(step: str) -> None:
+        if step == "before scrub" and broken:
+            raise StoreUnavailable("down")
+
+    store = watched(MemoryStore(), watch)
+    with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
+        memory.update("s", {"role": "user", "content": "Hello."}, user_id="ada")
+        memory.notes("ada").add("Old.")
+        with pytest.raises(StoreUnavailable):
+            memory.delete_user("ada")
+        memory.notes("ada").add("New.")
+        broken.clear()
+        memory.flush()  # goes on with it
+        assert [note.text for note in memory.notes("ada").all()] == ["New."]
+        assert memory.history("s") == []
+
+
+def test_an_ended_session(store: Store, tmp_path: Path) -> None:
+    """Wrong: a scratchpad lives on when its session is over, or one that is to persist does not; or
+    the log goes with it."""
+    blocks = [WorkingMemory(), WorkingMemory(name="kept", persist=True), NoteMemory()]
+    with AgentMemory(store=store, blocks=blocks) as memory:
+        with memory.session("s", "ada") as session:
+            session.update({"role": "user", "content": "Hello."})
+            session.call_tool("working_set", {"key": "plan", "value": 1})
+            session.call_tool("kept_set", {"key": "plan", "value": 2})
+            session.notes().add("Likes tea.")
+        assert session.call_tool("working_get") == "{}"
+        assert session.call_tool("kept_get") == '{"plan":2}'
+        assert len(session.history()) == 1
+        assert len(session.notes().all()) == 1

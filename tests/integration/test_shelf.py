@@ -1,0 +1,408 @@
+"""What blocks keep outright, over every kind of store: whose it is, how it is changed, and that it
+goes with its session and its user."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal
+
+import pytest
+
+from agent_memory import AgentMemory, Block, Entry, Message, Recall, Scope
+from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
+from agent_memory.ltm_blocks.shelf import Shelf, Whose, forget, plain_json
+from agent_memory.records import Record
+from agent_memory.stores.base import Store
+from agent_memory.testing import watched
+from agent_memory.testing.contract import together
+from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
+
+__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
+
+ADA, BEN = Scope("ada", "s-ada"), Scope("ben", "s-ben")
+SECONDS = 60.0
+"""Most time for what ought to take a moment; a busy machine has that."""
+
+
+class Keeper(Block):
+    """Keeps what it is told to."""
+
+    kind: Literal["keeper"] = "keeper"
+
+    @property
+    def absorbs(self) -> bool:
+        return False
+
+    @property
+    def keeps(self) -> bool:
+        return True
+
+    def open(self, scope: Scope, whose: Whose = "user") -> Shelf:
+        return Shelf(self.resources, self.name, scope, whose)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        pass
+
+    def delete(self, scope: Scope) -> None:
+        forget(self.resources, self.name, scope)
+
+
+def keeper(memory: AgentMemory) -> Keeper:
+    block = memory.blocks["keeper"]
+    assert isinstance(block, Keeper)
+    return block
+
+
+@pytest.fixture
+def memory(store: Store) -> Iterator[AgentMemory]:
+    with AgentMemory(store=store, blocks=[Keeper()]) as memory:
+        yield memory
+
+
+@pytest.fixture
+def block(memory: AgentMemory) -> Keeper:
+    return keeper(memory)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for another's change looks often."""
+    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
+
+
+def texts(shelf: Shelf) -> list[str]:
+    return [record.text for record in shelf.all()]
+
+
+def raw(store: Store, shelf: Shelf) -> list[Record]:
+    """What the store holds, whether it is shown or not."""
+    return store.facts("keeper", shelf.owner)
+
+
+def mark(store: Store, session_id: str) -> None:
+    """Begin the deletion of a session, as a process does that is killed then."""
+    head = store.head(session_id)
+    assert head is not None
+    assert store.move(replace(head, deleting=True))
+
+
+def test_what_is_put_is_there(block: Keeper) -> None:
+    """Wrong: a record is lost, changed, kept twice, or out of its order."""
+    shelf = block.open(ADA)
+    text, metadata = 'NUL \x00, \u2028, 🎈 and "quotes"', {"a": [1, 2.5, None, {"é": True}]}
+    put = shelf.put("first", text, metadata)
+    assert shelf.get("first") == put
+    assert (put.text, put.metadata, put.session_id) == (text, metadata, "s-ada")
+    shelf.put("second", "two")
+    shelf.put("first", "one")
+    assert texts(shelf) == ["two", "one"]  # in the order of their times
+    assert shelf.get("third") is None
+    shelf.drop("first")
+    shelf.drop("first")
+    assert texts(shelf) == ["two"]
+    shelf.clear()
+    shelf.clear()
+    assert shelf.all() == []
+
+
+def test_a_time_may_be_given(block: Keeper) -> None:
+    """Wrong: a record's own time is not kept, so that what is old looks new."""
+    shelf = block.open(ADA)
+    day = datetime(2020, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
+    shelf.put("new", "new")
+    shelf.put("old", "old", at=day)
+    assert shelf.all()[0].created_at == day
+    assert texts(shelf) == ["old", "new"]
+
+
+@pytest.mark.parametrize("whose", ["user", "session"])
+def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> None:
+    """Wrong: what is kept for a session has no session, so that its deletion forgets it, and
+    another user can come by it."""
+    block.open(ADA, whose).put("k", "of ada")
+    head = store.head("s-ada")
+    assert head is not None
+    assert (head.user_id, head.end) == ("ada", 0)
+    with pytest.raises(SessionOfAnotherUser):
+        block.open(Scope("ben", "s-ada"), whose).put("k", "of ben")
+    assert texts(block.open(ADA, whose)) == ["of ada"]
+    assert raw(store, block.open(Scope("ben"))) == []
+
+
+def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
+    """Wrong: a session comes into being because somebody looked."""
+    for whose in ("user", "session"):
+        shelf = block.open(ADA, whose)
+        assert shelf.all() == []
+        shelf.drop("k")
+        shelf.clear()
+    block.open(Scope("ada")).put("k", "of no session")
+    assert store.head("s-ada") is None
+
+
+def test_scopes_are_apart(block: Keeper) -> None:
+    """Wrong: a user reads what is another's, or another session's, or of whoever has an id that
+    looks alike."""
+    shelves = [
+        block.open(Scope("ada", "s1")),
+        block.open(Scope("ada", "s1"), "session"),
+        block.open(Scope("ada", "s2"), "session"),
+        block.open(Scope("ben", "s3")),
+        block.open(Scope(None, "ada")),
+        block.open(Scope("ADA", "s4")),
+        block.open(Scope("session:s1", "s5")),
+        block.open(Scope("ada\x1fk", "s6")),
+    ]
+    for number, shelf in enumerate(shelves):
+        shelf.put("k", str(number))
+    block.open(Scope("ada", "s1")).put("k\x1fk", "by its key")
+    assert texts(block.open(Scope("ada"))) == ["0", "by its key"]
+    assert texts(block.open(Scope("ada", "s2"))) == ["0", "by its key"]
+    for number, shelf in enumerate(shelves[1:], 1):
+        assert texts(shelf) == [str(number)]
+
+
+def test_no_id_with_a_key_is_another(block: Keeper) -> None:
+    """Wrong: a user whose id ends as another's key begins overwrites what that one keeps."""
+    names = {block.open(Scope("a\x1fb")).id_of("c"), block.open(Scope("a")).id_of("b\x1fc")}
+    assert len(names) == 2
+
+
+def test_who_it_is_must_be_said(block: Keeper) -> None:
+    """Wrong: what nobody is named for is everybody's."""
+    with pytest.raises(InvalidInput, match="session_id"):
+        block.open(Scope())
+    with pytest.raises(InvalidInput, match="session_id"):
+        block.open(Scope("ada"), "session")
+
+
+def test_what_cannot_be_given_back_is_refused(block: Keeper, store: Store) -> None:
+    """Wrong: a store changes it, or breaks on it after the session has begun."""
+    for bad in (float("nan"), {1: "b"}, (1, 2), {1, 2}, "half \ud800", {"\udc00": 1}, 10**5000):
+        with pytest.raises(InvalidInput, match="The metadata"):
+            block.open(ADA).put("k", "text", {"a": bad})
+    with pytest.raises(InvalidInput, match="The text"):
+        block.open(ADA).put("k", "half \ud83d\ude00")  # two halves are one character in JSON
+    assert store.head("s-ada") is None
+    assert raw(store, block.open(ADA)) == []
+
+
+def test_it_goes_with_its_session(memory: AgentMemory, store: Store, block: Keeper) -> None:
+    """Wrong: a deletion leaves what was kept in the session, or takes what was not."""
+    mine = block.open(Scope("ada", "s1"))
+    mine.put("in s1", "in s1")
+    mine.put("of the user", "of the user", with_session=False)
+    block.open(Scope("ada", "s2")).put("in s2", "in s2")
+    own = block.open(Scope("ada", "s1"), "session")
+    own.put("k", "of s1", with_session=False)
+    block.open(Scope("ada", "s2"), "session").put("k", "of s2")
+    memory.delete("s1")
+    assert texts(mine) == ["of the user", "in s2"]
+    assert raw(store, own) == []
+    assert texts(block.open(Scope("ada", "s2"), "session")) == ["of s2"]
+
+
+def test_it_goes_with_its_user(memory: AgentMemory, store: Store, block: Keeper) -> None:
+    """Wrong: the deletion of a user leaves something, or takes another's."""
+    shelves = [
+        block.open(whose, kind)
+        for whose in (ADA, Scope("ada", "s2"), BEN)
+        for kind in ("user", "session")
+    ]
+    for number, shelf in enumerate(shelves):
+        shelf.put(f"k{number}", str(number))
+    block.open(Scope("ada")).put("k", "of no session")
+    memory.delete_user("ada")
+    assert [raw(store, shelf) for shelf in shelves[:4]] == [[]] * 4
+    assert [texts(shelf) for shelf in shelves[4:]] == [["4"], ["5"]]
+    assert [head.session_id for head in store.sessions()] == ["s-ben"]
+
+
+def test_it_goes_where_its_block_is_not_configured(store: Store) -> None:
+    """Wrong: a block was taken out of the configuration, or is not in that of the process that
+    deletes; what it kept stays for ever."""
+    with AgentMemory(store=store, blocks=[Keeper()]) as memory:
+        shelves = [keeper(memory).open(Scope(user, f"s-{user}")) for user in ("ada", "ben", "eve")]
+        pads = [keeper(memory).open(Scope(user, f"s-{user}"), "session") for user in ("ada", "ben")]
+        for shelf in (*shelves, *pads):
+            shelf.put("k", "kept")
+        shelves[1].put("of no session", "kept", with_session=False)
+    with AgentMemory(store=store) as memory:
+        memory.delete("s-ada")
+        memory.delete_user("ben")
+    assert [raw(store, shelf) for shelf in (*shelves[:2], *pads)] == [[]] * 4
+    assert texts(shelves[2]) == ["kept"]
+
+
+def test_pop_takes_nothing(memory: AgentMemory, block: Keeper) -> None:
+    """Wrong: what was written outright is lost because a message was taken back."""
+    memory.update("s-ada", {"role": "user", "content": "Hello"}, user_id="ada")
+    block.open(ADA).put("k", "kept")
+    assert len(memory.pop("s-ada")) == 1
+    block.delete(Scope("ada", "s-ada", after=1))
+    assert texts(block.open(ADA)) == ["kept"]
+
+
+def test_nothing_of_a_session_is_read_once_its_deletion_has_begun(
+    store: Store, block: Keeper
+) -> None:
+    """Wrong: what somebody asked to be deleted is shown until a process that was killed is
+    replaced; or more is kept, which then stays."""
+    mine, own = block.open(ADA), block.open(ADA, "session")
+    mine.put("k", "in s-ada")
+    mine.put("k2", "of the user", with_session=False)
+    own.put("k", "of s-ada")
+    mark(store, "s-ada")
+    assert texts(mine) == ["of the user"]
+    assert texts(own) == []
+    for shelf in (mine, own):
+        with pytest.raises(SessionDeleting):
+            shelf.put("k3", "more")
+    with pytest.raises(SessionDeleting):
+        mine.put("k2", "in place of what is the user's")
+    assert {record.text for record in raw(store, mine)} == {"in s-ada", "of the user"}
+
+
+@pytest.mark.parametrize(
+    ("whose", "step", "again"),
+    [
+        ("user", "after put_facts", None),
+        ("user", "before put_facts", "ada"),
+        ("session", "before put_facts", None),
+        ("session", "before put_facts", "ben"),
+    ],
+)
+def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
+    store: Store, whose: Whose, step: str, again: str | None
+) -> None:
+    """Wrong: it was written after the deletion had looked for it, and stays for ever; or it is
+    found in the next session of that name, which may be another user's."""
+    armed = [False]
+
+    def delete(now: str) -> None:
+        if armed[0] and now == step:
+            armed[0] = False
+            with AgentMemory(store=store, blocks=[Keeper()]) as other:
+                other.delete("s-ada")
+                if again is not None:
+                    other.update("s-ada", {"role": "user", "content": "Hi"}, user_id=again)
+
+    with AgentMemory(store=watched(store, delete), blocks=[Keeper()]) as memory:
+        shelf = keeper(memory).open(ADA, whose)
+        shelf.put("k1", "before")
+        armed[0] = True
+        with pytest.raises(SessionDeleting):
+            shelf.put("k2", "meanwhile")
+        assert raw(store, shelf) == []
+
+
+def test_the_next_session_of_that_name_is_another(
+    memory: AgentMemory, store: Store, block: Keeper
+) -> None:
+    """Wrong: who kept hold of a session's shelf reads, or clears, what the user keeps to whom the
+    next session of that name belongs."""
+    old = block.open(ADA, "session")
+    old.put("k", "of ada")
+    memory.delete("s-ada")
+    new = block.open(Scope("ben", "s-ada"), "session")
+    assert new.all() == []
+    new.put("k", "of ben")
+    reads: list[Callable[[], object]] = [old.all, lambda: old.get("k")]
+    changes: list[Callable[[], object]] = [
+        old.clear,
+        lambda: old.drop("k"),
+        lambda: old.put("k", "of ada"),
+    ]
+    for call in (*reads, *changes):
+        with pytest.raises(SessionOfAnotherUser):
+            call()
+    assert texts(new) == ["of ben"]
+
+
+def test_a_session_that_is_nobodys_yet_is_read_by_who_names_himself(
+    block: Keeper, store: Store
+) -> None:
+    """Wrong: what was kept before somebody logged in can't be read by naming the user, or a look
+    gives the session away; or what is kept then is another's than the session."""
+    block.open(Scope(None, "s"), "session").put("k", "kept")
+    ada = block.open(Scope("ada", "s"), "session")
+    assert texts(ada) == ["kept"]
+    head = store.head("s")
+    assert head is not None
+    assert head.user_id is None
+    ada.put("k2", "of ada")
+    assert texts(ada) == ["kept", "of ada"]
+    with pytest.raises(SessionOfAnotherUser):
+        block.open(Scope("ben", "s"), "session").all()
+
+
+def test_changes_take_turns(store: Store) -> None:
+    """Wrong: of changes that are made at the same time, by two memories over one store, some are
+    lost."""
+    with (
+        AgentMemory(store=store, blocks=[Keeper()]) as one,
+        AgentMemory(store=store, blocks=[Keeper()]) as two,
+    ):
+        shelves = [keeper(memory).open(ADA, "session") for memory in (one, two)]
+        shelves[0].put("count", "0")
+
+        def count(shelf: Shelf) -> None:
+            for _ in range(2):
+                with shelf.changing():
+                    record = shelf.get("count")
+                    assert record is not None
+                    shelf.put("count", str(int(record.text) + 1))
+
+        together([partial(count, shelf) for shelf in shelves * 4])
+        assert texts(shelves[0]) == ["16"]
+
+
+def test_users_do_not_wait_for_each_other(block: Keeper) -> None:
+    """Wrong: while one user's things are changed, another's cannot be."""
+    shelves = block.open(ADA), block.open(BEN), block.open(ADA, "session")
+    with shelves[0].changing(), shelves[1].changing(), shelves[2].changing():
+        shelves[0].put("k", "v")
+
+
+def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
+    """Wrong: a change that had read something before the user was deleted writes it back after."""
+    waits = threading.Event()
+
+    def tell(step: str) -> None:
+        if step in ("before lock", "after delete_facts"):
+            waits.set()
+
+    with (
+        AgentMemory(store=store, blocks=[Keeper()]) as memory,
+        AgentMemory(store=watched(store, tell), blocks=[Keeper()]) as deleter,
+    ):
+        shelf = keeper(memory).open(Scope("ada"))
+        shelf.put("k", "old")
+        gone = threading.Thread(target=deleter.delete_user, args=("ada",))
+        with shelf.changing():
+            record = shelf.get("k")
+            assert record is not None
+            gone.start()
+            assert waits.wait(SECONDS)
+            shelf.put("k", record.text + " and new")
+        gone.join(SECONDS)
+        assert raw(store, shelf) == []
+
+
+def test_json_is_plain_or_refused() -> None:
+    """Wrong: what is nested without end is followed until Python gives up; or the sentence does not
+    say what is wrong with which value."""
+    assert plain_json({"b": [1, "é", None]}, "It") == '{"b":[1,"é",null]}'
+    deep: list[Any] = []
+    deep.append(deep)
+    with pytest.raises(InvalidInput, match="It is nested more than 100 deep"):
+        plain_json(deep, "It")
+    with pytest.raises(InvalidInput, match="It holds a bytes"):
+        plain_json([b""], "It")

@@ -1,0 +1,285 @@
+"""A turn around a loop of the caller's own: what a model is sent, and what is stored of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
+from agent_memory.errors import (
+    InvalidId,
+    InvalidMessage,
+    MemoryClosed,
+    MessageTooLarge,
+    SessionOfAnotherUser,
+    StoreError,
+    StoreUnavailable,
+)
+from agent_memory.messages import Message
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM, watched
+from agent_memory.testing.histories import call, result, unpaired
+from agent_memory.tokens.counter import TokenCounter
+
+Q = {"role": "user", "content": "What is the weather in Oslo?"}
+A = {"role": "assistant", "content": "It rains."}
+HOLD = "Nobody may leave the camp after dark."
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+
+
+@pytest.fixture
+def memory(url: str) -> Iterator[AgentMemory]:
+    with AgentMemory(store=url, blocks=[StaticMemory(facts=[HOLD])]) as memory:
+        yield memory
+
+
+def logged(memory: AgentMemory, session_id: str = "s") -> list[tuple[str | None, str]]:
+    """Roles and texts of a session's log."""
+    return [(one.message.role, one.message.text()) for one in memory.history(session_id)]
+
+
+# --- before ---------------------------------------------------------------------------------------
+
+
+def test_before_turn_shows_the_context_and_the_turn_and_stores_nothing(memory: AgentMemory) -> None:
+    """Wrong: the question is stored without an answer, or what was said before is not sent."""
+    memory.update("s", [Q, A], user_id="ada")
+    turn = memory.before_turn("s", "And in Rome?", user_id="ada")
+    assert [m["role"] for m in turn.messages] == ["user", "assistant", "system", "user"]
+    assert turn.messages[-1] == {"role": "user", "content": "And in Rome?"}
+    assert HOLD in turn.messages[2]["content"]
+    assert (turn.session_id, turn.user_id) == ("s", "ada")
+    assert [m.text() for m in turn.asked] == ["And in Rome?"]
+    assert turn.context.messages == memory.get("s").messages
+    assert len(logged(memory)) == 2
+    memory.before_turn("another", "Hello", user_id="bob")
+    assert [head.session_id for head in memory.sessions()] == ["s"]
+
+
+@pytest.mark.parametrize("message", ["Why?", {"role": "user", "content": "Why?"},
+    Message(role="user", content="Why?"), [{"role": "user", "content": "Why?"}]])  # fmt: skip
+def test_a_question_has_any_form(memory: AgentMemory, message: Any) -> None:
+    """Wrong: a form that `update` takes is refused."""
+    turn = memory.before_turn("s", message)
+    memory.after_turn(turn, A)
+    assert logged(memory) == [("user", "Why?"), ("assistant", "It rains.")]
+
+
+def test_a_turn_may_be_under_way(memory: AgentMemory) -> None:
+    """Wrong: with each round of tools the request begins with something else, and caches are cold;
+    or the recall is made for a result of a tool instead of the question."""
+    memory.update("s", [Q, A])
+    first = memory.before_turn("s", "And in Rome?").messages
+    under_way = [{"role": "user", "content": "And in Rome?"}, call(["a"]), result("a", "Sun.")]
+    second = memory.before_turn("s", under_way).messages
+    assert second[: len(first)] == first
+    assert [m["role"] for m in second[len(first) :]] == ["assistant", "tool"]
+
+
+def test_recalls_are_for_the_question(url: str) -> None:
+    """Wrong: what a tool said is taken for the question."""
+    with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
+        memory.update("old", {"role": "user", "content": "My parrot is Bella."}, user_id="ada")
+        memory.update("old", {"role": "user", "content": "The rent is due."}, user_id="ada")
+        memory.flush()
+        asked = [
+            {"role": "user", "content": "What is the name of my parrot?"},
+            call(["a"]),
+            result("a", "The rent is due."),
+        ]
+        turn = memory.before_turn("new", asked, user_id="ada")
+        assert "Bella" in turn.context.recalls[0].text
+        assert "Bella" in str(turn.messages)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [[], [{"role": "system", "content": "Be kind."}], [Q, call(["a"])], [Q, result("a")], None],
+    ids=["nothing", "system", "call", "result", "none"],
+)
+def test_a_turn_that_no_model_can_go_on_with_is_refused(memory: AgentMemory, message: Any) -> None:
+    """Wrong: the provider refuses it, after a recall and with a sentence of its own."""
+    with pytest.raises(InvalidMessage):
+        memory.before_turn("s", message)
+
+
+def test_a_question_that_cannot_fit_is_refused(url: str) -> None:
+    """Wrong: the model is paid for an answer that cannot be stored."""
+    with AgentMemory(store=url, max_tokens=200) as memory:
+        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
+            memory.before_turn("s", "word " * 400)
+        long = [Q, call(["a"]), result("a", "word " * 400)]
+        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
+            memory.before_turn("s", long)
+        assert memory.sessions() == []
+
+
+def test_requests_stay_within_the_budget(url: str) -> None:
+    """Wrong: the turn comes on top of a context that is full already."""
+    counter, budget = TokenCounter(), 300
+    with AgentMemory(store=url, max_tokens=budget, blocks=[VectorMemory()]) as memory:
+        for i in range(30):
+            turn = memory.before_turn("s", f"{i}. What does the parrot eat, or the tortoise? " * 2)
+            assert counter.context(turn.messages) <= budget
+            assert unpaired(turn.messages) == []
+            assert turn.messages[-1]["role"] == "user"
+            rounds = [call([f"c{i}"]), result(f"c{i}", "The parrot eats seeds. " * 6)]
+            memory.after_turn(turn, [*rounds, {"role": "assistant", "content": "Seeds. " * 20}])
+            memory.flush()
+        assert len(memory.history("s")) == 4 * 30
+
+
+def test_another_users_session_is_refused(memory: AgentMemory) -> None:
+    """Wrong: a turn shows somebody what another said."""
+    mine = memory.before_turn("s", "mine", user_id="ada")
+    memory.after_turn(mine, A)
+    with pytest.raises(SessionOfAnotherUser):
+        memory.before_turn("s", "yours?", user_id="bob")
+    taken = memory.before_turn("t", "Hello", user_id="bob")
+    memory.update("t", Q, user_id="ada")  # while bob's model thought
+    with pytest.raises(SessionOfAnotherUser):
+        memory.after_turn(taken, A)
+    assert len(logged(memory, "t")) == 1
+    with pytest.raises(InvalidId):
+        memory.before_turn("", "Hello")
+
+
+def test_a_closed_memory_is_refused(url: str) -> None:
+    """Wrong: a turn is lost without a word."""
+    memory = AgentMemory(store=url)
+    turn = memory.before_turn("s", "Hello")
+    memory.close()
+    with pytest.raises(MemoryClosed):
+        memory.before_turn("s", "Hello")
+    with pytest.raises(MemoryClosed):
+        memory.after_turn(turn, A)
+
+
+# --- after ----------------------------------------------------------------------------------------
+
+
+def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:
+    """Wrong: the order or a field of what was said is lost."""
+    turn = memory.before_turn("s", [Q, call(["a", "b"]), result("b"), result("a")], user_id="ada")
+    answer = {"role": "assistant", "content": "Rain.", "reasoning_content": "wet", "extra": [1]}
+    head = memory.after_turn(turn, [call(["c"]), result("c"), answer])
+    assert (head.end, head.user_id) == (7, "ada")
+    given = [Q, call(["a", "b"]), result("b"), result("a"), call(["c"]), result("c"), answer]
+    assert [one.message.to_dict() for one in memory.history("s")] == given
+
+
+def test_answers_of_providers_are_taken(memory: AgentMemory) -> None:
+    """Wrong: a form in which answers come is refused, or stored as something else."""
+    from litellm import ModelResponse
+    from openai.types.chat import ChatCompletion
+
+    body = {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": A}],
+    }
+    answers = [ModelResponse(**body), ChatCompletion(**body), body, A, Message(**A), "It rains."]
+    for answer in answers:
+        memory.after_turn(memory.before_turn("s", Q), answer)
+    assert [one.message.to_openai() for one in memory.history("s")] == [Q, A] * len(answers)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        Q,
+        call(["a"]),
+        [call(["a"]), result("a")],
+        [call(["a"]), A],
+        [call(["a", "b"]), result("a"), A],
+        [result("a"), A],
+        [A, {"role": "system", "content": "Be kind."}],
+        [A, "a text"],
+        None,
+        {"choices": []},
+    ],
+    ids=["nothing", "question", "call", "result", "no-result", "one-result", "no-call", "system",
+         "text", "none", "no-choice"],
+)  # fmt: skip
+def test_half_a_turn_is_refused(memory: AgentMemory, answer: Any) -> None:
+    """Wrong: half of it is stored, and a later request is refused for a call without result."""
+    memory.update("s", [Q, A])
+    turn = memory.before_turn("s", "Why?")
+    with pytest.raises(InvalidMessage):
+        memory.after_turn(turn, answer)
+    assert len(logged(memory)) == 2
+    memory.after_turn(turn, A)
+    assert len(logged(memory)) == 4
+
+
+def test_a_result_that_can_never_fit_is_refused(url: str) -> None:
+    """Wrong: the turn is stored, and its answer rests on what no context will show."""
+    with AgentMemory(store=url, max_tokens=200) as memory:
+        turn = memory.before_turn("s", Q)
+        with pytest.raises(MessageTooLarge, match="Nothing was stored"):
+            memory.after_turn(turn, [call(["a"]), result("a", "word " * 400), A])
+        assert memory.history("s") == []
+
+
+def test_a_system_message_of_the_turn_becomes_the_sessions(memory: AgentMemory) -> None:
+    """Wrong: the model is sent two, or the next turn has forgotten it."""
+    system = {"role": "system", "content": "Be brief."}
+    memory.update("s", {"role": "system", "content": "Be long."})
+    turn = memory.before_turn("s", [system, Q])
+    assert turn.messages[0] == system
+    assert "Be long." not in str(turn.messages)
+    memory.after_turn(turn, A)
+    assert memory.before_turn("s", "Why?").messages[0] == system
+
+
+@pytest.mark.parametrize("step", ["before append", "after append"])
+def test_a_failing_store_stores_all_or_nothing(step: str) -> None:
+    """Wrong: the question is stored, and its answer not."""
+    broken: list[str] = []
+
+    def fail(now: str) -> None:
+        if now in broken:
+            raise StoreUnavailable("the store is down")
+
+    memory = AgentMemory(store=watched(MemoryStore(), fail))
+    turn = memory.before_turn("s", Q)
+    broken.append(step)
+    with pytest.raises(StoreError):
+        memory.after_turn(turn, A)
+    broken.clear()
+    assert len(logged(memory)) == (0 if step == "before append" else 2)
+    memory.close()
+
+
+def test_a_turn_outlasts_what_others_do_meanwhile(url: str) -> None:
+    """Wrong: a turn is refused or torn because the window moved while the model thought."""
+    with (
+        FakeLLM("They talked of parrots.") as fake,
+        AgentMemory(
+            store=url,
+            max_tokens=200,
+            model="openai/test",
+            api_base=fake.api_base,
+            api_key="none",
+            overflow=Summarize(max_summary_tokens=40),
+        ) as memory,
+    ):
+        turn = memory.before_turn("s", [Q, call(["a"]), result("a")])
+        for i in range(12):
+            memory.after_turn(memory.before_turn("s", f"{i}. " + "parrot " * 20), A)
+        memory.pop("s", 2)
+        memory.after_turn(turn, A)
+        said = [one.message.to_dict() for one in memory.history("s")]
+        assert said[-4:] == [Q, call(["a"]), result("a"), A]
+        again = memory.before_turn("s", "parrot " * 80)
+        assert memory._counter.context(again.messages) <= 200

@@ -1,0 +1,58 @@
+"""What the tests of completions share: a memory at a scripted model, tools, and what is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agent_memory import AgentMemory, Trim
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.histories import unpaired
+from agent_memory.tokens.counter import TokenCounter
+
+MODEL = "openai/gpt-4o-mini"
+FACT = "The harbour master is called Ulla."
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather now.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+"""A tool that only the caller can run."""
+
+
+@contextmanager
+def remembering(fake: FakeLLM, store: Any = "memory://", **fields: Any) -> Iterator[AgentMemory]:
+    """A memory whose model the fake is. Of each request that it sends is checked that it keeps to
+    the budget and holds no call without a result."""
+    settings = {"model": MODEL, "api_base": fake.api_base, "api_key": "sk-test-canary", **fields}
+    with AgentMemory(store=store, overflow=Trim(), **settings) as memory:
+        yield memory
+    counter = TokenCounter(MODEL)
+    for request in fake.requests:
+        assert counter.context(request["messages"]) <= memory.config.max_tokens
+        assert unpaired(request["messages"]) == []
+
+
+def add(a: int, b: int = 1) -> int:
+    """Adds two numbers."""
+    return a + b
+
+
+def logged(memory: AgentMemory, session_id: str = "s") -> list[tuple[str | None, str]]:
+    """Roles and texts of a session's log; instead of the text of calls the names."""
+    found: list[tuple[str | None, str]] = []
+    for entry in memory.history(session_id):
+        calls = [one["function"]["name"] for one in entry.message.tool_calls or ()]
+        found.append((entry.message.role, ", ".join(calls) or entry.message.text()))
+    return found
+
+
+def results(fake: FakeLLM, request: int = -1) -> list[str]:
+    """The results of tools in a request."""
+    sent = fake.requests[request]["messages"]
+    return [message["content"] for message in sent if message["role"] == "tool"]

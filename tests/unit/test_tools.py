@@ -1,0 +1,182 @@
+"""Tools for models: their schemas, and how what a model sends is checked."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from contextlib import suppress
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, JsonValue, create_model
+
+from agent_memory.errors import InvalidInput, ToolRefused
+from agent_memory.records import Scope
+from agent_memory.tools import Arguments, Tool
+
+SCOPE = Scope("ada", "s")
+
+
+class Shade(Enum):
+    LIGHT = "light"
+    DARK = "dark"
+
+
+class Part(BaseModel):
+    """A part, for people."""
+
+    title: str
+    size: int = Field(default=1, ge=1)
+
+
+class Book(Arguments):
+    """A book, for people."""
+
+    title: str = Field(min_length=1, description="What it is called.")
+    parts: list[Part] = Field(default=[Part(title="all")], examples=[[{"title": "one"}]])
+    shade: Shade = Shade.LIGHT
+    more: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class Nothing(Arguments):
+    """Takes nothing."""
+
+
+def tool(arguments: type[Arguments] = Book) -> Tool:
+    return Tool("book_add", "Adds a book.", arguments, lambda scope, asked: f"{scope} {asked!r}")
+
+
+def titles(schema: Any, of_names: bool = False) -> list[Any]:
+    """All that a schema says under "title", but for properties of that name."""
+    if isinstance(schema, list):
+        return [one for part in schema for one in titles(part)]
+    if not isinstance(schema, dict):
+        return []
+    found = [schema["title"]] if "title" in schema and not of_names else []
+    for key, value in schema.items():
+        if key not in ("default", "examples"):
+            found += titles(value, key in ("properties", "$defs") and not of_names)
+    return found
+
+
+def test_a_tool_is_told_in_openais_form() -> None:
+    """Wrong: a provider refuses it, or the model isn't told what it does."""
+    told = tool().schema()
+    assert told["type"] == "function"
+    assert (told["function"]["name"], told["function"]["description"]) == (
+        "book_add",
+        "Adds a book.",
+    )
+    parameters = told["function"]["parameters"]
+    assert (parameters["type"], parameters["required"]) == ("object", ["title"])
+    assert parameters["additionalProperties"] is False
+    assert "description" not in parameters
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
+    """Wrong: pydantic's titles cost tokens with every request; or a property called "title" goes
+    with them, or a value that has one."""
+    parameters = tool().parameters()
+    assert titles(parameters) == []
+    properties = parameters["properties"]
+    assert properties["title"] == {
+        "description": "What it is called.",
+        "minLength": 1,
+        "type": "string",
+    }
+    assert set(parameters["$defs"]["Part"]["properties"]) == {"title", "size"}
+    title = create_model("title", text=(str, "none"))
+    held = tool(create_model("Holder", __base__=Arguments, held=(title, ...))).parameters()
+    assert set(held["$defs"]["title"]["properties"]) == {"text"}
+    assert properties["parts"]["default"] == [{"title": "all", "size": 1}]
+    assert properties["parts"]["examples"] == [[{"title": "one"}]]
+
+
+def test_a_tool_that_takes_nothing_has_properties() -> None:
+    """Wrong: a schema without properties, which some providers refuse."""
+    parameters = tool(Nothing).parameters()
+    assert (parameters["type"], parameters["properties"]) == ("object", {})
+    nothings: list[Any] = [None, "", "  ", "null", "{}", {}]
+    for none in nothings:
+        assert tool(Nothing).call(SCOPE, none) == f"{SCOPE} Nothing()"
+
+
+def test_arguments_come_as_a_mapping_or_as_json() -> None:
+    """Wrong: what a model sends as text is not read, or read otherwise."""
+    wanted = tool().call(SCOPE, {"title": "Ulysses", "shade": "dark"})
+    assert "title='Ulysses'" in wanted
+    assert tool().call(SCOPE, '{"title": "Ulysses", "shade": "dark"}') == wanted
+    assert "'a': [None, 1]" in tool().call(SCOPE, '{"title": "x", "more": {"a": [null, 1]}}')
+    assert "🎈" in tool().call(SCOPE, '{"title": "\\ud83c\\udf88"}')
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"title": NaN}', "not JSON"),
+        ('{"title": "\\ud800"}', "not JSON"),
+        ("\ud800", "not JSON"),
+        ('{"more": ' + "9" * 10_000 + "}", "not JSON"),
+        ("[]", "not a JSON object"),
+        ('"title"', "not a JSON object"),
+        ([], "not a JSON object"),
+        (0, "not a JSON object"),
+        ({}, "title: Field required"),
+        ({"title": ""}, "title: String should have at least 1 character"),
+        ({"title": 5}, "title: Input should be a valid string"),
+        ({"title": "x", "user_id": "ben"}, "user_id: Extra inputs are not permitted"),
+        ({"title": "x", 1: 2}, "1: Keys should be strings"),
+        ({"title": "x", "parts": [{"size": 0}]}, "parts.0.title: Field required; parts.0.size"),
+        ({"title": "x", "shade": "grey"}, "shade: Input should be 'light' or 'dark'"),
+    ],
+)
+def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
+    """Wrong: they reach the tool, another error than ours reaches the caller, or the model is not
+    told what to do otherwise."""
+    with pytest.raises(ToolRefused) as refused:
+        tool().call(SCOPE, given)
+    assert str(refused.value).startswith(("The arguments of book_add", "book_add was called"))
+    assert wanted in str(refused.value)
+    assert str(refused.value).endswith(".")
+
+
+def test_what_was_sent_is_not_repeated() -> None:
+    """Wrong: a refusal, which may be logged, holds what somebody said; or is as long as what was
+    sent."""
+    secret = "4417-1234-5678-9113"
+    sent: dict[str, Any] = {"title": [secret], "parts": secret, "shade": secret}
+    with pytest.raises(ToolRefused) as refused:
+        tool().call(SCOPE, sent)
+    assert secret not in "".join(traceback.format_exception(refused.value))
+    deep: Any = {}
+    for _ in range(150):
+        deep = {"k" * 100: deep, "set": {1}}
+    many = {f"key {n}": n for n in range(1_000)}
+    for sent in ({"title": "x", "more": {"a": deep}}, {"title": "x", **many}, {"y" * 10_000: 1}):
+        with pytest.raises(ToolRefused) as refused:
+            tool().call(SCOPE, sent)
+        assert len(str(refused.value)) < 1_500
+
+
+def test_what_the_tool_refuses_stays_its_own() -> None:
+    """Wrong: the sentence that a tool has for the model is lost."""
+
+    def refuse(scope: Scope, asked: Any) -> str:
+        raise InvalidInput("There is no room.")
+
+    with pytest.raises(InvalidInput, match=r"^There is no room\.$"):
+        Tool("t", "Refuses.", Nothing, refuse).call(SCOPE, None)
+
+
+@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists))
+def test_nothing_that_a_model_sends_is_another_error(given: Any) -> None:
+    """Wrong: some text makes an error that a caller does not expect."""
+    for arguments in (given, json.dumps(given), {"title": given}, {"title": "x", "more": given}):
+        with suppress(ToolRefused):
+            assert tool().call(SCOPE, arguments).startswith("Scope(")
