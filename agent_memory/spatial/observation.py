@@ -1,0 +1,162 @@
+"""Observations, what a search makes of them, and what can be neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import inf, nan
+from numbers import Real
+from typing import Any
+
+from agent_memory.errors import InvalidInput
+
+Position = tuple[float, ...]
+
+MOST = 1e12
+"""No coordinate is farther from 0: distances then lose nothing that matters."""
+
+_UNITS = {"day": timedelta(days=1), "hour": timedelta(hours=1), "minute": timedelta(minutes=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Something that was observed at a place.
+
+    Attributes:
+        id: Its id.
+        text: What was observed.
+        position: Where: x and y, or x, y and z, in the user's own unit.
+        at: When (UTC).
+        confidence: How sure it was then, 0 to 1.
+        session_id: The session in which it was made; empty for none.
+        metadata: The writer's own.
+    """
+
+    id: str
+    text: str
+    position: Position
+    at: datetime
+    confidence: float
+    session_id: str
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """An observation that a search found.
+
+    Attributes:
+        observation: The observation.
+        distance: How far it is from the position that was asked for; None where none was.
+        confidence: How sure it is at the moment that was asked for.
+        relevance: What its text has in common with the query, 0 to 1, over the best of those
+            compared; None without a query.
+        score: What the search ranks by; see `scoring.scored`.
+    """
+
+    observation: Observation
+    distance: float | None
+    confidence: float
+    relevance: float | None
+    score: float
+
+
+def position_of(given: object, dimensions: int, name: str = "position") -> Position:
+    """A position, or the corner of a box.
+
+    Raises:
+        InvalidInput: It has another number of coordinates, or one of them is no finite number
+            within ±1e12.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+        raise InvalidInput(f"{name} is {given!r}. Give {dimensions} numbers.")
+    numbers = list(given)
+    if len(numbers) != dimensions:
+        raise InvalidInput(
+            f"{name} has {len(numbers)} coordinates. This memory has {dimensions} dimensions: give "
+            "one number for each."
+        )
+    for number in numbers:
+        if not -MOST <= _number(number) <= MOST:
+            raise InvalidInput(
+                f"{name} holds {number!r}. A coordinate is a finite number within ±{MOST:g}, in a "
+                "unit of your choice."
+            )
+    return tuple(_number(number) + 0.0 for number in numbers)  # -0.0 is 0.0
+
+
+def radius_of(given: float | None) -> float:
+    """A radius; infinite for None.
+
+    Raises:
+        InvalidInput: It is no finite number of at least 0.
+    """
+    if given is None:
+        return inf
+    radius = _number(given)
+    if not 0 <= radius < inf:
+        raise InvalidInput(f"radius is {given!r}. Give a number of at least 0, or leave it out.")
+    return radius
+
+
+def moment_of(given: datetime) -> datetime:
+    """A moment, in UTC.
+
+    Raises:
+        InvalidInput: It has no time zone, or lies outside the years 1 to 9999 in UTC.
+    """
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        try:
+            return given.astimezone(UTC)
+        except OverflowError:
+            pass
+    raise InvalidInput(
+        f"at is {given!r}. Give a datetime with a time zone, such as "
+        "datetime(2026, 3, 1, tzinfo=UTC)."
+    )
+
+
+def confidence_of(given: float) -> float:
+    """A confidence.
+
+    Raises:
+        InvalidInput: It is no number from 0 to 1.
+    """
+    confidence = _number(given)
+    if not 0 <= confidence <= 1:
+        raise InvalidInput(f"confidence is {given!r}. Give a number from 0 to 1.")
+    return confidence
+
+
+def own(one: Observation) -> Observation:
+    """A copy, which its reader may change."""
+    metadata = deepcopy(one.metadata) if one.metadata else {}
+    return Observation(
+        one.id, one.text, one.position, one.at, one.confidence, one.session_id, metadata
+    )
+
+
+def told(sighting: Sighting, now: datetime) -> str:
+    """A sighting in words: "red door (at 3, 4.5; 12 days ago; confidence 0.63)"."""
+    seen = sighting.observation
+    where = ", ".join(f"{number:.10g}" for number in seen.position)
+    sure = f"confidence {sighting.confidence:.2f}"
+    return f"{seen.text} (at {where}; {ago(now - seen.at)}; {sure})"
+
+
+def ago(age: timedelta) -> str:
+    """An age in words: "12 days ago"."""
+    for name, unit in _UNITS.items():
+        if age >= unit:
+            return f"{age // unit} {name}{'s' if age // unit > 1 else ''} ago"
+    return "just now"
+
+
+def _number(given: object) -> float:
+    """A number of whatever type; one that nothing compares with for what is none."""
+    try:
+        return float(given) if isinstance(given, Real) else nan
+    except OverflowError:
+        return nan

@@ -1,0 +1,502 @@
+"""Observations at places: what is refused, how confidence decays, the score, and the index, which
+finds just what looking at all would."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from agent_memory import InvalidInput, Observation, SpatialMemory
+from agent_memory.spatial.index import Fading, Moment, PlaceIndex
+from agent_memory.spatial.observation import (
+    Sighting,
+    ago,
+    confidence_of,
+    moment_of,
+    position_of,
+    radius_of,
+    told,
+)
+from agent_memory.spatial.scoring import Found, distances, joined, left, proximity, ranked, scored
+from agent_memory.testing.contract import together
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+AT = Moment(NOW.timestamp(), past=False)
+NEVER = Fading(None, 0.0)
+DAY = 86_400.0
+
+
+def seen(
+    name: str,
+    position: Sequence[float] = (0.0, 0.0),
+    *,
+    days_ago: float = 0.0,
+    confidence: float = 1.0,
+) -> Observation:
+    at = NOW - timedelta(days=days_ago)
+    return Observation(name, f"text of {name}", tuple(position), at, confidence, "", {})
+
+
+def ids(found: Found) -> set[str]:
+    return {one.id for one in found.observations}
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ((1,), "has 1 coordinates"),
+        ((1, 2, 3), "has 3 coordinates. This memory has 2 dimensions"),
+        (7, "position is 7"),
+        ("12", "position is '12'"),
+        ((1, "2"), "holds '2'"),
+        ((1, None), "holds None"),
+        ((math.nan, 0), "holds nan"),
+        ((0, math.inf), "holds inf"),
+        ((0, 1.0000001e12), "within ±1e\\+12"),
+        ((-(10**400), 0), "A coordinate is a finite number"),
+    ],
+)
+def test_a_bad_position_is_refused(given: object, wanted: str) -> None:
+    """Wrong: what is no place is kept, and every distance to it is nonsense."""
+    with pytest.raises(InvalidInput, match=wanted):
+        position_of(given, 2)
+
+
+def test_positions_are_floats() -> None:
+    """Wrong: whole numbers and arrays are refused, or two zeros are two places."""
+    assert position_of([3, 4.5], 2) == (3.0, 4.5)
+    assert position_of(np.array([1, -2, 3], np.float32), 3) == (1.0, -2.0, 3.0)
+    assert position_of((1e12, -1e12), 2) == (1e12, -1e12)
+    assert all(type(one) is float for one in position_of((np.int64(1), True), 2))
+    assert math.copysign(1, position_of((-0.0, 0), 2)[0]) == 1
+
+
+def test_bad_radius_confidence_and_time_are_refused() -> None:
+    """Wrong: an infinite radius, a confidence of 2 or a time without a zone is taken."""
+    assert radius_of(None) == math.inf
+    assert (radius_of(0), radius_of(2.5)) == (0.0, 2.5)
+    for radius in (-1, math.nan, math.inf, "3"):
+        with pytest.raises(InvalidInput, match="radius is"):
+            radius_of(radius)  # type: ignore[arg-type]
+    assert (confidence_of(0), confidence_of(1)) == (0.0, 1.0)
+    for confidence in (-0.01, 1.01, math.nan, None):
+        with pytest.raises(InvalidInput, match="confidence is"):
+            confidence_of(confidence)  # type: ignore[arg-type]
+    there = moment_of(datetime(2026, 3, 1, 2, tzinfo=timezone(timedelta(hours=2))))
+    assert (there, there.tzinfo) == (NOW, UTC)
+    early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))
+    for moment in (datetime(2026, 3, 1), "2026-03-01", NOW.date(), early):
+        with pytest.raises(InvalidInput, match="Give a datetime with a time zone"):
+            moment_of(moment)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dimensions": 4},
+        {"half_life": timedelta()},
+        {"half_life": timedelta(seconds=-1)},
+        {"min_confidence": 1.1},
+        {"max_observations": 0},
+        {"max_chars": 0},
+    ],
+)
+def test_settings_are_bounded(fields: dict[str, Any]) -> None:
+    """Wrong: a half-life of nothing divides by zero, or a fourth dimension is promised."""
+    with pytest.raises(ValidationError):
+        SpatialMemory(**fields)
+
+
+def test_settings_in_files() -> None:
+    """Wrong: a half-life can't be given in TOML, or "never" can't be told from the default."""
+    block = SpatialMemory.model_validate({"dimensions": 3, "half_life": "P1D"})
+    assert (block.half_life, block.name) == (timedelta(days=1), "spatial")
+    assert SpatialMemory().half_life == timedelta(days=30)
+    assert SpatialMemory(half_life=None).half_life is None
+    assert SpatialMemory.model_validate(block.model_dump(mode="json")) == block
+
+
+# in words
+
+
+def test_told_in_words() -> None:
+    """Wrong: a model isn't told where, how long ago, or how sure; or gets twelve decimals."""
+    door = seen("door", (3.0, -4.25), days_ago=12.4)
+    sighting = Sighting(door, 2.0, 0.6349, None, 0.5)
+    wanted = "text of door (at 3, -4.25; 12 days ago; confidence 0.63)"
+    assert told(sighting, NOW) == wanted
+    high = seen("high", (0.1 + 0.2, 1e12, -0.5))
+    wanted = "text of high (at 0.3, 1e+12, -0.5; just now; confidence 1.00)"
+    assert told(Sighting(high, None, 1.0, None, 1.0), NOW) == wanted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [
+        (-5, "just now"),
+        (59, "just now"),
+        (60, "1 minute ago"),
+        (3599, "59 minutes ago"),
+        (3600, "1 hour ago"),
+        (DAY - 1, "23 hours ago"),
+        (DAY, "1 day ago"),
+        (400.9 * DAY, "400 days ago"),
+    ],
+)
+def test_ages_in_words(seconds: float, wanted: str) -> None:
+    """Wrong: ages are rounded up, or a clock that is ahead makes them negative."""
+    assert ago(timedelta(seconds=seconds)) == wanted
+
+
+# the score
+
+
+def test_half_is_left_after_a_half_life() -> None:
+    """Wrong: confidence decays in a straight line, by another time, or below nothing."""
+    ages = np.array([0, DAY, 2 * DAY, 10 * DAY, 1e12])
+    sure = left(np.full(5, 0.8), ages, DAY)
+    assert sure.tolist() == pytest.approx([0.8, 0.4, 0.2, 0.8 / 1024, 0.0])
+    assert left(np.array([0.8]), np.array([-DAY]), DAY).tolist() == [0.8]
+    assert left(np.array([0.8]), np.array([1e12]), None).tolist() == [0.8]
+
+
+shares = st.floats(0, 1)
+lengths = st.floats(0, 1e13)
+
+
+@given(shares, st.floats(0, 1e10), st.floats(0, 1e10), st.floats(1, 1e10))
+def test_what_is_older_is_not_surer(sure: float, age: float, more: float, half: float) -> None:
+    """Wrong: confidence grows again, or passes what was given."""
+    now, later = left(np.array([sure, sure]), np.array([age, age + more]), half)
+    assert 0 <= later <= now <= sure
+
+
+@given(st.lists(lengths, min_size=1, max_size=20))
+def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
+    """Wrong: a nearer thing has less proximity; the middle one is not worth a half; or what is here
+    is not worth all."""
+    near = proximity(np.array(apart))
+    assert all(0 <= one <= 1 for one in near)
+    order = np.argsort(apart, kind="stable")
+    assert all(np.diff(near[order]) <= 0)
+    middle = sorted(apart)[(len(apart) - 1) // 2]
+    for one, other in zip(apart, near, strict=True):
+        if one == 0:
+            assert other == 1
+        elif one == middle:
+            assert other == 0.5
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20), st.sampled_from([1e-3, 0.3048, 40]))
+def test_units_do_not_matter(apart: list[float], unit: float) -> None:
+    """Wrong: metres rank in another way than feet."""
+    assert proximity(np.array(apart) * unit) == pytest.approx(proximity(np.array(apart)))
+
+
+def found_at(
+    apart: Sequence[float], sure: Sequence[float], ages: Sequence[float] | None = None
+) -> Found:
+    made = [seen(f"{at:03}") for at in range(len(sure))]
+    ages = [0.0] * len(sure) if ages is None else ages
+    return Found(made, np.array(apart, float), np.array(sure, float), np.array(ages, float))
+
+
+@given(st.lists(st.tuples(lengths, shares, shares), min_size=1, max_size=10), st.data())
+def test_the_score_grows_with_each_part(
+    rows: list[tuple[float, float, float]], data: st.DataObject
+) -> None:
+    """Wrong: what is surer or more to the point scores less, or a score leaves 0 to 1."""
+    apart, sure, meant = (np.array(column) for column in zip(*rows, strict=True))
+    which = data.draw(st.integers(0, len(rows) - 1))
+    for relevance in (None, meant):
+        scores = scored(found_at(apart, sure), relevance)
+        assert all(0 <= one <= 1 for one in scores)
+        surer = sure.copy()
+        surer[which] = data.draw(st.floats(sure[which], 1))
+        more = scored(found_at(apart, surer), relevance)
+        assert more[which] >= scores[which]
+        assert np.delete(more, which).tolist() == np.delete(scores, which).tolist()
+    closer = meant.copy()
+    closer[which] = data.draw(st.floats(meant[which], 1))
+    assert scored(found_at(apart, sure), closer)[which] >= scores[which]
+
+
+def test_the_formula() -> None:
+    """Wrong: the score is not what the docs say."""
+    found = found_at([0, 2, 4], [1, 0.8, 0.5])
+    assert scored(found).tolist() == pytest.approx([1, 0.5 * 0.8, 1 / 3 * 0.5])
+    meant = np.array([0, 1, 0.5])
+    assert scored(found, meant).tolist() == pytest.approx([0.5, 0.7, 1 / 3])
+    nowhere = found._replace(distances=None)
+    assert scored(nowhere).tolist() == [1, 0.8, 0.5]
+    assert scored(nowhere, meant).tolist() == pytest.approx([0.5, 0.9, 0.5])
+
+
+def test_the_best_come_first() -> None:
+    """Wrong: of the same score the farther, the older or a random one is first; or the cut keeps
+    others than the best."""
+    apart = [0, 0, 5, 5, 5]
+    found = found_at(apart, [0, 0.3, 0, 0, 0], ages=[1, 9, 7, 5, 5])
+    best = ranked(found, 10)
+    assert [one.observation.id for one in best] == ["001", "000", "003", "004", "002"]
+    assert [one.observation.id for one in ranked(found, 3)] == ["001", "000", "003"]
+    assert [one.distance for one in best] == [0, 0, 5, 5, 5]
+    assert (best[0].confidence, best[0].score, best[0].relevance) == (0.3, 0.3, None)
+    assert ranked(found, 0) == []
+    nowhere = ranked(found._replace(distances=None), 1, np.array([0, 0, 0, 0, 1.0]))
+    assert [(one.observation.id, one.distance) for one in nowhere] == [("004", None)]
+    assert nowhere[0].relevance == 1
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.0]), shares), min_size=1, max_size=12),
+    st.integers(1, 12),
+    st.randoms(use_true_random=False),
+)
+def test_order_does_not_hang_on_the_order_of_what_was_found(
+    rows: list[tuple[float, float]], count: int, random: Random
+) -> None:
+    """Wrong: an index that was filled in another order ranks in another way."""
+    found = found_at(*zip(*rows, strict=True))  # type: ignore[arg-type]
+    mixed = list(range(len(rows)))
+    random.shuffle(mixed)
+    assert ranked(found.rows(mixed), count) == ranked(found, count)
+    assert ranked(found, len(rows))[:count] == ranked(found, count)
+
+
+def test_joined_holds_each_once() -> None:
+    """Wrong: what is near and new is recalled twice."""
+    found = found_at([1, 2, 3], [1, 0.5, 0.25])
+    both = joined(found.rows([2, 0]), found)
+    assert [one.id for one in both.observations] == ["002", "000", "001"]
+    assert both.distances is not None
+    assert both.distances.tolist() == [3, 1, 2]
+    assert both.confidences.tolist() == [0.25, 1, 0.5]
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(-1e12, 1e12)] * 3), min_size=1, max_size=5),
+    st.tuples(*[st.floats(-1e12, 1e12)] * 3),
+)
+def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float, ...]) -> None:
+    """Wrong: squares of tiny numbers are nothing, so that all of them lie in one place."""
+    for dimensions in (2, 3):
+        there = np.array([point[:dimensions] for point in points])
+        wanted = [math.dist(point[:dimensions], here[:dimensions]) for point in points]
+        found = distances(there, here[:dimensions]).tolist()
+        assert found == pytest.approx(wanted, rel=1e-14, abs=0)
+
+
+def test_tiny_distances_are_right() -> None:
+    """Wrong: 3e-200 squared is 0, and so the distance."""
+    far = distances(np.array([[3e-200, 4e-200], [0, 0]]), (0.0, 0.0))
+    assert far.tolist() == pytest.approx([5e-200, 0])
+
+
+# the index, beside looking at all
+
+coordinates = st.one_of(
+    st.integers(-4, 4).map(float),
+    st.floats(-1e12, 1e12),
+    st.sampled_from([0.1, 0.2, 0.30000000000000004, 1e-300, -1e-300, 5e-324, 1e12, -1e12]),
+)
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> tuple[int, list[Observation]]:
+    """Dimensions, and observations of which many share places, ages and confidences."""
+    dimensions = draw(st.sampled_from([2, 3]))
+    point = st.tuples(*[coordinates] * dimensions)
+    places = draw(st.lists(point, min_size=1, max_size=12))
+    made = st.tuples(st.sampled_from(places), st.integers(-2, 40), st.sampled_from([0.1, 0.5, 1]))
+    rows = draw(st.lists(made, min_size=1, max_size=60))
+    return dimensions, [
+        seen(f"{at:03}", place, days_ago=age, confidence=sure)
+        for at, (place, age, sure) in enumerate(rows)
+    ]
+
+
+fadings = st.sampled_from([NEVER, Fading(10 * DAY, 0.05), Fading(5 * DAY, 0.4)])
+moments = st.sampled_from([AT, Moment(AT.seconds, past=True), Moment(AT.seconds - 9 * DAY, True)])
+
+
+def sure_of(all_of: Sequence[Observation], fading: Fading, moment: Moment) -> list[Observation]:
+    """Those that are to be found, worked out one by one."""
+    found = []
+    for one in all_of:
+        age = moment.seconds - one.at.timestamp()
+        if age < 0 and moment.past:
+            continue
+        lost = 1.0 if fading.half_life is None else 0.5 ** (max(age, 0) / fading.half_life)
+        if one.confidence * lost >= fading.least:
+            found.append(one)
+    return found
+
+
+def nearest_of(
+    all_of: Sequence[Observation], here: tuple[float, ...], count: int, radius: float
+) -> list[str]:
+    apart = distances(np.array([one.position for one in all_of] or [here]), here).tolist()
+    keys = [(far, -one.at.timestamp(), one.id) for far, one in zip(apart, all_of, strict=False)]
+    return [name for far, _, name in sorted(keys) if far <= radius][:count]
+
+
+@given(crowds(), fadings, moments, st.data())
+def test_the_index_finds_the_nearest(
+    crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
+) -> None:
+    """Wrong: one that is as near, just on the radius, or hidden behind many that have faded is not
+    found; or one that was taken away is."""
+    dimensions, made = crowd
+    index = PlaceIndex(dimensions, fading, made[: len(made) // 2])
+    for one in made[len(made) // 2 :]:
+        index.add([one])
+    gone = data.draw(st.sets(st.sampled_from([one.id for one in made])))
+    for name in gone:
+        assert index.remove(name)
+        assert not index.remove(name)
+    there = [one for one in made if one.id not in gone]
+    assert (len(index), index.all()) == (len(there), sorted(there, key=lambda o: (o.at, o.id)))
+    sure = sure_of(there, fading, moment)
+    places = [one.position for one in made]
+    here = data.draw(st.sampled_from(places) | st.tuples(*[coordinates] * dimensions))
+    count = data.draw(st.integers(1, 12))
+    reach = distances(np.array(places), here).tolist()
+    radius = data.draw(st.sampled_from([*reach, math.inf, 0.0]) | st.floats(0, 1e13))
+    found = index.nearest(here, count, moment, radius)
+    assert ids(found) == set(nearest_of(sure, here, count, radius))
+    assert len(found.observations) == len(ids(found))
+    assert found.distances is not None
+    wanted = distances(np.array([one.position for one in found.observations] or [here]), here)
+    assert found.distances.tolist() == wanted[: len(found.observations)].tolist()
+
+
+@given(crowds(), fadings, moments, st.data())
+def test_the_index_finds_what_is_in_a_box(
+    crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
+) -> None:
+    """Wrong: what lies on a face is left out, or the tree rounds coordinates."""
+    dimensions, made = crowd
+    index = PlaceIndex(dimensions, fading, made)
+    corner = st.tuples(*[coordinates] * dimensions) | st.sampled_from([o.position for o in made])
+    one, other = data.draw(corner), data.draw(corner)
+    low, high = tuple(map(min, one, other)), tuple(map(max, one, other))
+    wanted = {
+        one.id
+        for one in sure_of(made, fading, moment)
+        if all(a <= b <= c for a, b, c in zip(low, one.position, high, strict=True))
+    }
+    assert ids(index.within(low, high, moment)) == wanted
+
+
+@given(crowds(), fadings, moments, st.integers(1, 12))
+def test_the_index_finds_the_newest(
+    crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, count: int
+) -> None:
+    """Wrong: of what is equally new others are found each time, or what has faded takes a place."""
+    dimensions, made = crowd
+    index = PlaceIndex(dimensions, fading, made)
+    sure = sorted(sure_of(made, fading, moment), key=lambda one: (-one.at.timestamp(), one.id))
+    assert ids(index.newest(count, moment)) == {one.id for one in sure[:count]}
+
+
+def test_a_crowd_that_grows_and_shrinks() -> None:
+    """Wrong: after many were added and taken away, one by one and in batches, the tree and its
+    arrays do not tell of the same places any more."""
+    random = Random(7)
+    index, there = PlaceIndex(2, Fading(10 * DAY, 0.05)), {}
+    for round_ in range(60):
+        batch = [
+            seen(
+                f"{round_}-{at}",
+                (random.randint(0, 30), random.uniform(0, 30)),
+                days_ago=random.uniform(0, 60),
+            )
+            for at in range(random.choice([1, 1, 1, 5, 200]))
+        ]
+        index.add(batch)
+        there.update((one.id, one) for one in batch)
+        for name in random.sample(sorted(there), len(there) // random.choice([2, 20, 20])):
+            assert index.remove(name)
+            del there[name]
+        sure = sure_of(list(there.values()), Fading(10 * DAY, 0.05), AT)
+        here = (random.uniform(0, 30), random.uniform(0, 30))
+        for count, radius in ((1, math.inf), (10, math.inf), (50, 4.0), (1000, math.inf)):
+            found = index.nearest(here, count, AT, radius)
+            assert ids(found) == set(nearest_of(sure, here, count, radius))
+        assert len(index) == len(there)
+
+
+def test_just_on_the_radius_is_within() -> None:
+    """Wrong: what lies exactly as far as the radius is left out, or what lies a hair farther is
+    not."""
+    made = [seen("a", (3.0, 4.0)), seen("b", (-5.0, 0.0)), seen("c", (0.0, math.nextafter(5, 6)))]
+    index = PlaceIndex(2, NEVER, made + [seen(f"far-{n}", (n, 90.0)) for n in range(99)])
+    assert ids(index.nearest((0.0, 0.0), 50, AT, 5.0)) == {"a", "b"}
+
+
+@pytest.mark.parametrize("count", [3, 10, 400])
+def test_behind_many_that_have_faded(count: int) -> None:
+    """Wrong: those that are near and not found any more use up the places of those that are."""
+    faded = [seen(f"old-{n}", (n / 1000, 0.0), days_ago=90) for n in range(900)]
+    fresh = [seen(f"new-{n}", (5.0 + n, 0.0)) for n in range(count)]
+    index = PlaceIndex(2, Fading(10 * DAY, 0.05), faded + fresh)
+    found = index.nearest((0.0, 0.0), 10, AT)
+    assert ids(found) == {f"new-{n}" for n in range(min(count, 10))}
+
+
+def test_threads_share_an_index() -> None:
+    """Wrong: two that write at once take the same slot, or the tree is read while it changes."""
+    index = PlaceIndex(2, NEVER, [seen(f"first {n}", (n, -1.0)) for n in range(100)])
+
+    def work(number: int) -> None:
+        for n in range(150):
+            made = seen(f"{number}-{n}", (float(n), float(number)))
+            index.add([made])
+            assert ids(index.nearest(made.position, 1, AT)) == {made.id}
+            if n % 3 == 2:
+                assert index.remove(made.id)
+                assert ids(index.within(made.position, made.position, AT)) == set()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        together([partial(work, number) for number in range(6)])
+    finally:
+        sys.setswitchinterval(before)
+    assert len(index) == 100 + 6 * 100
+    assert ids(index.within((0.0, 0.0), (150.0, 6.0), AT)) == {
+        f"{number}-{n}" for number in range(6) for n in range(150) if n % 3 != 2
+    }
+
+
+def test_what_is_read_may_be_changed() -> None:
+    """Wrong: whoever changes the metadata that he was given changes what others are given."""
+    one = Observation("a", "a", (0.0, 0.0), NOW, 1.0, "", {"tags": ["x"]})
+    index = PlaceIndex(2, NEVER, [one, seen("b")])
+
+    def given_out() -> list[Observation | None]:
+        found = ranked(index.newest(9, AT), 9)
+        return [index.get("a"), index.get("b"), *index.all(), *(one.observation for one in found)]
+
+    for read in given_out():
+        assert read is not None
+        read.metadata.setdefault("tags", []).append("y")
+    for read in given_out():
+        assert read is not None
+        assert read.metadata == ({"tags": ["x"]} if read.id == "a" else {})
+    assert index.get("c") is None
