@@ -19,7 +19,7 @@ from agent_memory.engine.paging import all_heads
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.keepers import enrolled
+from agent_memory.ltm_blocks.keepers import enrolled, erase
 from agent_memory.records import Head, Lease, Scope
 from agent_memory.stores.base import Store
 
@@ -125,7 +125,7 @@ class Deletion:
         for block in self._keepers:
             resolve(block.delete(Scope(user_id)))
         for name in self._former_keepers():
-            self._store.delete_facts(name, owner=Scope(user_id).owner)
+            erase(self._store, name, Scope(user_id))
 
     def _note_scrub(self) -> None:
         """Have the traces erased, whatever becomes of this call."""
@@ -162,15 +162,15 @@ class Deletion:
         self._erase(session_id)  # if nobody has finished it
 
     def _clear(self, head: Head, lease: Lease) -> None:
+        scope = Scope(head.user_id, head.session_id, lease=lease)
         for block in self._absorber.blocks.values():
-            scope = Scope(head.user_id, head.session_id, lease=lease)
             self._absorber.forget(block, head, scope)
         for keeper in self._keepers:
-            resolve(keeper.delete(Scope(head.user_id, head.session_id, lease=lease)))
+            resolve(keeper.delete(scope))
         for name in self._former_keepers():
-            self._store.delete_facts(name, session_id=head.session_id, lease=lease)
+            erase(self._store, name, scope)
         for former in head.cursors.keys() - self._absorber.blocks.keys():
-            self._forget_former(former, head.session_id, lease)
+            self._forget_former(former, scope)
         self._failures.forget(head.session_id, lease=lease)
         self._forgetting.session(head.session_id, lease)
         self._note_scrub()
@@ -181,12 +181,12 @@ class Deletion:
         """Blocks that keep something in this store, and are not configured now."""
         return enrolled(self._store) - {block.name for block in self._keepers}
 
-    def _forget_former(self, block: str, session_id: str, lease: Lease) -> None:
-        self._store.delete_facts(block, session_id=session_id, lease=lease)
-        self._store.delete_vectors(block, session_id=session_id, lease=lease)
+    def _forget_former(self, block: str, scope: Scope) -> None:
+        erase(self._store, block, scope)
+        self._store.delete_vectors(block, session_id=scope.session_id, lease=scope.lease)
         logger.warning(
             "block %r absorbed session %r and is not configured now: its records in this store "
             "were deleted, what it kept elsewhere was not",
             block,
-            session_id,
+            scope.session_id,
         )

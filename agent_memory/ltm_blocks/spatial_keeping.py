@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from agent_memory.errors import InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Resources, record_id
-from agent_memory.ltm_blocks.keepers import enrol
+from agent_memory.ltm_blocks.keepers import enrol, version_owner
 from agent_memory.ltm_blocks.shelf import Shelf, forget
 from agent_memory.processes import fork_safe_lock
 from agent_memory.records import Head, Record, Scope
@@ -227,12 +227,6 @@ def _version(store: FactStore, block: str, owner: str) -> str | None:
 def _renewed(owner: str) -> Record:
     of = version_owner(owner)
     return Record(of, of, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
-
-
-def version_owner(owner: str) -> str:
-    """The owner, and id, of the record of a version: no owner of observations begins so, and it
-    names nobody."""
-    return f"version:{record_id(owner)}"
 
 
 def _record_of(observation: Observation, owner: str) -> Record:

@@ -73,6 +73,18 @@ EXPECTED = {
         "-> Nothing in memory bears on this.",
         "Notes of ben: []",
     ],
+    "spatial": [
+        "  0.69  Keys on the kitchen table.  (8.9 m away, confidence 0.90)",
+        "  0.72  Keys on the shelf in the hall.  (6.8 m away, confidence 1.00)",
+        "  0.27  Something red on the floor, perhaps a ball.",
+        "[('The door is open.', 0.5)]",
+    ],
+    "loop": [
+        "  2 assistant (calls order_status, memory_write)",
+        "> Take size 42, as for the boots.",
+        "Broken off, so that it stays at 4.",
+        "  6 messages to send, recalled: Ana wears size 42.",
+    ],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
     "custom_strategy": [
         "Task: compare three offers for chairs.",

@@ -190,6 +190,31 @@ def test_what_is_kept_after_a_deletion_that_stopped_stays(tmp_path: Path) -> Non
         assert memory.history("s") == []
 
 
+def test_what_others_remember_of_places_counts_for_nothing() -> None:
+    """Wrong: a process finds what a memory without the block has deleted, by what it remembers."""
+    store = MemoryStore()
+    home = (0.0, 0.0)
+    with (
+        AgentMemory(store=store, blocks=[SpatialMemory()]) as memory,
+        AgentMemory(store=store) as other,
+    ):
+        places, apart = memory.spatial("ada"), memory.spatial(session_id="alone")
+        places.observe("kept", home)
+        memory.spatial("ada", session_id="s").observe("in s", home)
+        apart.observe("alone", home)
+        assert {one.observation.text for one in places.nearest(home)} == {"kept", "in s"}
+        assert [one.observation.text for one in apart.nearest(home)] == ["alone"]
+        for session_id, user in (("s", "ada"), ("alone", None)):
+            other.delete(session_id)
+            memory.update(session_id, {"role": "user", "content": "Hello."}, user_id=user)
+        assert [one.observation.text for one in places.nearest(home)] == ["kept"]
+        assert apart.nearest(home) == []
+        other.delete_user("ada")
+        assert places.nearest(home) == []
+        places.observe("new", home)
+        assert [one.observation.text for one in places.nearest(home)] == ["new"]
+
+
 def test_an_ended_session(store: Store, tmp_path: Path) -> None:
     """Wrong: a scratchpad lives on when its session is over, or one that is to persist does not; or
     the log goes with it."""

@@ -15,6 +15,7 @@ from agent_memory.facts.coding import (
     record_of_forgotten,
 )
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.keepers import version_owner
 from agent_memory.records import Lease, Record, Scope, Span
 from agent_memory.stores.base import FactStore
 
@@ -42,7 +43,7 @@ class Keeper:
 
     def version(self, owner: str) -> str | None:
         """What changes with every change of an owner's claims; None where there are none."""
-        found = self._store.facts(self._block, _of_version(owner))
+        found = self._store.facts(self._block, version_owner(owner))
         return found[0].text if found else None
 
     def write(
@@ -85,10 +86,10 @@ class Keeper:
         if self._store.facts(self._block, owner):
             self._store.put_facts(self._block, [self._version(owner)], lease=lease)
         else:
-            self._store.delete_facts(self._block, owner=_of_version(owner), lease=lease)
+            self._store.delete_facts(self._block, owner=version_owner(owner), lease=lease)
 
     def _version(self, owner: str) -> Record:
-        of = _of_version(owner)
+        of = version_owner(owner)
         return Record(of, of, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
 
     def _note(self, owner: str, gone: Sequence[Forgotten]) -> None:
@@ -116,9 +117,3 @@ def _note_of(claim: Claim, left: Sequence[Claim], why: str) -> Forgotten:
     )
     place = (claim.session_id, claim.seq, claim.seq, claim.span)
     return Forgotten(claim.fact, *place, datetime.now(UTC), why, spared)
-
-
-def _of_version(owner: str) -> str:
-    """The owner, and id, of the record of a version: no owner of claims begins so, and it names
-    nobody."""
-    return f"version:{record_id(owner)}"
