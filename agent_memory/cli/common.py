@@ -6,7 +6,7 @@ import errno
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.ltm_blocks.base import Block
     from agent_memory.records import Absorbed, Head
 
 P = ParamSpec("P")
@@ -127,18 +128,21 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def load_config(store: str | None, file: Path | None, **fields: Any) -> AgentMemoryConfig:
+def load_config(
+    store: str | None, file: Path | None, *, beside: Sequence[Block] = (), **fields: Any
+) -> AgentMemoryConfig:
     """The configuration in force: options over environment over file.
 
     Where it names neither a strategy nor blocks, the command line adds extractive and vector
-    memory, so that its commands have a long-term memory to work with.
+    memory, and what is given `beside` them, so that its commands have a long-term memory to work
+    with.
     """
     given = {"store": store, **fields}
     given = {name: value for name, value in given.items() if value is not None}
     config = _read_config(file, given)
     if {"overflow", "blocks"} & config.model_fields_set:
         return config
-    return _read_config(file, {**given, "blocks": _default_blocks()})
+    return _read_config(file, {**given, "blocks": [*_default_blocks(), *beside]})
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:

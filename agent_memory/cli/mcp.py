@@ -58,12 +58,17 @@ def mcp(
     A client starts it and speaks with it over stdin and stdout. With --http it serves as many as
     come, each the user whose token it has. No tool takes a user's id.
     """
+    def settings() -> AgentMemoryConfig:
+        from agent_memory.ltm_blocks.files import FileMemory
+
+        return load_config(store, config, beside=[FileMemory()])
+
     if http:
-        _serve_http(_tokens(user, tokens), host, port, lambda: load_config(store, config))
+        _serve_http(_tokens(user, tokens), host, port, settings)
     elif user is None or tokens is not None:
         raise InvalidInput("Whose memory? Name a user with --user; --tokens is for --http.")
     else:
-        _serve_stdio(user, lambda: load_config(store, config))
+        _serve_stdio(user, settings)
 
 
 def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:

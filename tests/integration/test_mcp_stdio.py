@@ -103,6 +103,18 @@ def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
     return answer["result"]
 
 
+def test_without_a_configuration_there_are_files() -> None:
+    """Wrong: who only names a user gets no file tool."""
+
+    async def talk() -> None:
+        args = ["mcp", "--user", "sarah", "--store", STORE]
+        server = StdioServerParameters(command=COMMAND, args=args, env={**os.environ})
+        async with Client(server) as client:
+            assert "files" in [tool.name for tool in (await client.list_tools()).tools]
+
+    anyio.run(talk)
+
+
 def test_the_command_serves_a_client() -> None:
     """Wrong: over real pipes a tool or a resource is missing, or what it keeps does not last."""
     with AgentMemory(store=STORE, max_tokens=2_000) as memory:
