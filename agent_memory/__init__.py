@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from agent_memory.facts.fact import Evidence, Fact
     from agent_memory.facts.scoring import ImportanceScorer
     from agent_memory.facts.staleness import Stale, StalenessDetector
-    from agent_memory.ltm_blocks.base import Block, FactBlock
+    from agent_memory.ltm_blocks.base import Block, FactBlock, KeepingBlock
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
     from agent_memory.ltm_blocks.files import FileMemory, Files
     from agent_memory.ltm_blocks.notes import Note, Notebook, NoteMemory
@@ -132,7 +132,7 @@ _HOMES = {
     ".facts.fact": ("Evidence", "Fact"),
     ".facts.scoring": ("ImportanceScorer",),
     ".facts.staleness": ("Stale", "StalenessDetector"),
-    ".ltm_blocks.base": ("Block", "FactBlock"),
+    ".ltm_blocks.base": ("Block", "FactBlock", "KeepingBlock"),
     ".ltm_blocks.extractive": ("ExtractiveMemory",),
     ".ltm_blocks.static": ("StaticMemory",),
     ".ltm_blocks.vector": ("VectorMemory",),
@@ -227,6 +227,7 @@ __all__ = [
     "InvalidInput",
     "InvalidMessage",
     "InvalidShares",
+    "KeepingBlock",
     "Lease",
     "LeaseLost",
     "MemoryClosed",

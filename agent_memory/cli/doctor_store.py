@@ -210,8 +210,10 @@ def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
 
 def _keeping(config: AgentMemoryConfig, services: Services) -> Iterator[Check]:
     """The blocks that keep what they are given outright, each with what is wrong with it."""
+    from agent_memory.ltm_blocks.base import KeepingBlock
+
     for block in config.all_blocks:
-        if block.keeps and not block.absorbs:
+        if isinstance(block, KeepingBlock):
             yield attempt(block.name, partial(_kept, block, services))
 
 

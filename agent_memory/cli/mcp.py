@@ -58,6 +58,7 @@ def mcp(
     A client starts it and speaks with it over stdin and stdout. With --http it serves as many as
     come, each the user whose token it has. No tool takes a user's id.
     """
+
     def settings() -> AgentMemoryConfig:
         from agent_memory.ltm_blocks.files import FileMemory
 

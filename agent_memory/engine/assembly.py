@@ -24,7 +24,7 @@ from agent_memory.engine.tending import Tender
 from agent_memory.engine.undoing import Undo
 from agent_memory.engine.windows import Windows
 from agent_memory.engine.worker import Told, Worker
-from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
 from agent_memory.ltm_blocks.notes import NoteMemory
 from agent_memory.stores.base import Store
 
@@ -102,7 +102,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
     notebook = _notebook(bound, resources)
     everything = {**bound, notebook.name: notebook}.values()
-    keepers = [block for block in everything if block.keeps and not block.absorbs]
+    keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
     deletion = Deletion(store, leases, absorber, keepers, failures, forgetting, notes, windows)
     return Parts(

@@ -80,11 +80,6 @@ class Block(BaseModel, ABC):
         return True
 
     @property
-    def keeps(self) -> bool:
-        """Whether it keeps what belongs to sessions and users, so that `delete` is called."""
-        return self.absorbs
-
-    @property
     def searched(self) -> bool:
         """Whether `search` asks it too; not if it recalls the same whatever is asked."""
         return True
@@ -160,6 +155,17 @@ class Block(BaseModel, ABC):
     def delete(self, scope: Scope) -> Awaitable[None] | None:
         """Forget what derives from a session, from its entries after a seq, or from a user."""
         ...
+
+
+class KeepingBlock(Block):
+    """A block that keeps what it is given outright, and absorbs nothing of the log."""
+
+    @property
+    def absorbs(self) -> bool:
+        return False
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        """Nothing: what it keeps is written outright."""
 
 
 class FactBlock(Block):

@@ -14,14 +14,14 @@ from agent_memory.files.editing import check_text, inserted, replaced, viewed
 from agent_memory.files.paths import ROOT, checked_path
 from agent_memory.files.replies import PROFILES
 from agent_memory.files.tree import above, below, is_there, listed
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.base import KeepingBlock
 from agent_memory.ltm_blocks.shelf import Shelf, forget
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.records import Recall, Record, Scope
 from agent_memory.tools import Tool
 
 
-class FileMemory(Block):
+class FileMemory(KeepingBlock):
     """Files that a model writes and looks up by itself, with a tool or as Claude's memory; per
     user. Nothing of them is recalled: the model looks where it wants to.
 
@@ -41,14 +41,6 @@ class FileMemory(Block):
     max_chars: int = Field(default=100_000, gt=0)
     max_total_chars: int = Field(default=1_000_000, gt=0)
 
-    @property
-    def absorbs(self) -> bool:
-        return False
-
-    @property
-    def keeps(self) -> bool:
-        return True
-
     def open(self, scope: Scope) -> Files:
         """The files of a user, or of a session without one."""
         return Files(Shelf(self.resources, self.name, scope, "user"), self)
@@ -56,9 +48,6 @@ class FileMemory(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Nothing: the model looks into its files by itself."""
         return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Nothing: files are written outright."""
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)

@@ -12,10 +12,10 @@ from pydantic import Field, PrivateAttr
 
 from agent_memory.embedders.best_effort import BestEffort
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.ltm_blocks.base import KeepingBlock, Resources
 from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.records import Recall, Record, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Note:
     metadata: dict[str, Any]
 
 
-class NoteMemory(Block):
+class NoteMemory(KeepingBlock):
     """Notes, written by tool or by `AgentMemory.notes`; per user.
 
     A note goes with its user, and with the session in which it was written, or changed last.
@@ -52,14 +52,6 @@ class NoteMemory(Block):
     max_chars: int = Field(default=4_000, gt=0)
 
     _embedder: BestEffort = PrivateAttr()
-
-    @property
-    def absorbs(self) -> bool:
-        return False
-
-    @property
-    def keeps(self) -> bool:
-        return True
 
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
@@ -86,9 +78,6 @@ class NoteMemory(Block):
         scores = index.bearing(question, sought, self._embedder.unrelated)
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))[:limit]
         return [_recall(self.name, notes[at], float(scores[at])) for at in best if scores[at] > 0]
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Nothing: notes are written outright."""
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -13,7 +14,8 @@ from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherU
 from agent_memory.ltm_blocks.base import Resources, record_id
 from agent_memory.ltm_blocks.keepers import enrol
 from agent_memory.messages import compact_json
-from agent_memory.records import Head, Record, Scope
+from agent_memory.records import Record, Scope
+from agent_memory.stores.base import Store
 
 Whose = Literal["session", "user"]
 
@@ -98,7 +100,6 @@ class Shelf:
         session_id = self._scope.session_id
         if session_id is None or not (with_session or self._of_session):
             session_id = ""
-        begun = self._begun(session_id) if session_id else None
         record = Record(
             id=self.id_of(key),
             owner=self.owner,
@@ -111,14 +112,12 @@ class Shelf:
             metadata=metadata or {},
         )
         enrol(self._store, self._block)
-        self._store.put_facts(self._block, [record])
-        if begun is not None and not self._is_still(begun):
-            # its deletion may have looked for records before this one was there
+
+        def undo() -> None:
             self._store.delete_facts(self._block, record_id=record.id)
-            raise SessionDeleting(
-                f"Session {session_id!r} was deleted meanwhile, and nothing was kept. Try again, "
-                "in a session with another id if this one's deletion is not finished."
-            )
+
+        with kept_with(self._store, self._scope, session_id, undo):
+            self._store.put_facts(self._block, [record])
         return record
 
     def drop(self, key: str) -> None:
@@ -143,16 +142,37 @@ class Shelf:
             if head is not None and head.user_id not in (None, user_id):
                 raise SessionOfAnotherUser(f"Session {session_id!r} belongs to another user.")
 
-    def _begun(self, session_id: str) -> Head:
-        head = self._store.head(session_id)
-        if head is None or head.deleting or head.user_id != self._scope.user_id:
-            head = self._store.append(session_id, [], self._scope.user_id)
-        return head
 
-    def _is_still(self, begun: Head) -> bool:
-        """Whether the session is there yet, and is not another that has begun under its id."""
-        head = self._store.head(begun.session_id)
-        return head is not None and not head.deleting and head.created_at == begun.created_at
+@contextmanager
+def kept_with(
+    store: Store, scope: Scope, session_id: str, undo: Callable[[], None]
+) -> Iterator[None]:
+    """Write something that goes with a session, which begins if need be.
+
+    Args:
+        store: Where.
+        scope: Whose session it is, or is to be.
+        session_id: The session; empty for what goes with none.
+        undo: Takes what was written back.
+
+    Raises:
+        SessionOfAnotherUser: The session belongs to another user.
+        SessionDeleting: The session is being deleted; nothing was kept.
+    """
+    if not session_id:
+        yield
+        return
+    begun = store.head(session_id)
+    if begun is None or begun.deleting or begun.user_id != scope.user_id:
+        begun = store.append(session_id, [], scope.user_id)
+    yield
+    now = store.head(session_id)
+    if now is None or now.deleting or now.created_at != begun.created_at:
+        undo()  # its deletion may have looked for records before these were there
+        raise SessionDeleting(
+            f"Session {session_id!r} was deleted meanwhile, and nothing was kept. Try again, in a "
+            "session with another id if this one's deletion is not finished."
+        )
 
 
 def forget(resources: Resources, block: str, scope: Scope) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import Block, Resources, record_id
+from agent_memory.ltm_blocks.base import KeepingBlock, Resources, record_id
 from agent_memory.messages import Message, compact_json
-from agent_memory.records import Entry, Recall, Scope
+from agent_memory.records import Recall, Scope
 from agent_memory.skills.files import checked
 from agent_memory.skills.library import Found, Library
 from agent_memory.skills.skill import BrokenSkill, Skill, found_by, told
@@ -30,7 +30,7 @@ _READABLE = 24
 _NEAR = 0.8  # of `Embedder.unrelated`, which is the best of many texts; each skill is one
 
 
-class SkillMemory(Block):
+class SkillMemory(KeepingBlock):
     """Skills: those of everybody, which people put into a folder, and those of a user's own.
 
     A model and `AgentMemory.skills` of a user save only that user's own. They go with their user,
@@ -60,14 +60,6 @@ class SkillMemory(Block):
             return value.expanduser()
         except RuntimeError as error:
             raise ConfigError(f"{value}: {error} Give the folder's whole path.") from None
-
-    @property
-    def absorbs(self) -> bool:
-        return False
-
-    @property
-    def keeps(self) -> bool:
-        return True
 
     @property
     def library(self) -> Library:
@@ -123,9 +115,6 @@ class SkillMemory(Block):
             near = [2 * len(asked & set(words(text))) >= len(asked) for text in texts]
         found = [one for one in zip(skills, scores.tolist(), near, strict=True) if one[1] > 0]
         return sorted(found, key=lambda one: (-one[1], one[0].name))
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Nothing: skills are written outright."""
 
     def delete(self, scope: Scope) -> None:
         """Forget a user's own skills, or a session's. Those of everybody stay."""

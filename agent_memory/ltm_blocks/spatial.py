@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, PrivateAttr
 
 from agent_memory.errors import ConfigError, MissingExtra
-from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.ltm_blocks.base import KeepingBlock, Resources
 from agent_memory.ltm_blocks.spatial_keeping import Indexes, Keeper, erase
 from agent_memory.ltm_blocks.spatial_places import Places
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
+from agent_memory.records import Recall, Scope
 from agent_memory.spatial.observation import Observation, Sighting, told
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
 
 
-class SpatialMemory(Block):
+class SpatialMemory(KeepingBlock):
     """Observations at places, written by tool or by `AgentMemory.spatial`; per user.
 
     Positions are plain numbers in a unit of your own: distances are Euclidean, so degrees of
@@ -53,14 +53,6 @@ class SpatialMemory(Block):
 
     _embedder: BestEffort = PrivateAttr()
     _indexes: Indexes = PrivateAttr()
-
-    @property
-    def absorbs(self) -> bool:
-        return False
-
-    @property
-    def keeps(self) -> bool:
-        return True
 
     def bind(self, resources: Resources) -> Self:
         """As `Block.bind`.
@@ -102,9 +94,6 @@ class SpatialMemory(Block):
             )
             for one in found
         ]
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Nothing: observations are written outright."""
 
     def delete(self, scope: Scope) -> None:
         erase(self.resources, self.name, scope)

@@ -12,7 +12,7 @@ from uuid import uuid4
 from agent_memory.errors import InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Resources, record_id
 from agent_memory.ltm_blocks.keepers import enrol, version_owner
-from agent_memory.ltm_blocks.shelf import Shelf, forget
+from agent_memory.ltm_blocks.shelf import Shelf, forget, kept_with
 from agent_memory.processes import fork_safe_lock
 from agent_memory.records import Head, Record, Scope
 from agent_memory.spatial.observation import Observation
@@ -118,18 +118,16 @@ class Keeper:
                     "Delete some that are not needed any more, or raise `max_observations`."
                 )
             enrol(self._store, self._block)
-            begun = self._begun(session_id) if session_id else None
-            with self._renewing(version, index) as renewed:
+
+            def undo() -> None:
+                self._store.delete_facts(self._block, owner=self._owner, session_id=session_id)
+                _outdate(self._store, self._block, self._scope)
+
+            with (
+                self._renewing(version, index) as renewed,
+                kept_with(self._store, self._scope, session_id or "", undo),
+            ):
                 self._store.put_facts(self._block, [*records, renewed])
-                if begun is not None and not self._is_still(begun):
-                    # its deletion may have looked for records before these were there
-                    self._store.delete_facts(self._block, owner=self._owner, session_id=session_id)
-                    _outdate(self._store, self._block, self._scope)
-                    raise SessionDeleting(
-                        f"Session {session_id!r} was deleted meanwhile, and nothing was kept. Try "
-                        "again, in a session with another id if this one's deletion is not "
-                        "finished."
-                    )
                 index.add(observations)
 
     def remove(self, observation_id: str) -> bool:
@@ -180,17 +178,6 @@ class Keeper:
             if version is not None and self._version() == version:  # else another's is newer
                 self._indexes.keep(self._owner, [version], index)
         return index
-
-    def _begun(self, session_id: str) -> Head:
-        head = self._store.head(session_id)
-        if head is None or head.deleting or head.user_id != self._scope.user_id:
-            head = self._store.append(session_id, [], self._scope.user_id)
-        return head
-
-    def _is_still(self, begun: Head) -> bool:
-        """Whether the session is there yet, and is not another that has begun under its id."""
-        head = self._store.head(begun.session_id)
-        return head is not None and not head.deleting and head.created_at == begun.created_at
 
 
 def erase(resources: Resources, block: str, scope: Scope) -> None:

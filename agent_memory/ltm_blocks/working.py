@@ -9,10 +9,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.base import KeepingBlock
 from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
 from agent_memory.messages import Message, compact_json
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.records import Recall, Record, Scope
 from agent_memory.tools import Arguments, Tool
 
 _MAX_KEY = 128
@@ -39,7 +39,7 @@ class Delete(Arguments):
     key: str = Field(description="The key.")
 
 
-class WorkingMemory(Block):
+class WorkingMemory(KeepingBlock):
     """What a session works with: values by key, written by tool or by `AgentMemory.working`.
 
     All of it is recalled in every context of the session, and in no other, while there is room:
@@ -57,14 +57,6 @@ class WorkingMemory(Block):
     persist: bool = False
 
     @property
-    def absorbs(self) -> bool:
-        return False
-
-    @property
-    def keeps(self) -> bool:
-        return True
-
-    @property
     def searched(self) -> bool:
         return False
 
@@ -80,9 +72,6 @@ class WorkingMemory(Block):
         return [
             Recall(self.name, one.id, f"{_key(one)}: {one.text}", 1.0) for one in newest[:limit]
         ]
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Nothing: values are written outright."""
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)

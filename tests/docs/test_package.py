@@ -54,6 +54,7 @@ PUBLIC = [
     "InvalidInput",
     "InvalidMessage",
     "InvalidShares",
+    "KeepingBlock",
     "Lease",
     "LeaseLost",
     "MemoryClosed",

@@ -4,7 +4,7 @@ goes with its session and its user."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from agent_memory import AgentMemory, Block, Entry, Message, Recall, Scope
+from agent_memory import AgentMemory, KeepingBlock, Message, Recall, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
 from agent_memory.ltm_blocks.shelf import Shelf, Whose, forget, plain_json
 from agent_memory.records import Record
@@ -28,27 +28,16 @@ SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
 
 
-class Keeper(Block):
+class Keeper(KeepingBlock):
     """Keeps what it is told to."""
 
     kind: Literal["keeper"] = "keeper"
-
-    @property
-    def absorbs(self) -> bool:
-        return False
-
-    @property
-    def keeps(self) -> bool:
-        return True
 
     def open(self, scope: Scope, whose: Whose = "user") -> Shelf:
         return Shelf(self.resources, self.name, scope, whose)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        pass
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)
