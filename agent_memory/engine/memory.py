@@ -6,7 +6,6 @@ import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -18,8 +17,7 @@ from agent_memory.engine.calls import scope_of
 from agent_memory.engine.fact_calls import FactCalls
 from agent_memory.engine.handle_calls import HandleCalls
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.recalling import Recaller
-from agent_memory.engine.searching import LOG, search_log
+from agent_memory.engine.search_calls import SearchCalls
 from agent_memory.engine.session import Session
 from agent_memory.engine.stats import BlockStats, Progress, Stats
 from agent_memory.engine.tool_calls import ToolCalls
@@ -41,7 +39,6 @@ from agent_memory.records import (
     Entry,
     Head,
     Recall,
-    Scope,
     empty_head,
 )
 from agent_memory.window import role_of
@@ -49,10 +46,9 @@ from agent_memory.window import role_of
 logger = logging.getLogger(__name__)
 
 _WAIT = 60.0
-_ELSEWHERE = 20
 
 
-class AgentMemory(FactCalls, HandleCalls, ToolCalls, TurnCalls):
+class AgentMemory(SearchCalls, FactCalls, HandleCalls, ToolCalls, TurnCalls):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
     Give a configuration, or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
@@ -234,33 +230,6 @@ class AgentMemory(FactCalls, HandleCalls, ToolCalls, TurnCalls):
             after = page[-1].session_id
         return found[:limit]
 
-    def search(
-        self,
-        query: str,
-        *,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        limit: int = 10,
-    ) -> list[Recall]:
-        """What blocks recall, and what was noted, merged best first, without a window.
-
-        Where no block absorbs, a session is searched in its log, by words alone: the newest 5,000
-        messages, for which an index is made each time.
-
-        Args:
-            query: What to look for.
-            user_id: Whose memory to search.
-            session_id: Only what comes from this session, what was noted outright, and what holds
-                for everyone.
-            limit: At most this many.
-
-        Without user and session, only what holds for everyone is searched.
-        """
-        found, warnings = self._searched(query, user_id, session_id, limit)
-        for warning in warnings:
-            logger.warning("search: %s", warning)
-        return found
-
     def replay(self, block: str) -> Iterator[Progress]:
         """Rebuild one block from the log, session by session, while other calls go on.
 
@@ -383,45 +352,6 @@ class AgentMemory(FactCalls, HandleCalls, ToolCalls, TurnCalls):
                 "a session with an id of its own."
             )
         return head
-
-    def _searched(
-        self, query: str, user_id: str | None, session_id: str | None, limit: int
-    ) -> tuple[list[Recall], list[str]]:
-        """As `search`, with a warning for each block that could not be asked."""
-        self._check(session_id, user_id)
-        head = self._owned(session_id, user_id) if session_id is not None else None
-        # of what is found elsewhere nothing is shown, and how much that is nobody knows
-        most = limit if session_id is None else _ELSEWHERE * limit
-        scope, message = scope_of(head, user_id, session_id), Message(role="user", content=query)
-        found, warnings = self._recall(self._parts.searcher, scope, message, most)
-        if head is not None and not self._parts.absorber.blocks:
-            found[LOG] = search_log(self._store, head, query, limit)
-        merged = [
-            recall
-            for recall in merge(found)
-            if session_id is None
-            or not recall.sources
-            or any(source[0] == session_id for source in recall.sources)
-        ]
-        priced = [
-            replace(recall, tokens=self._counter.text(recall.text)) for recall in merged[:limit]
-        ]
-        return priced, warnings
-
-    def _recall(
-        self, recaller: Recaller, scope: Scope, message: Message | None, limit: int
-    ) -> tuple[dict[str, list[Recall]], list[str]]:
-        """What blocks recall, without what comes from sessions that are gone."""
-        found, warnings = recaller.recall(scope, message, limit)
-        named = {
-            source[0] for recalls in found.values() for one in recalls for source in one.sources
-        }
-        gone = named - self._store.standing(named) if named else named
-        kept = {
-            block: [one for one in recalls if not any(source[0] in gone for source in one.sources)]
-            for block, recalls in found.items()
-        }
-        return kept, warnings
 
     def _query(self, message: Any) -> Message | None:
         if message is None or isinstance(message, Message):
