@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import SecretStr
@@ -107,7 +108,11 @@ class Provider:
         Parameters that the model does not know are left out of the request.
         """
         litellm = load_litellm()
-        call = litellm.completion if kind == "completion" else litellm.embedding
+        if kind == "completion":
+            # else tools have litellm look for MCP servers, which needs packages of its proxy
+            call = partial(litellm.completion, _skip_mcp_handler=True)
+        else:
+            call = litellm.embedding
         return call(
             model=self.model,
             api_base=self.api_base,

@@ -6,21 +6,17 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from datetime import date
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
 
-from agent_memory import AgentMemory, NoteMemory, StaticMemory, VectorMemory
+from agent_memory import AgentMemory, NoteMemory, VectorMemory
 from agent_memory.errors import (
     AgentMemoryError,
     ContextTooLong,
     InvalidInput,
-    InvalidMessage,
     MessageTooLarge,
     ModelForbidden,
     ModelOutputInvalid,
@@ -28,44 +24,29 @@ from agent_memory.errors import (
     ModelUnavailable,
     SessionOfAnotherUser,
     StoreUnavailable,
-    ToolRefused,
 )
 from agent_memory.messages import Message
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
+from tests.integration.turning import (
+    FACT,
+    WEATHER,
+    add,
+    everywhere,
+    fake,
+    logged,
+    memory,
+    remembering,
+    results,
+)
 
-
-@pytest.fixture
-def fake() -> Iterator[FakeLLM]:
-    with FakeLLM("Done.") as server:
-        yield server
-
-
-@pytest.fixture
-def memory(request: pytest.FixtureRequest, fake: FakeLLM, tmp_path: Path) -> Iterator[AgentMemory]:
-    """Kept in memory; see `everywhere`."""
-    on_disk = getattr(request, "param", "memory") == "sqlite"
-    url = f"sqlite:///{tmp_path}/m.db" if on_disk else "memory://"
-    with remembering(fake, url, blocks=[StaticMemory(facts=[FACT])]) as memory:
-        yield memory
-
-
-everywhere = pytest.mark.parametrize("memory", ["memory", "sqlite"], indirect=True)
+__all__ = ["fake", "memory"]
 
 
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a failed request be tried again at once."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
-
-
-def asked(*results: Any) -> list[Any]:
-    return [{"role": "user", "content": "What is the weather?"}, *results]
-
-
-def answers(call_id: str, text: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
 # --- one round ------------------------------------------------------------------------------------
@@ -196,141 +177,6 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
     assert [note.text for note in memory.notes("ada").all()] == ["Ada's door code is 7731."]
 
 
-class Place(BaseModel):
-    """Where to look."""
-
-    city: str
-    country: str = "NO"
-
-
-def test_functions_are_offered_as_they_are_written(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a default is required, a description is lost, or titles cost tokens."""
-
-    def look(
-        place: Place,
-        unit: Literal["c", "f"] = "c",
-        *,
-        days: Annotated[int, Field(ge=1, le=7, description="How far ahead.")] = 1,
-    ) -> str:
-        """Looks up the weather.
-
-        Use it for any place.
-        """
-        return f"{place.city} {unit} {days}"
-
-    fake.call(("look", {"place": {"city": "Oslo"}, "days": 2}))
-    memory.completion("s", "Weather?", tools=[look])
-    [tool] = fake.requests[0]["tools"]
-    described = tool["function"]
-    assert (tool["type"], described["name"]) == ("function", "look")
-    assert described["description"] == "Looks up the weather.\n\nUse it for any place."
-    assert described["parameters"]["required"] == ["place"]
-    assert described["parameters"]["additionalProperties"] is False
-    assert described["parameters"]["properties"]["days"] == {
-        "default": 1, "description": "How far ahead.", "maximum": 7, "minimum": 1,
-        "type": "integer",
-    }  # fmt: skip
-    assert described["parameters"]["properties"]["unit"]["enum"] == ["c", "f"]
-    assert results(fake) == ["Oslo c 2"]
-
-
-class Clock:
-    """Something with a method."""
-
-    async def now(self, zone: str) -> Any:
-        """Tells the time."""
-        return {"zone": zone, "on": date(2026, 1, 5), "places": [Place(city="Oslo")]}
-
-
-def odd(text: str) -> Any:
-    """Gives what JSON cannot say."""
-    return {"half": "\ud83d", "text": text}
-
-
-@pytest.mark.parametrize(
-    ("made", "arguments", "told"),
-    [
-        (add, {"a": 2, "b": 3}, "5"),
-        (
-            Clock().now,
-            {"zone": "UTC"},
-            '{"zone":"UTC","on":"2026-01-05","places":[{"city":"Oslo","country":"NO"}]}',
-        ),
-        (odd, {"text": "x"}, "{'half': '\\ud83d', 'text': 'x'}"),
-    ],
-    ids=["function", "async-method", "odd"],
-)
-def test_functions_are_called(
-    memory: AgentMemory, fake: FakeLLM, made: Callable[..., Any], arguments: Any, told: str
-) -> None:
-    """Wrong: an async function's coroutine is taken for its result, or one text breaks the turn."""
-    fake.call((made.__name__, arguments))
-    memory.completion("s", "Go", tools=[made])
-    assert results(fake) == [told]
-    assert len(logged(memory)) == 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"a": "x"}, "a: Input should be a valid integer"),
-        ({"a": 1, "c": 2}, "c: Unexpected keyword argument"),
-        ({}, "a: Missing required argument"),
-        ("not json", "arguments: Invalid JSON"),
-        ("3", "arguments: "),
-        ("", "a: Missing required argument"),
-    ],
-)
-def test_bad_arguments_are_told_to_the_model(
-    memory: AgentMemory, fake: FakeLLM, arguments: Any, told: str
-) -> None:
-    """Wrong: the function is called with them, or the turn is lost for a slip of the model."""
-    called: list[int] = []
-
-    def count(a: int) -> str:
-        called.append(a)
-        return "counted"
-
-    fake.call(("count", arguments))
-    memory.completion("s", "Go", tools=[count])
-    assert told in results(fake)[0]
-    assert called == []
-    assert logged(memory)[-1] == ("assistant", "Done.")
-
-
-def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: the only way to refuse is to lose the turn."""
-
-    def book(day: str) -> str:
-        raise ToolRefused(f"There is nothing free on {day}. Try another day.")
-
-    fake.call(("book", {"day": "Monday"}))
-    memory.completion("s", "Book it", tools=[book])
-    assert results(fake) == ["There is nothing free on Monday. Try another day."]
-
-
-def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a name that the model made up breaks the turn."""
-    fake.call(("drop_tables", {}))
-    memory.completion("s", "Go", tools=[add])
-    assert results(fake)[0].startswith("There is no tool 'drop_tables'.")
-    fake.call(("drop_tables", {}))
-    memory.completion("t", "Go")
-    assert len(logged(memory, "t")) == 4
-
-
-def test_calls_of_one_response_are_all_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a call is lost, or results change places."""
-    fake.call(("add", {"a": 1}), ("add", {"a": 2}), ("memory_read", {"query": "x"}))
-    memory.completion("s", "Go", tools=[*memory.tools("s"), add])
-    told = [m for m in fake.requests[-1]["messages"] if m["role"] == "tool"]
-    assert [(m["tool_call_id"], m["content"]) for m in told[:2]] == [
-        ("call_1", "2"),
-        ("call_2", "3"),
-    ]
-    assert told[2]["tool_call_id"] == "call_3"
-
-
 def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
     """Wrong: a tool that fails to reach the store loses the turn."""
     broken: list[str] = []
@@ -412,94 +258,6 @@ def test_a_turn_that_outgrows_the_budget_is_refused(fake: FakeLLM) -> None:
         with pytest.raises(MessageTooLarge, match="Nothing was stored"):
             memory.completion("s", "Go")
         assert memory.history("s") == []
-
-
-# --- tools of the caller --------------------------------------------------------------------------
-
-
-def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: a call that nobody here can run is stored, or answered by a guess."""
-    fake.call(("get_weather", {"city": "Oslo"}))
-    response = memory.completion("s", "What is the weather?", tools=[WEATHER, add])
-    [call] = response.choices[0].message.tool_calls
-    assert json.loads(call.function.arguments) == {"city": "Oslo"}
-    assert memory.history("s") == []
-    with pytest.raises(InvalidMessage, match=f"no result: '{call.id}'"):
-        memory.completion("s", asked(response), tools=[WEATHER, add])
-    fake.reply("It rains.")
-    memory.completion("s", asked(response, answers(call.id, "rain")), tools=[WEATHER, add])
-    assert logged(memory) == [
-        ("user", "What is the weather?"), ("assistant", "get_weather"), ("tool", "rain"),
-        ("assistant", "It rains."),
-    ]  # fmt: skip
-
-
-@everywhere
-@pytest.mark.parametrize("dumped", [False, True])
-def test_rounds_before_a_call_that_is_handed_back_are_kept(
-    memory: AgentMemory, fake: FakeLLM, dumped: bool
-) -> None:
-    """Wrong: what our tools said since the question is neither sent nor stored, or run twice."""
-    ran: list[int] = []
-
-    def count(a: int) -> int:
-        ran.append(a)
-        return a
-
-    given: list[Any] = asked()
-    tools = [WEATHER, count]
-    for city, first in (("Oslo", 1), ("Rome", 2)):
-        fake.call(("count", {"a": first}))
-        fake.call(("count", {"a": 10 * first}), ("get_weather", {"city": city}))
-        response: Any = memory.completion("s", given, tools=tools)
-        call = response.choices[0].message.tool_calls[1]
-        given += [response.model_dump() if dumped else response, answers(call.id, city)]
-        assert memory.history("s") == []
-    fake.reply("Rain and sun.")
-    memory.completion("s", given, tools=tools)
-    assert logged(memory) == [
-        ("user", "What is the weather?"),
-        ("assistant", "count"), ("tool", "1"),
-        ("assistant", "count, get_weather"), ("tool", "Oslo"), ("tool", "10"),
-        ("assistant", "count"), ("tool", "2"),
-        ("assistant", "count, get_weather"), ("tool", "Rome"), ("tool", "20"),
-        ("assistant", "Rain and sun."),
-    ]  # fmt: skip
-    assert ran == [1, 10, 2, 20]
-    sent = fake.requests[-1]["messages"]
-    assert [m["role"] for m in sent if m["role"] != "system"] == [
-        role for role, _ in logged(memory)[:-1]
-    ]
-
-
-def test_nothing_runs_before_the_caller_has_answered(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: our half of the calls is done, although the turn is given up."""
-    ran: list[int] = []
-
-    def count(a: int) -> int:
-        ran.append(a)
-        return a
-
-    fake.call(("count", {"a": 1}), ("get_weather", {"city": "Oslo"}))
-    response = memory.completion("s", "What is the weather?", tools=[WEATHER, count])
-    with pytest.raises(InvalidMessage, match="no result"):
-        memory.completion("s", asked(response), tools=[WEATHER, count])
-    assert ran == []
-    both = [answers(call.id, "x") for call in response.choices[0].message.tool_calls]
-    memory.completion("s", asked(response, *both), tools=[WEATHER, count])
-    assert ran == []  # the caller has answered ours too
-
-
-def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
-    """Wrong: what is asked for in the old form is stored as the answer."""
-    old = {"name": "get_weather", "arguments": "{}"}
-    fake.reply({"content": None, "function_call": old})
-    response = memory.completion("s", "What is the weather?", functions=[WEATHER["function"]])
-    assert response.choices[0].message.function_call.name == "get_weather"
-    assert memory.history("s") == []
-    rain = {"role": "function", "name": "get_weather", "content": "rain"}
-    memory.completion("s", asked(response, rain))
-    assert len(logged(memory)) == 4
 
 
 # --- nothing is stored of a turn that fails -------------------------------------------------------

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from agent_memory import AgentMemory, Trim
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory, Trim
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import unpaired
 from agent_memory.tokens.counter import TokenCounter
@@ -56,3 +59,22 @@ def results(fake: FakeLLM, request: int = -1) -> list[str]:
     """The results of tools in a request."""
     sent = fake.requests[request]["messages"]
     return [message["content"] for message in sent if message["role"] == "tool"]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM("Done.") as server:
+        yield server
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest, fake: FakeLLM, tmp_path: Path) -> Iterator[AgentMemory]:
+    """Kept in memory; see `everywhere`."""
+    on_disk = getattr(request, "param", "memory") == "sqlite"
+    url = f"sqlite:///{tmp_path}/m.db" if on_disk else "memory://"
+    with remembering(fake, url, blocks=[StaticMemory(facts=[FACT])]) as memory:
+        yield memory
+
+
+everywhere = pytest.mark.parametrize("memory", ["memory", "sqlite"], indirect=True)
+"""Runs a test with both kinds of `memory`."""
