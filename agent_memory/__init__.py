@@ -13,8 +13,10 @@ from agent_memory.lazy import lazily
 if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.aio.session import AsyncSession
+    from agent_memory.aio.streams import AsyncCompletionStream
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.context import MemoryContext
+    from agent_memory.engine.conversing import CompletionStream
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.rebuilding import rebuild
     from agent_memory.engine.session import Session
@@ -161,6 +163,8 @@ _HOMES = {
     ".tokens.counter": ("TokenCounter",),
     ".aio.memory": ("AsyncAgentMemory",),
     ".aio.session": ("AsyncSession",),
+    ".aio.streams": ("AsyncCompletionStream",),
+    ".engine.conversing": ("CompletionStream",),
     ".ltm_blocks.files": (
         "FileMemory",
         "Files",
@@ -203,11 +207,13 @@ __all__ = [
     "AgentMemoryError",
     "Arguments",
     "AsyncAgentMemory",
+    "AsyncCompletionStream",
     "AsyncSession",
     "Block",
     "BrokenSkill",
     "Chain",
     "Change",
+    "CompletionStream",
     "ConfigError",
     "ContextTooLong",
     "DeadLetter",
