@@ -206,6 +206,8 @@ class Talk:
         scope = Scope(head.user_id or self._memory.user_id, self._memory.session_id)
         for name, block in self._engine.blocks.items():
             held = holdings(block, scope)
+            if not held and not block.absorbs:  # files and skills are not listed here
+                continue
             waiting = head.lag(name) if block.absorbs else 0
             self._say(f"{name}: {len(held)} records, {waiting} messages not absorbed yet", "bold")
             table = grid("text", "source", header=False)

@@ -85,10 +85,12 @@ class Memories:
     Attributes:
         memories: What was found.
         next: What to give as `after` for those that follow; None where none do.
+        in_part: Whether a part of the memory could not be asked right now; there may be more.
     """
 
     memories: list[Memory]
     next: str | None = None
+    in_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Their names are those that memory servers have in common, so that models know th
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from agent_memory.facts.fact import Fact
     from agent_memory.ltm_blocks.notes import Note
     from agent_memory.records import Recall, Scope
+
+logger = logging.getLogger(__name__)
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -159,8 +162,10 @@ class _Own:
         self._memory = memory
 
     def search(self, scope: Scope, asked: Search) -> str:
-        found = self._memory.search(asked.query, user_id=scope.user_id, limit=asked.limit)
-        return _json(Memories([self._recalled(recall) for recall in found]))
+        found, warnings = self._memory._searched(asked.query, scope.user_id, None, asked.limit)
+        for warning in warnings:
+            logger.warning("search_memories: %s", warning)
+        return _json(Memories([self._recalled(one) for one in found], in_part=bool(warnings)))
 
     def add(self, scope: Scope, asked: Add) -> str:
         return _json(_noted(self._memory.notes(scope.user_id).add(asked.text)))

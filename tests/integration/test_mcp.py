@@ -19,7 +19,7 @@ from mcp import Client, MCPError
 
 import agent_memory.mcp
 from agent_memory import AgentMemory, Block, Entry, InvalidId, Message, Recall, Scope, VectorMemory
-from agent_memory.errors import ConfigError, MissingExtra
+from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable
 from agent_memory.ltm_blocks.files import FileMemory
 from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
@@ -155,7 +155,11 @@ def test_remembering(memory: AgentMemory, mode: Mode) -> None:
         note = await call(client, "add_memory", text="Allergic to nuts.")
         assert (note["kind"], note["text"]) == ("note", "Allergic to nuts.")
         assert await call(client, "add_memory", text="Allergic to nuts.") == note
-        assert await call(client, "get_memories") == {"memories": [note], "next": None}
+        assert await call(client, "get_memories") == {
+            "memories": [note],
+            "next": None,
+            "in_part": False,
+        }
         found = (await call(client, "search_memories", query="nuts", limit=1))["memories"]
         assert found == [note]
         changed = await call(client, "update_memory", id=note["id"], text="Nuts are fine.")
@@ -402,6 +406,20 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
     assert told == "The memory cannot do this right now. Go on without it, and try again later." * 3
     assert "swordfish" in caplog.text
     assert "MemoryClosed" in caplog.text
+
+
+def test_what_could_not_be_asked_is_told() -> None:
+    """Wrong: while a block is down a client reads that nothing is known, and believes it."""
+
+    class Down(Odd):
+        def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+            raise StoreUnavailable("It is down.")
+
+    with AgentMemory(store="memory://", blocks=[Down()]) as memory:
+        memory.notes("sarah").add("Likes tea.")
+        found = speak(memory, lambda client: call(client, "search_memories", query="tea"))
+    assert [one["text"] for one in found["memories"]] == ["Likes tea."]
+    assert found["in_part"] is True
 
 
 def test_two_tools_of_a_name() -> None:
