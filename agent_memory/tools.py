@@ -20,6 +20,10 @@ _VALUES = ("const", "default", "enum", "examples")
 _MOST_TOLD = 300  # characters that say where it is wrong: a model nests and names as it likes
 
 
+DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
+"""What a model reads in an outage; what went wrong is for people, in the log."""
+
+
 class Arguments(BaseModel):
     """Base of a tool's arguments. What is not listed is refused."""
 
@@ -56,7 +60,7 @@ class Tool:
 
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments."""
-        schema: dict[str, Any] = _untitled(self.arguments.model_json_schema())
+        schema: dict[str, Any] = untitled(self.arguments.model_json_schema())
         schema.pop("description", None)  # the class's docstring, which is for people
         return schema
 
@@ -84,8 +88,7 @@ class Tool:
         try:
             return self.arguments.model_validate(dict(given))
         except ValidationError as error:
-            found = "; ".join(_told(one["loc"], one["msg"]) for one in error.errors()[:3])
-            raise ToolRefused(f"{self.name} was called with bad arguments: {found}.") from None
+            raise bad_arguments(self.name, error) from None
 
     def _read(self, arguments: str) -> Any:
         try:
@@ -96,6 +99,12 @@ class Tool:
             ) from None
 
 
+def bad_arguments(name: str, error: ValidationError) -> ToolRefused:
+    """What is wrong with the arguments that a tool was called with, for the model to read."""
+    found = "; ".join(_told(one["loc"], one["msg"]) for one in error.errors()[:3])
+    return ToolRefused(f"{name} was called with bad arguments: {found}.")
+
+
 def _told(place: tuple[int | str, ...], problem: str) -> str:
     name = ".".join(str(part) for part in place)
     if len(name) > _MOST_TOLD:
@@ -103,10 +112,10 @@ def _told(place: tuple[int | str, ...], problem: str) -> str:
     return f"{name}: {problem.rstrip('.')}" if name else problem.rstrip(".")
 
 
-def _untitled(schema: Any) -> Any:
+def untitled(schema: Any) -> Any:
     """A JSON schema without the titles that pydantic adds: they cost tokens and say nothing."""
     if isinstance(schema, list):
-        return [_untitled(one) for one in schema]
+        return [untitled(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     kept = {key: value for key, value in schema.items() if key != "title"}
@@ -114,10 +123,10 @@ def _untitled(schema: Any) -> Any:
         if key in ("properties", "$defs"):
             kept[key] = _properties(value)
         elif key not in _VALUES:
-            kept[key] = _untitled(value)
+            kept[key] = untitled(value)
     return kept
 
 
 def _properties(named: dict[str, Any]) -> dict[str, Any]:
     """Schemas by name: a property may be called "title"."""
-    return {name: _untitled(schema) for name, schema in named.items()}
+    return {name: untitled(schema) for name, schema in named.items()}

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_json
 
 from agent_memory.engine.bridge import resolve
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.messages import Message
+from agent_memory.tools import bad_arguments, untitled
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -122,7 +122,7 @@ class _Function:
         taken.__annotations__ = getattr(function, "__annotations__", {})  # built-in ones have none
         try:
             self._arguments: TypeAdapter[tuple[Any, Any]] = TypeAdapter(cast("Any", taken))
-            parameters = self._arguments.json_schema(schema_generator=_Untitled)
+            parameters = untitled(self._arguments.json_schema())
         except (PydanticUserError, NameError, ValueError) as error:
             raise InvalidInput(
                 f"What {self.name} takes cannot be told to a model: {error}. Annotate its "
@@ -145,19 +145,8 @@ class _Function:
         try:
             args, kwargs = self._arguments.validate_json(arguments or "{}")
         except ValidationError as error:
-            found = "; ".join(
-                f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}"
-                for one in error.errors()[:3]
-            )
-            raise ToolRefused(f"{self.name} was called with bad arguments: {found}.") from None
+            raise bad_arguments(self.name, error) from None
         return _text(resolve(self._function(*args, **kwargs)))
-
-
-class _Untitled(GenerateJsonSchema):
-    """Without a title for each field, which costs tokens and says nothing."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
 
 
 def _asked(call: Mapping[str, Any]) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from agent_memory.engine.calls import Calls
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
 from agent_memory.ltm_blocks.base import FactBlock
 from agent_memory.messages import compact_json
-from agent_memory.tools import Arguments, Tool
+from agent_memory.tools import DOWN, Arguments, Tool
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.notes import NoteMemory
@@ -23,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 _NOTHING = "Nothing in memory bears on this."
 _IN_PART = "A part of the memory could not be asked right now; there may be more. Try again later."
-_DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
 
 
 class Read(Arguments):
@@ -94,7 +93,7 @@ class ToolCalls(Calls):
             return str(error)
         except (StoreError, ModelError):
             logger.exception("tool %r failed", name)
-            return _DOWN
+            return DOWN
 
     def _run_tool(self, scope: Scope, name: str, arguments: Mapping[str, Any] | str | None) -> str:
         """As `call_tool`, but what went wrong is raised."""

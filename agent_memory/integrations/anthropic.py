@@ -15,6 +15,7 @@ from agent_memory.aio.memory import AsyncAgentMemory
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, InvalidInput, MissingExtra
 from agent_memory.ltm_blocks.files import run_command
+from agent_memory.tools import DOWN
 
 try:
     from anthropic import BaseModel
@@ -64,11 +65,9 @@ class MemoryTool(BetaAbstractMemoryTool):
             return run_command(self._files, input)
         except InvalidInput as error:
             raise ToolError(str(error)) from error
-        except AgentMemoryError as error:  # what went wrong is for people, not for the model
+        except AgentMemoryError as error:
             logger.exception("the memory tool failed")
-            raise ToolError(
-                "The memory cannot be reached right now. Go on without it, and try again later."
-            ) from error
+            raise ToolError(DOWN) from error
 
     def _typed(self, command: BaseModel) -> str:
         return self.call(command.to_dict())

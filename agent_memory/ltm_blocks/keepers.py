@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.records import Record, Scope
 from agent_memory.stores.base import FactStore
 
@@ -39,9 +40,3 @@ def erase(store: FactStore, block: str, scope: Scope) -> None:
         store.delete_facts(block, session_id=scope.session_id, lease=scope.lease)
     for owner in owners:  # what other processes remember of them counts for nothing then
         store.delete_facts(block, owner=version_owner(owner), lease=scope.lease)
-
-
-def version_owner(owner: str) -> str:
-    """The owner, and id, of the record that changes with an owner's other records: no owner of
-    these begins so, and it names nobody."""
-    return f"version:{record_id(owner)}"

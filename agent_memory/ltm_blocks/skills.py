@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from agent_memory.embedders.best_effort import BestEffort
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import KeepingBlock, Resources, record_id
 from agent_memory.messages import Message, compact_json
@@ -22,8 +23,6 @@ from agent_memory.skills.skill import BrokenSkill, Skill, found_by, told
 from agent_memory.text import last_break
 from agent_memory.tools import Arguments, Tool
 
-if TYPE_CHECKING:
-    from agent_memory.embedders.best_effort import BestEffort
 
 _RECALLED = 4_000
 _READABLE = 24
@@ -51,7 +50,7 @@ class SkillMemory(KeepingBlock):
     min_similarity: float | None = Field(default=None, ge=0, le=1)
 
     _library: Library | None = PrivateAttr(default=None)
-    _embedder: BestEffort | None = PrivateAttr(default=None)
+    _embedder: BestEffort = PrivateAttr()
 
     @field_validator("folder")
     @classmethod
@@ -78,6 +77,7 @@ class SkillMemory(KeepingBlock):
             raise ConfigError(f"{self.folder} is a file. Name a folder, which need not be there.")
         bound = super().bind(resources)
         bound._library = Library(self.folder.absolute(), self.max_bytes)
+        bound._embedder = BestEffort(lambda: resources.embedders(None))
         return bound
 
     def open(self, scope: Scope) -> Skills:
@@ -99,10 +99,6 @@ class SkillMemory(KeepingBlock):
         from agent_memory.ranking.texts import TextIndex
         from agent_memory.ranking.words import words
 
-        if self._embedder is None:
-            from agent_memory.embedders.best_effort import BestEffort
-
-            self._embedder = BestEffort(lambda: self.resources.embedders(None))
         texts = [found_by(skill) for skill in skills]
         vectors, sought = self._embedder.embed(texts), self._embedder.sought(question)
         unrelated = self._embedder.unrelated

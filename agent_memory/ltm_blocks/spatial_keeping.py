@@ -11,8 +11,9 @@ from uuid import uuid4
 
 from agent_memory.errors import InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Resources, record_id
-from agent_memory.ltm_blocks.keepers import enrol, version_owner
+from agent_memory.ltm_blocks.keepers import enrol
 from agent_memory.ltm_blocks.shelf import Shelf, forget, kept_with
+from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.processes import fork_safe_lock
 from agent_memory.records import Head, Record, Scope
 from agent_memory.spatial.observation import Observation
@@ -156,7 +157,7 @@ class Keeper:
         Meanwhile the index counts as of both versions: who reads before the writing call returns
         may see what was.
         """
-        renewed = _renewed(self._owner)
+        renewed = new_version(self._owner)
         both = [version, renewed.text]
         self._indexes.keep(self._owner, both, index)
         try:
@@ -167,7 +168,7 @@ class Keeper:
         self._indexes.keep(self._owner, both, index)  # it may have grown
 
     def _version(self) -> str | None:
-        return _version(self._store, self._block, self._owner)
+        return version_of(self._store, self._block, self._owner)
 
     def _index(self, version: str | None) -> PlaceIndex:
         index = self._indexes.get(self._owner, version)
@@ -201,19 +202,8 @@ def _outdate(store: FactStore, block: str, scope: Scope) -> None:
     """Have indexes that were made before a session was erased count for nothing."""
     own = Scope(None, scope.session_id).owner  # it may have had no user before
     store.delete_facts(block, owner=version_owner(own), lease=scope.lease)
-    if scope.user_id is not None and _version(store, block, scope.owner) is not None:
-        store.put_facts(block, [_renewed(scope.owner)], lease=scope.lease)
-
-
-def _version(store: FactStore, block: str, owner: str) -> str | None:
-    """What changes with every change of an owner's observations; None where there are none."""
-    found = store.facts(block, version_owner(owner))
-    return found[0].text if found else None
-
-
-def _renewed(owner: str) -> Record:
-    of = version_owner(owner)
-    return Record(of, of, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
+    if scope.user_id is not None and version_of(store, block, scope.owner) is not None:
+        store.put_facts(block, [new_version(scope.owner)], lease=scope.lease)
 
 
 def _record_of(observation: Observation, owner: str) -> Record:

@@ -15,7 +15,6 @@ import pytest
 from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
-    Block,
     Message,
     Note,
     Notebook,
@@ -27,31 +26,15 @@ from agent_memory.errors import InvalidId, InvalidInput, ModelUnavailable, Sessi
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
+from tests.integration.keeping import SECONDS, impatient, opened, url
 
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
-
-
-def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
-    """A memory that waits for its blocks: on a busy machine the first one is slow."""
-    return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+__all__ = ["impatient", "url"]
 
 
 @pytest.fixture
 def memory(url: str) -> Iterator[AgentMemory]:
     with opened(url, NoteMemory()) as memory:
         yield memory
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for another's change looks often."""
-    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
 def texts(notes: Notebook) -> list[str]:

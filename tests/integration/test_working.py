@@ -25,31 +25,15 @@ from agent_memory import (
 from agent_memory.errors import ConfigError, InvalidId, InvalidInput, SessionOfAnotherUser
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
+from tests.integration.keeping import SECONDS, impatient, opened, url
 
-SECONDS = 60.0
-"""Most time for what ought to take a moment; a busy machine has that."""
-
-
-def opened(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
-    """A memory that waits for its blocks: on a busy machine the first one is slow."""
-    return AgentMemory(store=store, blocks=blocks, recall_timeout=SECONDS, **fields)
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+__all__ = ["impatient", "url"]
 
 
 @pytest.fixture
 def memory(url: str) -> Iterator[AgentMemory]:
     with opened(url, WorkingMemory()) as memory:
         yield memory
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for another's change looks often."""
-    monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
 def shown(memory: AgentMemory, session_id: str, user_id: str | None = None) -> list[str]:

@@ -15,7 +15,7 @@ from agent_memory.facts.coding import (
     record_of_forgotten,
 )
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.keepers import version_owner
+from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.records import Lease, Record, Scope, Span
 from agent_memory.stores.base import FactStore
 
@@ -43,8 +43,7 @@ class Keeper:
 
     def version(self, owner: str) -> str | None:
         """What changes with every change of an owner's claims; None where there are none."""
-        found = self._store.facts(self._block, version_owner(owner))
-        return found[0].text if found else None
+        return version_of(self._store, self._block, owner)
 
     def write(
         self, owner: str, span: Span, claims: Sequence[Claim], batch: Batch, lease: Lease | None
@@ -52,7 +51,7 @@ class Keeper:
         """Keep what came of a batch, in place of what came of it before."""
         name = record_id(self._block, owner, *span, "batch")
         records = [record_of_claim(claim, owner) for claim in claims]
-        records += [record_of_batch(batch, name, owner), self._version(owner)]
+        records += [record_of_batch(batch, name, owner), new_version(owner)]
         self._store.put_facts(self._block, records, replacing=span, lease=lease)
 
     def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
@@ -84,13 +83,9 @@ class Keeper:
     def _renew(self, owner: str, lease: Lease | None = None) -> None:
         """Have what others remember of an owner's claims count for nothing."""
         if self._store.facts(self._block, owner):
-            self._store.put_facts(self._block, [self._version(owner)], lease=lease)
+            self._store.put_facts(self._block, [new_version(owner)], lease=lease)
         else:
             self._store.delete_facts(self._block, owner=version_owner(owner), lease=lease)
-
-    def _version(self, owner: str) -> Record:
-        of = version_owner(owner)
-        return Record(of, of, "", 0, 0, uuid4().hex, (), datetime.now(UTC))
 
     def _note(self, owner: str, gone: Sequence[Forgotten]) -> None:
         records = [
