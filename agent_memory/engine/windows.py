@@ -25,9 +25,16 @@ class _Kept:
     def serves(self, head: Head) -> bool:
         """Whether the window of this head begins with these entries.
 
-        Cuts, pops and deletions give the head another version; what begins anew, another time.
+        Cuts, pops and deletions give the head another version; what begins anew, another time. What
+        was brought back from a snapshot may have both again: its total tells.
         """
-        return self.head.version == head.version and self.head.created_at == head.created_at
+        if self.head.version != head.version or self.head.created_at != head.created_at:
+            return False
+        beyond = self.entries[-1].seq - head.end if self.entries else -1
+        if not 0 <= beyond < len(self.entries):
+            return beyond < 0
+        last = self.entries[-1 - beyond]
+        return last.seq == head.end and last.total == head.total
 
 
 class Windows:
@@ -50,15 +57,19 @@ class Windows:
         """
         kept = self._kept.get(head.session_id)
         if kept is None or not kept.serves(head):
-            pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
-            entries = [*pinned, *self._store.read(head.session_id, after=head.start)]
-            kept = self._keep(head, entries)
+            kept = self._read(head)
         entries = kept.entries.copy()  # others may append meanwhile
         end = max(kept.head.end, entries[-1].seq if entries else 0)
         if end < head.end:
-            kept = self._keep(head, [*entries, *self._store.read(head.session_id, after=end)])
+            newer = self._store.read(head.session_id, after=end)
+            follows = _follow(entries, newer)
+            kept = self._keep(head, [*entries, *newer]) if follows else self._read(head)
             entries = kept.entries.copy()
         return [lent_entry(entry) for entry in entries] if kept.loose else entries
+
+    def _read(self, head: Head) -> _Kept:
+        pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
+        return self._keep(head, [*pinned, *self._store.read(head.session_id, after=head.start)])
 
     def appended(self, head: Head, drafts: Sequence[Draft]) -> None:
         """Messages were appended by this process: they need not be read.
@@ -125,3 +136,11 @@ class Windows:
     def _drop(self, session_id: str) -> None:
         kept = self._kept.pop(session_id, None)
         self._count -= len(kept.entries) if kept else 0
+
+
+def _follow(entries: Sequence[Entry], newer: Sequence[Entry]) -> bool:
+    """Whether the running totals go on from one to the other; see `_Kept.serves`."""
+    if not entries or not newer:
+        return True
+    cost = 0 if newer[0].message.is_system else newer[0].tokens
+    return newer[0].total - cost == entries[-1].total

@@ -6,7 +6,7 @@ database from many processes. Ids arrive checked; the engine decides, the store 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -87,11 +87,30 @@ class SessionStore(Protocol):
         """
         ...
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """In one transaction: `move(head)` and remove all entries with seq above `end`.
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        """In one transaction: `move(head)`, and have the log go on after seq `after` with these
+        entries, in place of those that are there.
 
-        `end` is above `head.expired`, or 0 where that is 0. None, and nothing changed, where
-        messages were appended after `head.end`, too.
+        A head of version 0 begins the session, with its `created_at`, and is due; None where there
+        is one already.
+
+        Args:
+            head: As for `move`.
+            after: From `head.expired` to `head.end`; the log is not empty afterwards, unless
+                nothing of it has expired.
+            entries: With the seqs that follow; tokens, totals and times stay as they are given.
+            lease: As for `move`.
+
+        Returns:
+            The head as it is stored now. None, and nothing changed, where another writer came
+            first: one who moved the head, or who appended after `head.end`.
         """
         ...
 
@@ -197,6 +216,13 @@ class FactStore(Protocol):
         """All records of one owner, oldest first (by created_at, then id)."""
         ...
 
+    def all_facts(self) -> Iterator[tuple[str, Record]]:
+        """All records, each with its block's name, in no order; read some at a time.
+
+        What is written meanwhile may be among them, or not.
+        """
+        ...
+
     def delete_facts(
         self,
         block: str,
@@ -275,6 +301,21 @@ class VectorStore(Protocol):
 
     def clear_vectors(self, block: str) -> None:
         """Forget all of a block's vectors, and their dimension (before an embedder is changed)."""
+        ...
+
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        """Dimension and embedding model of each block that vectors were announced for."""
+        ...
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        """A block's records with their traits, of one session if one is named; read some at a time,
+        as `all_facts`. What is not in force yet is left out.
+
+        Raises:
+            UnsupportedOperation: Traits can't be told from what is stored.
+        """
         ...
 
     def close(self) -> None:

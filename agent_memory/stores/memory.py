@@ -101,21 +101,43 @@ class MemoryStore(MemoryRecords):
             self._guard(lease)
             return self._move(head)
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.truncate`."""
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        """See `SessionStore.rewrite`."""
+        owned = [lent_entry(entry) for entry in entries]
         with self._lock:
             self._guard(lease)
-            before = self._sessions.get(head.session_id)
-            if before is None or before.head.end != head.end:  # a cut takes no unseen messages
-                return None
-            if self._move(head) is None:
+            if (self._begun(head) if head.version == 0 else self._cut(head, after)) is None:
                 return None
             session = self._sessions[head.session_id]
-            del session.log[max(end - head.expired, 0) :]
-            total = session.log[-1].total if session.log else 0
-            end = head.expired + len(session.log)
+            session.log.extend(owned)
+            last = session.log[-1] if session.log else None
+            end, total = (last.seq, last.total) if last else (0, 0)
             session.head = replace(session.head, end=end, total=total)
             return lent(session.head)
+
+    def _begun(self, head: Head) -> Head | None:
+        if head.session_id in self._sessions:
+            return None
+        session = _Session(replace(lent(head), version=1))
+        session.fall_due()
+        self._sessions[head.session_id] = session
+        return session.head
+
+    def _cut(self, head: Head, after: int) -> Head | None:
+        before = self._sessions.get(head.session_id)
+        if before is None or before.head.end != head.end:  # a cut takes no unseen messages
+            return None
+        moved = self._move(head)
+        if moved is not None:
+            del before.log[max(after - head.expired, 0) :]
+        return moved
 
     def _move(self, head: Head) -> Head | None:
         session = self._sessions.get(head.session_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ from agent_memory.stores.indexes import Indexes, hits, searched
 
 if TYPE_CHECKING:
     from agent_memory.ranking.traits import Sought, Traits
+
+_PAGE = 200
 
 
 class _Shelf:
@@ -104,6 +106,13 @@ class MemoryRecords(ABC):
             shelf = self._facts.get(block, _Shelf())
             found = [shelf.records[name] for name in shelf.by_owner.get(owner, ())]
         return [_own(r) for r in sorted(found, key=lambda r: (r.created_at, r.id))]
+
+    def all_facts(self) -> Iterator[tuple[str, Record]]:
+        """See `FactStore.all_facts`."""
+        with self._lock:
+            shelves = self._facts.items()
+            found = [(block, r) for block, shelf in shelves for r in shelf.records.values()]
+        return ((block, _own(record)) for block, record in found)
 
     def delete_facts(
         self,
@@ -202,6 +211,25 @@ class MemoryRecords(ABC):
             for name in shelf.match(owner, session_id, after):
                 self._renew(block, shelf.remove(name))
                 del self._blobs[block, name]
+
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        """See `VectorStore.vector_blocks`."""
+        with self._lock:
+            return dict(self._collections)
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        """See `VectorStore.all_vectors`."""
+        from agent_memory.stores.blobs import traits_of
+
+        with self._lock:
+            shelf = self._vectors.get(block, _Shelf())
+            ids = shelf.records if session_id is None else shelf.by_session.get(session_id, ())
+            found = [(shelf.records[name], self._blobs[block, name]) for name in ids]
+        for at in range(0, len(found), _PAGE):
+            records, blobs = zip(*found[at : at + _PAGE], strict=True)
+            yield [_own(record) for record in records], traits_of(blobs)
 
     def clear_vectors(self, block: str) -> None:
         """See `VectorStore.clear_vectors`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from agent_memory.records import Draft, Entry, Head, Hit, Lease, Record
@@ -54,6 +54,14 @@ class PassingVectors:
     def clear_vectors(self, block: str) -> None:
         self._vectors.clear_vectors(block)
 
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        return self._vectors.vector_blocks()
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        return self._vectors.all_vectors(block, session_id=session_id)
+
     def close(self) -> None:
         self._vectors.close()
 
@@ -91,8 +99,15 @@ class PassingStore(PassingVectors):
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         return self._inner.move(head, lease=lease)
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        return self._inner.truncate(head, end, lease=lease)
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        return self._inner.rewrite(head, after, entries, lease=lease)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         return self._inner.lease(session_id, owner, seconds, renew=renew)
@@ -141,6 +156,9 @@ class PassingStore(PassingVectors):
 
     def facts(self, block: str, owner: str) -> list[Record]:
         return self._inner.facts(block, owner)
+
+    def all_facts(self) -> Iterator[tuple[str, Record]]:
+        return self._inner.all_facts()
 
     def delete_facts(
         self,

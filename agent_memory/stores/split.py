@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from agent_memory.emptying import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.errors import StoreError
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Entry, Head, Lease, Record, Scope
@@ -103,10 +104,22 @@ class SplitStore(PassingStore):
         moved = self._inner.move(self._closed(head), lease=lease)
         return None if moved is None else self._opened(moved)
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.truncate`."""
-        cut = self._inner.truncate(self._closed(head), end, lease=lease)
-        return None if cut is None else self._opened(cut)
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        """See `SessionStore.rewrite`."""
+        known = self._known.get(head.session_id)
+        if head.version == 0 and known is not None:
+            del self._known[head.session_id]  # of a session that was there before
+        referring = [self._closed_entry(entry) for entry in entries]
+        self._empty(entries)
+        stored = self._inner.rewrite(self._closed(head), after, referring, lease=lease)
+        return None if stored is None else self._opened(stored)
 
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`. A session whose system message is missing is put off."""
@@ -184,6 +197,11 @@ class SplitStore(PassingStore):
             return head
         return replace(head, system=self._reference(head.session_id, head.system))
 
+    def _closed_entry(self, entry: Entry) -> Entry:
+        if not entry.message.is_system or _referred(entry.message) is not None:
+            return entry
+        return replace(entry, message=self._reference(entry.session_id, entry.message))
+
     def _referring(self, session_id: str, draft: Draft) -> Draft:
         if not draft.message.is_system:
             return draft
@@ -213,6 +231,18 @@ class SplitStore(PassingStore):
             created_at=datetime.now(UTC),
         )
         self._system.put_facts(_PLACE, [record])
+
+    def _empty(self, entries: Sequence[Entry]) -> None:
+        """Take out what system messages say in whose place others are to stand nowhere.
+
+        Their records stay: other processes may know them by their texts, and refer to them again.
+        """
+        seqs = [entry.seq for entry in entries if stands_nowhere(entry.message)]
+        for entry in self._inner.pick(entries[0].session_id, seqs) if seqs else []:
+            record_id = _referred(entry.message)
+            if record_id is not None:
+                self._write(entry.session_id, record_id, EMPTY_SYSTEM.to_json())
+                self._known.pop(entry.session_id, None)
 
     def _write_again(self, session_id: str, drafts: Sequence[Draft]) -> None:
         known = self._known.get(session_id) or _Known()

@@ -159,7 +159,7 @@ class AppendContract(Contract):
         assert append("a") == (1, 3, 1)
         other.append("s", [draft("b", 5), draft("c", 7)])
         assert append("d") == (4, 18, 1)
-        assert other.truncate(stored(other), 2) is not None
+        assert other.rewrite(stored(other), 2) is not None
         assert append("e") == (3, 11, 2)
         assert other.move(replace(stored(other), start=2, cursors={"b": 1})) is not None
         assert append("f") == (4, 14, 3)

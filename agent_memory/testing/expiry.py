@@ -76,7 +76,7 @@ class ExpiryContract(Contract):
     def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
         """Else: taking messages back leaves another end, or another beginning."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
-        head = store.truncate(_expire(store, 4), 6)
+        head = store.rewrite(_expire(store, 4), 6)
         assert head is not None
         assert (head.expired, head.end, head.total) == (4, 6, 18)
         assert _seqs(store.read("s")) == [5, 6]

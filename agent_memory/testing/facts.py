@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import DAY, Contract, record
+from agent_memory.testing.contract import DAY, record
+from agent_memory.testing.reading import AllFactsContract
 
 
-class FactStoreContract(Contract):
+class FactStoreContract(AllFactsContract):
     """What a `FactStore` must do."""
 
     def test_facts_put_and_list(self, store: Store, other: Store) -> None:

@@ -16,6 +16,7 @@ from agent_memory.stores.base import Counts, FactStore, Store
 from agent_memory.testing.appends import AppendContract
 from agent_memory.testing.contract import DAY, draft, record, stored, together
 from agent_memory.testing.expiry import ExpiryContract
+from agent_memory.testing.rewriting import RewriteContract
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},
@@ -32,7 +33,7 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 }
 
 
-class SessionStoreContract(AppendContract, ExpiryContract):
+class SessionStoreContract(AppendContract, ExpiryContract, RewriteContract):
     """What a `SessionStore` must do."""
 
     def test_read_pages(self, store: Store) -> None:
@@ -81,7 +82,7 @@ class SessionStoreContract(AppendContract, ExpiryContract):
         assert store.head("ghost") is None
         assert store.read("ghost") == []
         assert store.move(ghost) is None
-        assert store.truncate(ghost, 0) is None
+        assert store.rewrite(ghost, 0) is None
         assert store.lease("ghost", "w", 10) is False
         store.release("ghost", "w")
         store.delete("ghost")
@@ -139,7 +140,7 @@ class SessionStoreContract(AppendContract, ExpiryContract):
         head = store.append("s", [draft("a"), draft("b")])
         assert other.move(replace(head, start=1)) is not None
         assert store.move(replace(head, start=2)) is None
-        assert store.truncate(replace(head, start=0), 0) is None
+        assert store.rewrite(replace(head, start=0), 0) is None
         assert (stored(store).start, stored(store).end) == (1, 2)
 
     def test_move_does_not_touch_a_session_begun_anew(self, store: Store) -> None:
@@ -158,26 +159,26 @@ class SessionStoreContract(AppendContract, ExpiryContract):
         winners = [moved for moved in together(moves) if moved is not None]
         assert winners == [stored(store)]
 
-    def test_truncate(self, store: Store) -> None:
+    def test_a_log_is_cut(self, store: Store) -> None:
         """Else: popped messages come back, or later ones continue from a wrong place."""
         head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
-        cut = store.truncate(replace(head, cursors={"vector": 2}), 2)
+        cut = store.rewrite(replace(head, cursors={"vector": 2}), 2)
         assert cut is not None
         assert (cut.end, cut.total, cut.cursors) == (2, 3, {"vector": 2})
         assert cut.version == head.version + 1
         assert stored(store) == cut
         assert store.append("s", [draft("new", 10)]).total == 13
         assert [e.message.content for e in store.read("s")] == ["1", "2", "new"]
-        emptied = store.truncate(stored(store), 0)
+        emptied = store.rewrite(stored(store), 0)
         assert emptied is not None
         assert (emptied.end, emptied.total) == (0, 0)
         assert store.append("s", [draft("again", 2)]).total == 2
 
-    def test_truncate_takes_no_unseen_messages(self, store: Store, other: Store) -> None:
+    def test_a_log_is_cut_where_all_of_it_was_seen(self, store: Store, other: Store) -> None:
         """Else: a message appended while another is popped is lost, though it was acknowledged."""
         head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
-        assert store.truncate(head, 1) is None
+        assert store.rewrite(head, 1) is None
         assert [e.message.content for e in store.read("s")] == ["a", "b", "c"]
         assert stored(store).version == head.version
 

@@ -9,6 +9,7 @@ from agent_memory.errors import DimensionMismatch
 from agent_memory.ranking.traits import Sought, Traits
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
+from agent_memory.testing.reading import AllVectorsContract
 from agent_memory.testing.traits import ranked, units
 from agent_memory.testing.views import ViewsContract
 
@@ -27,7 +28,7 @@ def _names(store: Store, block: str = "v", owner: str = "user:a", dimension: int
     return sorted(hit.record.id for hit in found)
 
 
-class VectorStoreContract(ViewsContract):
+class VectorStoreContract(ViewsContract, AllVectorsContract):
     """What a `VectorStore` must do."""
 
     def test_vectors_ranking_is_exact(self, store: Store, other: Store) -> None:

@@ -22,6 +22,7 @@ from agent_memory.records import Head, Lease, Record
 from agent_memory.stores.base import SessionStore, Store
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.locks import LockContract
+from agent_memory.testing.rewriting import entries
 from agent_memory.testing.traits import ranked
 
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
@@ -30,7 +31,9 @@ _LEASE = Lease("s", "w1")
 
 WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
     "move": lambda store, head, lease: store.move(replace(head, start=1), lease=lease),
-    "truncate": lambda store, head, lease: store.truncate(head, 1, lease=lease),
+    "rewrite": lambda store, head, lease: store.rewrite(
+        head, 1, entries(2, 3, total=3), lease=lease
+    ),
     "put_facts": lambda store, _, lease: store.put_facts(
         "facts", [record("new")], replacing=("s", 1, 2), lease=lease
     ),
@@ -280,7 +283,7 @@ class WorkStoreContract(LockContract):
         assert other.move(replace(seen, start=1)) is not None
         refused(seen)
         seen = _look(store)
-        assert other.truncate(seen, 1) is not None
+        assert other.rewrite(seen, 1) is not None
         other.append("s", [draft("b"), draft("c")])
         refused(seen)
         seen = _look(store)
@@ -300,7 +303,7 @@ class WorkStoreContract(LockContract):
         assert marked is not None
         assert other.due() == [marked]
         _look(store)
-        assert store.truncate(marked, 0) is not None
+        assert store.rewrite(marked, 0) is not None
         assert [head.deleting for head in other.due()] == [True]
 
     def test_wake(self, store: Store, other: Store) -> None:

@@ -16,6 +16,7 @@ from agent_memory.errors import LeaseLost
 from agent_memory.records import Lease
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, draft, stored
+from agent_memory.testing.rewriting import entries
 from agent_memory.testing.work import WRITES, all_of, filled
 
 MINUTES = 5
@@ -161,7 +162,8 @@ class ClockContract(Contract):
         assert (anew.version, anew.end) == (first.version, first.end)
         for handle in (ahead, store, behind):
             assert handle.move(replace(first, start=1)) is None
-            assert handle.truncate(first, 1) is None
+            assert handle.rewrite(first, 1) is None
+            assert handle.rewrite(first, 1, entries(2, 3)) is None
             assert handle.put_off(first, None) is False
         assert ahead.append("s", [draft("e")], "bob").end == 3
         assert [entry.message.text() for entry in store.read("s")] == ["c", "d", "e"]

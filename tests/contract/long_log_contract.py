@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory.records import Entry
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Head
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import Contract, draft, stored
 
@@ -30,11 +31,20 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "move": lambda store, session_id: store.move(
         replace(stored(store, session_id), start=SHORT // 2)
     ),
-    "truncate": lambda store, session_id: store.truncate(
+    "cut": lambda store, session_id: store.rewrite(
         stored(store, session_id), stored(store, session_id).end - 1
     ),
+    "rewrite": lambda store, session_id: _rewrite(store, stored(store, session_id)),
     "put off": lambda store, session_id: store.put_off(stored(store, session_id), 60),
 }
+
+
+def _rewrite(store: Store, head: Head) -> None:
+    """The last two entries, in other words."""
+    after = head.end - 2
+    log = store.read(head.session_id, after=after)
+    said = [replace(one, message=Message(role="user", content="y")) for one in log]
+    assert store.rewrite(head, after, said) is not None
 
 
 class LongLogContract(Contract):
@@ -75,7 +85,7 @@ class LongLogContract(Contract):
         assert seqs(other.read("long", after=end - 3)) == [end - 2, end - 1, end]
         assert seqs(other.read("long", after=50_000, limit=2)) == [50_001, 50_002]
         assert seqs(other.pick("long", [end, 1, 37_777])) == [1, 37_777, end]
-        cut = other.truncate(stored(other, "long"), long - 10)
+        cut = other.rewrite(stored(other, "long"), long - 10)
         assert cut is not None
         assert (cut.end, cut.total) == (long - 10, 3 * long - 30)
         assert store.append("long", [draft("x")] * 2).total == 3 * long - 24

@@ -20,6 +20,7 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, record, stored, together
+from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
@@ -91,6 +92,7 @@ class ServerContract(
     WorkStoreContract,
     LongLogContract,
     ClockContract,
+    ArrivingContract,
 ):
     """`SQLStore` on a server keeps the contract, whoever else writes."""
 
@@ -170,7 +172,7 @@ class ServerContract(
         def cut(handle: Store) -> None:
             for _ in range(30):
                 head = stored(handle)
-                if head.end > 1 and handle.truncate(head, head.end - 1):
+                if head.end > 1 and handle.rewrite(head, head.end - 1):
                     cuts.append(head.end)
 
         together([partial(work, handle) for handle in (store, other) for work in (append, cut)] * 2)

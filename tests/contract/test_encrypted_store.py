@@ -17,7 +17,7 @@ import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.encryption import Keys
-from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
+from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable, UnsupportedOperation
 from agent_memory.messages import Message
 from agent_memory.ranking.terms import asked
 from agent_memory.ranking.traits import Sought
@@ -34,7 +34,8 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import DAY, draft, record, stored
-from agent_memory.testing.traits import ranked, worded
+from agent_memory.testing.traits import for_words, ranked, worded
+from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.vector_changes_contract import VectorChangesContract
 from tests.servers.sql import told_nothing
 
@@ -49,8 +50,71 @@ def encrypted(inner: Store, **options: Any) -> EncryptedStore:
     return EncryptedStore(inner, Keys({"k": SECRET}), **options)
 
 
+def _copied(inner: Store, target: Store) -> Store:
+    for head in inner.sessions():
+        log = inner.read(head.session_id)
+        assert target.rewrite(replace(head, version=0), head.expired, log) is not None
+    for block, fact in inner.all_facts():
+        target.put_facts(block, [fact])
+    for block, (dimension, model) in inner.vector_blocks().items():
+        target.open_vectors(block, dimension, model)
+        for page, traits in inner.all_vectors(block):
+            target.put_vectors(block, page, traits)
+    return target
+
+
+class SealedVectorsContract(VectorStoreContract):
+    """What differs where words are kept as numbers that nobody can tell them from."""
+
+    def test_vectors_come_as_they_went(self, store: Store, other: Store) -> None:
+        """Else: vectors are taken elsewhere without the words that they are found by."""
+        filled(store, "s")
+        for session_id in (None, "s"):
+            with pytest.raises(UnsupportedOperation, match="absorb the log anew"):
+                other.all_vectors("facts", session_id=session_id)
+
+    def test_records_without_vectors_come_too(self, store: Store) -> None:
+        """Else: as above."""
+        store.open_vectors("v", 0, "no embedder")
+        store.put_vectors("v", [record("a")], worded(["red fox"]))
+        with pytest.raises(UnsupportedOperation):
+            store.all_vectors("v")
+
+    def test_blocks_of_other_namespaces_are_not_told(self, store: Store, elsewhere: Store) -> None:
+        """Else: a deployment that is moved takes vectors of another along."""
+        elsewhere.open_vectors("theirs", 3, "model")
+        assert store.vector_blocks() == {}
+
+    def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
+        """Else: what is encrypted can't be moved as it is, by who has no key."""
+        del elsewhere  # what was sealed is bound to its namespace
+        filled(store, "s", "t")
+        raw = _copied(cast("EncryptedStore", store)._inner, MemoryStore())
+        assert CANARY not in repr((raw.read("s"), raw.sessions(), list(raw.all_facts())))
+        copy = encrypted(raw)
+        heads, *rest = all_of(store)
+        there, *found = all_of(copy)
+        assert found == rest
+        assert [replace(head, version=0) for head in there] == [
+            replace(head, version=0) for head in heads
+        ]
+        assert sorted(copy.all_facts(), key=repr) == sorted(store.all_facts(), key=repr)
+        sought = for_words(f"{CANARY} s1", VECTOR[0])
+        before, after = (
+            {hit.record.id: hit.scores for hit in one.search_vectors("facts", "user:a", sought, 9)}
+            for one in (store, copy)
+        )
+        assert len(before) == 4
+        assert before.keys() == after.keys()
+        assert all(np.allclose(before[name], after[name]) for name in before)
+
+
 class TestOverMemory(
-    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+    SessionStoreContract,
+    FactStoreContract,
+    SealedVectorsContract,
+    WorkStoreContract,
+    ArrivingContract,
 ):
     """`EncryptedStore` over `MemoryStore` keeps the contract."""
 
@@ -68,9 +132,10 @@ class TestOverMemory(
 class TestOverSQLite(
     SessionStoreContract,
     FactStoreContract,
-    VectorStoreContract,
+    SealedVectorsContract,
     VectorChangesContract,
     WorkStoreContract,
+    ArrivingContract,
 ):
     """`EncryptedStore` over a SQLite file keeps the contract."""
 

@@ -13,6 +13,7 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
+from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract
@@ -26,6 +27,7 @@ class TestMemoryStore(
     WorkStoreContract,
     LongLogContract,
     ClockContract,
+    ArrivingContract,
 ):
     """`MemoryStore` keeps the contract."""
 

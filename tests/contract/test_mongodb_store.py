@@ -26,6 +26,7 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, record, stored, together
+from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
@@ -53,6 +54,7 @@ class TestMongoDB(
     KeptIndexContract,
     WorkStoreContract,
     ClockContract,
+    ArrivingContract,
 ):
     """`MongoDBStore` keeps the contract."""
 
@@ -89,7 +91,7 @@ def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> Non
         ]
 
     def cut(handle: Store, end: int) -> None:
-        assert handle.truncate(stored(handle), end) is not None
+        assert handle.rewrite(stored(handle), end) is not None
         del said[end:]
         assert texts_of(other) == said
         assert stored(other).total == 3 * len(said)
@@ -114,7 +116,7 @@ def test_nothing_is_left_of_what_was_removed(
     """Else: what a user took back or deleted stays in the database, out of sight."""
     store.append("s", long_drafts("gone", 150), "u")
     store.append("s", long_drafts("gone", 30), "u")
-    assert store.truncate(stored(store), 0) is not None
+    assert store.rewrite(stored(store), 0) is not None
     store.put_facts("facts", [record("r", text="gone")])
     store.put_facts("facts", [record("q", text="gone")], replacing=("s", 1, 1))
     store.delete_facts("facts", session_id="s")

@@ -18,6 +18,7 @@ from agent_memory.records import Head, Lease
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import DAY, draft, record, stored
+from agent_memory.testing.rewriting import begun, entries
 from agent_memory.testing.traits import ranked
 from tests.contract.mongodb_suite import (
     VECTORS,
@@ -35,6 +36,8 @@ __all__ = ["brisk", "server", "url"]
 
 def _state(store: Store) -> Any:
     """All of a session and of what derives from it, but for its version and its time."""
+    every = sorted((block, one.id, one.text) for block, one in store.all_facts())
+    read = sorted(one.id for records, _ in store.all_vectors("v") for one in records)
     head = store.head("s")
     owners = ("user:a", "user:b")
     sought = Sought(VECTORS[0] + VECTORS[1] / 2)
@@ -44,6 +47,8 @@ def _state(store: Store) -> Any:
         [(e.seq, e.total, e.message.text()) for e in store.read("s")],
         [store.facts("facts", owner) for owner in owners],
         [[one for one, _ in records] for records in found],
+        every,
+        read,
     )
 
 
@@ -58,9 +63,28 @@ def _put_vectors(store: Store, lease: Lease) -> None:
     store.put_vectors("v", new, Traits.of_vectors(VECTORS), lease=lease)
 
 
-def _truncate(store: Store, lease: Lease) -> Head | None:
+def _cut(store: Store, lease: Lease) -> Head | None:
     head = store.head("s")
-    return None if head is None else store.truncate(head, 10, lease=lease)
+    return None if head is None else store.rewrite(head, 10, lease=lease)
+
+
+def _rewrite(store: Store, lease: Lease, count: int) -> Head | None:
+    head = store.head("s")
+    log = entries(11, 10 + count, f" anew {'x' * 1000}", total=30)
+    return None if head is None else store.rewrite(head, 10, log, lease=lease)
+
+
+def _begin(store: Store, count: int) -> Head | None:
+    return store.rewrite(begun(), 0, entries(1, count, f" anew {'x' * 1000}"))
+
+
+def _written(url: str, namespace: str) -> str:
+    """All that stands in the database of a namespace's session."""
+    with MongoClient[Doc](url) as client:
+        database = client.get_default_database()
+        sessions = list(database["agent_memory_sessions"].find({"ns": namespace}))
+        logs = [session["log"] for session in sessions]
+        return str([*sessions, *database["agent_memory_entries"].find({"log": {"$in": logs}})])
 
 
 def _expire(store: Store) -> Head | None:
@@ -86,11 +110,27 @@ _WORK: dict[str, tuple[int, Callable[[Store, Lease], Any]]] = {
     "append": (1, lambda store, _: store.append("s", [draft("c")])),
     "append many": (1, lambda store, _: store.append("s", long_drafts("c", 70))),
     "append and spill": (50, lambda store, _: store.append("s", long_drafts("c", 20))),
-    "truncate": (130, _truncate),
+    "cut": (130, _cut),
+    "rewrite": (130, partial(_rewrite, count=5)),
+    "rewrite many": (130, partial(_rewrite, count=70)),
+    "begin by rewriting": (0, lambda store, _: _begin(store, 5)),
+    "begin many by rewriting": (0, lambda store, _: _begin(store, 70)),
     "expire": (50, lambda store, _: _expire(store)),
     "put facts": (1, _put_facts),
     "put facts without a lease": (1, lambda store, _: _put_facts(store, None)),
     "put vectors": (1, _put_vectors),
+}
+
+
+_ENDS: dict[str, Callable[[int], int]] = {
+    "begin": lambda _: 1,
+    "append": lambda end: end + 1,
+    "append many": lambda end: end + 70,
+    "cut": lambda _: 10,
+    "rewrite": lambda _: 15,
+    "rewrite many": lambda _: 80,
+    "begin by rewriting": lambda _: 5,
+    "begin many by rewriting": lambda _: 70,
 }
 
 
@@ -144,6 +184,10 @@ def test_cut_off_at_any_command(
         if cut == before:
             work(direct, Lease("s", "w2"))
             assert _state(direct) == after
+        if name.startswith(("cut", "rewrite")):
+            direct.scrub()
+            assert '"a9 ' in (written := _written(server.url, namespace))
+            assert '"a10 ' not in written
         assert direct.move(stored(direct)) is not None
         assert not _expired(server.url)
         texts = texts_of(direct)
@@ -156,7 +200,7 @@ def test_cut_off_at_any_command(
 
 
 @pytest.mark.usefixtures("brisk")
-@pytest.mark.parametrize("name", ["begin", "append", "append many", "truncate"])
+@pytest.mark.parametrize("name", _ENDS)
 def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: str) -> None:
     """Else: a message is stored twice, or refused though it is stored."""
     count, work = _WORK[name]
@@ -168,8 +212,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
         link.break_at(command, for_good=False)
         assert work(far, Lease("s", "w1")) is not None
         texts = texts_of(far)
-        expected = {"begin": 1, "append": end + 1, "append many": end + 70, "truncate": 10}[name]
-        assert len(texts) == expected == stored(far).end
+        assert len(texts) == _ENDS[name](end) == stored(far).end
         assert len(set(texts)) == len(texts)
         far.close()
         link.close()
@@ -198,22 +241,38 @@ def test_a_lock_whose_answer_is_lost(server: MongoDBServer, before: str) -> None
     pytest.fail("it never came to an end")
 
 
+def _rewritten(store: Store, count: int) -> None:
+    head = stored(store)
+    after = min(40, head.end)
+    log = entries(after + 1, after + count, f" other {'x' * 1000}", total=3 * after)
+    assert store.rewrite(head, after, log) is not None
+
+
 _MEANWHILE: dict[str, Callable[[Store], Any]] = {
     "read": _state,
     "append": lambda store: store.append("s", long_drafts("d", 60)),
-    "cut": lambda store: store.truncate(stored(store), 40),
-    "cut and append": lambda s: (s.truncate(stored(s), 40), s.append("s", long_drafts("d", 90))),
+    "cut": lambda store: store.rewrite(stored(store), 40),
+    "cut and append": lambda s: (s.rewrite(stored(s), 40), s.append("s", long_drafts("d", 90))),
     "expire": _expire,
+    "rewrite": lambda store: _rewritten(store, 5),
+    "rewrite many": lambda store: _rewritten(store, 70),
     "delete": lambda store: store.delete("s"),
     "begin anew": lambda store: (store.delete("s"), store.append("s", long_drafts("d", 3))),
 }
 
 
 _PAIRS = [
-    *((name, "append") for name in ("append many", "append and spill", "truncate")),
+    *((name, "append") for name in ("append many", "append and spill", "cut")),
     *(("append and spill", other) for other in ("cut", "cut and append", "delete", "expire")),
+    *(("append and spill", other) for other in ("rewrite", "rewrite many")),
+    *(
+        (name, other)
+        for name in ("rewrite", "rewrite many")
+        for other in ("append", "rewrite many", "cut and append", "begin anew", "delete")
+    ),
     ("expire", "cut and append"),
-    *(("truncate", meanwhile) for meanwhile in ("cut and append", "begin anew")),
+    ("expire", "rewrite many"),
+    *(("cut", meanwhile) for meanwhile in ("cut and append", "begin anew")),
     *(("put facts", meanwhile) for meanwhile in ("read", "delete")),
 ]
 
@@ -258,6 +317,98 @@ def test_others_act_between_any_two_commands(
         direct.close()
         with MongoClient[Doc](url) as client:
             assert not list(client.get_default_database()["agent_memory_entries"].find(limit=3))
+        if not came:
+            return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("count", [5, 70])
+@pytest.mark.parametrize("leased", [False, True])
+def test_a_rewrite_that_is_overtaken_before_its_answer_comes(
+    server: MongoDBServer, leased: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: who sends it again removes what the log has, or hears that nothing was written."""
+    namespace = uuid4().hex[:8]
+    far, direct = (MongoDBStore(server.url, namespace) for _ in range(2))
+    _prepared(direct, 50)
+    swap = far._sessions.swap
+
+    def lost(which: Doc, change: Doc, *, fields: Doc | None = None) -> None:
+        swap(which, change, fields=fields)
+        if leased:
+            assert direct.lease("s", "w2", 60)
+        assert direct.move(replace(stored(direct), start=1)) is not None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(far._sessions, "swap", lost)
+        written = _rewrite(far, Lease("s", "w1"), count)
+    assert written == stored(direct)
+    assert written is not None
+    assert (written.start, written.end, written.total) == (1, 10 + count, 30 + 3 * count)
+    direct.append("s", long_drafts("on", 60))  # which spills
+    texts = [entry.message.text().split("x")[0] for entry in direct.read("s")]
+    assert texts[9:12] == ["a9 ", "11 anew ", "12 anew "]
+    assert len(texts) == 70 + count
+    for store in (far, direct):
+        store.close()
+
+
+def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
+    """Else: entries that just left the tail are looked for there, and are not found."""
+    for command in range(1, 9):
+        namespace = uuid4().hex[:8]
+        direct, link = MongoDBStore(server.url, namespace), Link(server.port)
+        far = MongoDBStore(server.url_at(link.port), namespace)
+        head = direct.append("s", [draft(f"a{n}") for n in range(5)])
+        session = direct._sessions.one({"sid": "s", "ns": namespace})
+        assert session is not None
+        link.act_before(command, partial(direct._log.spill, session))
+        assert far.rewrite(head, 5, entries(6, 7, total=15)) is not None
+        assert [one.message.text() for one in direct.read("s")] == [
+            *(f"a{n}" for n in range(5)), "6", "7",
+        ]  # fmt: skip
+        came = link.came
+        for store in (far, direct):
+            store.close()
+        link.close()
+        if not came:
+            return
+    pytest.fail("it never came to an end")
+
+
+@pytest.mark.parametrize("count", [5, 70])
+@pytest.mark.parametrize("how", ["append", "rewrite"])
+def test_another_begins_between_any_two_commands(
+    server: MongoDBServer, how: str, count: int
+) -> None:
+    """Else: two that begin one session mix their logs, or one leaves documents of his."""
+    with MongoClient[Doc](server.url) as client:
+        client.get_default_database()["agent_memory_entries"].delete_many({})
+    for command in range(1, 30):
+        namespace = uuid4().hex[:8]
+        direct, link = MongoDBStore(server.url, namespace), Link(server.port)
+        far = MongoDBStore(server.url_at(link.port), namespace)
+
+        def first() -> None:
+            if direct.head("s") is None:  # noqa: B023 (called within this turn of the loop)
+                if how == "append":
+                    direct.append("s", long_drafts("d", 60), "u")  # noqa: B023
+                else:
+                    assert _begin(direct, 60) is not None  # noqa: B023
+
+        link.act_before(command, first)
+        done = _begin(far, count)
+        texts = texts_of(direct)
+        assert len(texts) == (60 if done is None else count) == stored(direct).end
+        assert direct.append("s", [draft("on")]).end == len(texts) + 1
+        came = link.came
+        direct.delete("s")
+        for store in (far, direct):
+            store.close()
+        link.close()
+        with MongoClient[Doc](server.url) as client:
+            log = list(client.get_default_database()["agent_memory_entries"].find(limit=3))
+        assert not log
         if not came:
             return
     pytest.fail("it never came to an end")

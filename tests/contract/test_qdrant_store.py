@@ -40,6 +40,12 @@ class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
     breaks_ties_by_id = False
 
     @pytest.fixture
+    def elsewhere(self) -> Iterator[VectorStore]:
+        store = QdrantStore(":memory:", "elsewhere")
+        yield store
+        store.close()
+
+    @pytest.fixture
     def store(self) -> Iterator[VectorStore]:
         store = QdrantStore(":memory:", namespace=uuid4().hex[:8])
         yield store

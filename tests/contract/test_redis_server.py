@@ -19,6 +19,7 @@ from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place
 from agent_memory.testing.contract import draft, record, stored
+from agent_memory.testing.rewriting import entries
 from agent_memory.testing.traits import ranked
 from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
 from tests.servers.redis import RedisServer
@@ -115,8 +116,10 @@ def test_a_server_without_memory(server: RedisServer) -> None:
     writes: list[Callable[[], object]] = [
         lambda: store.append("r", [draft("c")]),
         lambda: store.append("new", [draft("c")], "u"),
-        lambda: store.truncate(head, 1),
-        lambda: store.put_off(head, 60),
+        lambda: store.rewrite(head, 1),
+        lambda: store.rewrite(stored(store, "r"), 1, entries(2, 9, "x" * 9)),
+        lambda: store.rewrite(replace(head, session_id="begun", version=0), 0, entries(1, 9)),
+        lambda: store.put_off(stored(store, "r"), 60),
         lambda: store.lease("r", "w", 60),
         lambda: store.lock("r", "w", 60),
         lambda: store.put_facts("facts", [record("new")], replacing=("r", 1, 1)),
@@ -182,7 +185,7 @@ def test_the_permissions_that_are_asked_for_are_enough(
     head = store.append("s", [draft("a"), draft("b")], "u")
     assert store.lease("s", "w", 60)
     store.put_facts("facts", [record("r")], replacing=("s", 1, 1), lease=Lease("s", "w"))
-    assert store.truncate(head, 1, lease=Lease("s", "w")) is not None
+    assert store.rewrite(head, 1, lease=Lease("s", "w")) is not None
     store.wake()
     store.release("s", "w")
     assert store.lock("l", "w", 60)

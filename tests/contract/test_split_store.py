@@ -20,12 +20,19 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, stored
+from tests.contract.arriving_contract import ArrivingContract
 
 SECRET = "You are Aurelia, and the vault's word is xylophone."
 PROMPT = {"role": "system", "content": SECRET}
 
 
-class _Contracts(SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract):
+class _Contracts(
+    SessionStoreContract,
+    FactStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+    ArrivingContract,
+):
     pass
 
 

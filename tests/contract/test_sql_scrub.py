@@ -24,6 +24,7 @@ from agent_memory.ranking.traits import Traits
 from agent_memory.records import Summary
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
+from agent_memory.testing.rewriting import entries
 from agent_memory.testing.traits import worded
 
 MARK = "c4n4ry"
@@ -100,13 +101,18 @@ def _overwrite_head(store: SQLStore) -> None:
     summary = Summary(said, 1, 1, "local", redo_after=0, redo_text=said)
     moved = store.move(replace(head, summary=summary, cursors={MARK: 1}))
     assert moved is not None
-    assert store.truncate(replace(moved, summary=None, cursors={}, user_id=None), 0)
+    assert store.rewrite(replace(moved, summary=None, cursors={}, user_id=None), 0)
     store.append("s", [draft("other rules", role="system")])
 
 
-def _truncate(store: SQLStore) -> None:
+def _cut(store: SQLStore) -> None:
     head = store.append("s", [draft(_said(n * 300)) for n in range(1, 30)])
-    assert store.truncate(head, 0)
+    assert store.rewrite(head, 0)
+
+
+def _rewrite(store: SQLStore) -> None:
+    head = store.append("s", [draft(_said(n * 300)) for n in range(1, 30)])
+    assert store.rewrite(head, 0, entries(1, 20, _said(900, "others")))
 
 
 def _delete_facts(store: SQLStore) -> None:
@@ -174,7 +180,8 @@ def _marks() -> list[bytes]:
 
 _WAYS: dict[str, Callable[[SQLStore], None]] = {
     "overwritten heads": _overwrite_head,
-    "truncated logs": _truncate,
+    "cut logs": _cut,
+    "rewritten logs": _rewrite,
     "deleted facts": _delete_facts,
     "overwritten facts": _overwrite_facts,
     "deleted vectors": _delete_vectors,

@@ -27,6 +27,7 @@ from agent_memory.testing import (
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, stored
+from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
@@ -45,6 +46,7 @@ class TestSQLite(
     WorkStoreContract,
     LongLogContract,
     ClockContract,
+    ArrivingContract,
 ):
     """`SQLStore` on a SQLite file keeps the contract."""
 

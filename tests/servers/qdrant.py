@@ -175,6 +175,16 @@ class StandIn:
             case "POST points/delete":
                 matched = models.FilterSelector.model_validate(body).filter
                 return client.delete(name, points_selector=matched)
+            case "POST points/scroll":
+                wished = models.ScrollRequest.model_validate(body)
+                points, after = client.scroll(
+                    name,
+                    wished.filter,
+                    limit=wished.limit or 10,
+                    offset=wished.offset,
+                    with_vectors=bool(wished.with_vector),
+                )
+                return {"points": [one.model_dump() for one in points], "next_page_offset": after}
             case "POST points/query/batch":
                 asked = models.QueryRequestBatch.model_validate(body).searches
                 return [one.model_dump() for one in client.query_batch_points(name, asked)]
@@ -189,6 +199,7 @@ class StandIn:
             name,
             vectors_config=cast("Any", wanted.vectors),
             sparse_vectors_config=wanted.sparse_vectors,
+            metadata=wanted.metadata,
         )
 
     def _change(self, actions: list[Any]) -> bool:

@@ -18,6 +18,7 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
+from tests.contract.arriving_contract import ArrivingContract
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, RedisServer, redis_binaries
 
@@ -75,7 +76,11 @@ def server(start: Start) -> RedisServer:
 
 
 class RedisContract(
-    SessionStoreContract, FactStoreContract, VectorStoreContract, WorkStoreContract
+    SessionStoreContract,
+    FactStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+    ArrivingContract,
 ):
     """What a `RedisStore` must do on the server at `url`."""
 

@@ -98,6 +98,24 @@ def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
     assert store.seen == [1, 2, 3, 4, 5]
 
 
+def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
+    """Wrong: what another process read of a session, before it was deleted and its snapshot brought
+    back, is shown as its window: the same version, the same time, other messages."""
+    head, first = _say(store, "a", "bb"), store.read("s", limit=1)
+    for texts in (["bb"], ["bb", "c"], ["long", "c", "d"]):
+        kept = Windows(store)
+        kept.of(head)
+        store.delete("s")
+        begun = store.rewrite(replace(head, version=0), 0, first)
+        assert begun is not None
+        while begun.version < head.version:
+            begun = store.move(begun) or begun
+        brought = store.append("s", [draft(text, tokens=len(text)) for text in texts])
+        assert (brought.version, brought.created_at) == (head.version, head.created_at)
+        assert _texts(kept.of(brought)) == ["a", *texts]
+        head = brought
+
+
 def test_what_is_lent_is_the_callers(store: Reader) -> None:
     """Wrong: a caller who changes a message changes it for everybody."""
     kept = Windows(store)
@@ -158,7 +176,7 @@ def test_the_window_is_the_logs(steps: list[str]) -> None:
                 head = moved
             case "pop":
                 end = max(head.end - 1, head.start)
-                popped = store.truncate(head, end)
+                popped = store.rewrite(head, end)
                 assert popped is not None
                 head = popped
             case "absorb":

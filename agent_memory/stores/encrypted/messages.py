@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from agent_memory.encryption import Keys
@@ -46,6 +47,12 @@ class MessageSeals:
             return self._entry(key, session_id, seq, message)
 
         return Draft(shown, draft.tokens, draft.encoding, placed)
+
+    def sealed_entry(self, entry: Entry) -> Entry:
+        """An entry as it is to be stored."""
+        key = self._keys.current
+        message = self._entry(key, entry.session_id, entry.seq, entry.message)
+        return replace(entry, message=message)
 
     def opened(self, entry: Entry) -> Entry:
         """A stored entry as it was given.

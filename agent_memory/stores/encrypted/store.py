@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agent_memory.encryption import Keys
@@ -111,9 +111,18 @@ class EncryptedStore(EncryptedVectors, PassingStore):
         """See `SessionStore.move`."""
         return _as_given(self._inner.move(self._heads.sealed(head), lease=lease), head)
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.truncate`."""
-        return _as_given(self._inner.truncate(self._heads.sealed(head), end, lease=lease), head)
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        """See `SessionStore.rewrite`."""
+        sealed = [self._messages.sealed_entry(entry) for entry in entries]
+        stored = self._inner.rewrite(self._heads.sealed(head), after, sealed, lease=lease)
+        return _as_given(stored, head)
 
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`. A session that cannot be opened is put off, with a warning."""
@@ -162,6 +171,15 @@ class EncryptedStore(EncryptedVectors, PassingStore):
         """
         found = self._inner.facts(block, owner)
         return [self._records.opened("fact", block, record) for record in found]
+
+    def all_facts(self) -> Iterator[tuple[str, Record]]:
+        """See `FactStore.all_facts`.
+
+        Raises:
+            Undecryptable: One of them cannot be opened.
+        """
+        for block, record in self._inner.all_facts():
+            yield block, self._records.opened("fact", block, record)
 
     def _sealed(self, session_id: str, draft: Draft) -> Draft:
         message = draft.message

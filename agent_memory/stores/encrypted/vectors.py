@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from agent_memory.encryption import Keys
 from agent_memory.encryption_sealing import Place
+from agent_memory.errors import UnsupportedOperation
 from agent_memory.messages import compact_json
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
@@ -118,6 +119,19 @@ class EncryptedVectors(PassingVectors):
         return [
             replace(hit, record=self._records.opened("vector", block, hit.record)) for hit in found
         ]
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        """See `VectorStore.all_vectors`.
+
+        Raises:
+            UnsupportedOperation: Always: words can't be told from the numbers that stand for them.
+        """
+        raise UnsupportedOperation(
+            f"What block {block!r} keeps is encrypted, and can't be taken to another store as it "
+            "is: have the block absorb the log anew there."
+        )
 
 
 class EncryptedSwappingVectors(EncryptedVectors):

@@ -44,8 +44,8 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """An append under way: the head after it, its entries, and what its tail takes of them."""
+class Attempt:
+    """A write under way: the head after it, its entries, and what its tail takes of them."""
 
     log: str
     head: Head
@@ -102,25 +102,25 @@ class Appender:
     def _append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
         key, write = key_of(self._namespace, session_id), token()
         done: Doc | None = None
-        attempt: _Attempt | None = None
+        attempt: Attempt | None = None
         known = self._known.get(session_id)
         if known is not None and drafts and (user_id is None or user_id == known.head.user_id):
             head, entries = extend(known.head, drafts, user_id)
             if head.version == known.head.version:
-                attempt = self._attempt(known.log, head, entries, write)
+                attempt = self.attempt(known.log, head, entries, write)
                 done = self._follow(key, known, attempt)
         while done is None:
             session = self._sessions.one({"_id": key})
             if attempt is not None:
-                if session is not None and self._holds(session, attempt):
+                if session is not None and self.holds(session, attempt):
                     return self._remembered(session)
-                self._give_up(attempt)
+                self.give_up(attempt)
             before = empty_head(session_id, None, datetime.now(UTC))
             known = _Known(token(), before, 0) if session is None else _known(session)
             head, entries = extend(known.head, drafts, user_id)
-            attempt = self._attempt(known.log, head, entries, write)
+            attempt = self.attempt(known.log, head, entries, write)
             if session is None:
-                done = self._begin(key, attempt)
+                done = self.begin(key, attempt)
             else:
                 done = self._follow(key, known, attempt)
         return self._remembered(done)
@@ -129,12 +129,13 @@ class Appender:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
 
-    def _attempt(self, log: str, head: Head, entries: Sequence[Entry], write: str) -> _Attempt:
+    def attempt(self, log: str, head: Head, entries: Sequence[Entry], write: str) -> Attempt:
+        """A write of entries, named `write`; they are staged first where they are heavy."""
         rows = [entry_values(entry, head.version, write) for entry in entries]
         heavy = sum(map(weight, rows)) > HEAVY
-        return _Attempt(log, head, rows, self._log.stage(log, rows) if heavy else rows)
+        return Attempt(log, head, rows, self._log.stage(log, rows) if heavy else rows)
 
-    def _begin(self, key: str, attempt: _Attempt) -> Doc | None:
+    def begin(self, key: str, attempt: Attempt) -> Doc | None:
         """Write a session that is not there yet; None where it is."""
         head = attempt.head
         session = {
@@ -161,7 +162,7 @@ class Appender:
             self._spill(session)
         return session
 
-    def _follow(self, key: str, known: _Known, attempt: _Attempt) -> Doc | None:
+    def _follow(self, key: str, known: _Known, attempt: Attempt) -> Doc | None:
         """Write entries after the end of a session; None where it is not as it is known."""
         was, head = known.head, attempt.head
         new: Doc = {"end": head.end, "total": head.total}
@@ -184,7 +185,7 @@ class Appender:
         with suppress(StoreError):  # it is appended, and whoever is next will spill
             session["weight"] -= self._log.spill(session)
 
-    def _holds(self, session: Doc, attempt: _Attempt) -> bool:
+    def holds(self, session: Doc, attempt: Attempt) -> bool:
         """Whether it was done, by a write that was thought lost and sent again."""
         if session["log"] != attempt.log or not attempt.rows:
             return False
@@ -194,7 +195,8 @@ class Appender:
             return bool(values["w"] == first["w"])
         return session["spilled"] >= first["n"] and self._log.holds(attempt.log, first)
 
-    def _give_up(self, attempt: _Attempt) -> None:
+    def give_up(self, attempt: Attempt) -> None:
+        """Remove what was staged for it."""
         if attempt.is_staged:
             self._log.unstage(attempt.log, attempt.rows)
 

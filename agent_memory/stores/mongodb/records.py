@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
 from agent_memory.stores.indexes import Changed, search
+from agent_memory.stores.mongodb.blocks import Blocks
 from agent_memory.stores.mongodb.commits import Commits, Write
-from agent_memory.stores.mongodb.connection import Deployment
+from agent_memory.stores.mongodb.connection import Deployment, Table
 from agent_memory.stores.mongodb.documents import key_of
 from agent_memory.stores.mongodb.vectors import Collections, OwnersIndexes
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from agent_memory.ranking.traits import Sought, Traits
 
 Doc = dict[str, Any]
+
+_PAGE = 200
 
 
 class MongoDBRecords:
@@ -35,6 +38,7 @@ class MongoDBRecords:
             namespace, deployment.table("agent_memory_collections"), self._vectors, scopes
         )
         self._indexes = OwnersIndexes(self._vectors, scopes, self._vector_writes)
+        self._blocks = Blocks(namespace, deployment.table("agent_memory_blocks"))
 
     def put_facts(
         self,
@@ -47,6 +51,7 @@ class MongoDBRecords:
         """See `FactStore.put_facts`."""
         key = key_of(self._namespace, block)
         docs = _docs(key, records)
+        self._blocks.note(block)
 
         def stage(write: Write) -> bool:
             found = bool(docs)
@@ -67,6 +72,14 @@ class MongoDBRecords:
         found = [_record(doc) for doc in docs]
         return sorted(found, key=lambda record: (record.created_at, record.id))
 
+    def all_facts(self) -> Iterator[tuple[str, Record]]:
+        """See `FactStore.all_facts`."""
+        for block in self._blocks.names():
+            key = key_of(self._namespace, block)
+            self._fact_writes.settle(key)
+            for docs in _pages(self._facts, {"block": key, "live": 1}):
+                yield from ((block, _record(doc)) for doc in docs)
+
     def delete_facts(
         self,
         block: str,
@@ -86,6 +99,7 @@ class MongoDBRecords:
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """See `VectorStore.open_vectors`."""
+        self._blocks.note(block)
         self._collections.open(block, (dimension, model))
 
     def put_vectors(
@@ -159,6 +173,27 @@ class MongoDBRecords:
         """See `VectorStore.clear_vectors`."""
         self._collections.clear(block)
 
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        """See `VectorStore.vector_blocks`."""
+        announced = {block: self._collections.announced(block) for block in self._blocks.names()}
+        return {block: known for block, known in announced.items() if known is not None}
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        """See `VectorStore.all_vectors`."""
+        from agent_memory.stores.blobs import traits_of
+
+        key = self._collections.to_read(block, known=False)
+        if key is None:
+            return
+        self._vector_writes.settle(key)
+        which: Doc = {"block": key, "live": 1}
+        if session_id is not None:
+            which["session_id"] = session_id
+        for docs in _pages(self._vectors, which):
+            yield [_record(doc) for doc in docs], traits_of([doc["vector"] for doc in docs])
+
     def _finish_writes(self, session: Doc) -> None:
         """Put in place what was committed under a session's leases."""
         for name in session["ops"]:
@@ -168,6 +203,14 @@ class MongoDBRecords:
 
     def _guard(self, lease: Lease | None) -> None:
         self._fact_writes.guard(lease)
+
+
+def _pages(table: Table, which: Doc) -> Iterator[list[Doc]]:
+    """The documents that match, some at a time."""
+    keys = [doc["_id"] for doc in table.all(which, fields={"_id": 1})]
+    for at in range(0, len(keys), _PAGE):
+        if docs := table.all({**which, "_id": {"$in": keys[at : at + _PAGE]}}):
+            yield docs
 
 
 def _docs(block: str, records: Sequence[Record], vectors: Sequence[bytes] = ()) -> list[Doc]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_memory.errors import SchemaTooNew, StoreError
+from agent_memory.errors import SchemaTooNew
 from agent_memory.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import now_micros, to_micros
@@ -18,14 +17,10 @@ from agent_memory.stores.mongodb.documents import (
     NEVER,
     NO_TAIL,
     head_of,
-    head_values,
-    is_away,
     key_of,
-    tail_key,
-    token,
-    weight,
 )
-from agent_memory.stores.mongodb.log import MOST_AT_ONCE, Log
+from agent_memory.stores.mongodb.log import Log
+from agent_memory.stores.mongodb.moving import Mover
 from agent_memory.stores.mongodb.records import MongoDBRecords
 
 Doc = dict[str, Any]
@@ -72,6 +67,7 @@ class MongoDBStore(MongoDBRecords):
         self._locks = self._deployment.table("agent_memory_locks")
         self._log = Log(self._sessions, self._deployment.table("agent_memory_entries"))
         self._appender = Appender(namespace, self._sessions, self._log)
+        self._mover = Mover(namespace, self._sessions, self._log, self._appender, self._guard)
         try:
             self._prepare(self._deployment.table("agent_memory_meta"))
         except BaseException:
@@ -108,71 +104,18 @@ class MongoDBStore(MongoDBRecords):
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.move`."""
-        return self._swap(head, lease, {}, {})
+        return self._mover.move(head, lease)
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.truncate`."""
-        end = max(end, 0)
-        while True:
-            session = self._sessions.one({"_id": self._key(head.session_id)})
-            if session is None or not _same(session, head) or session["end"] != head.end:
-                self._guard(lease)
-                return None
-            if session.get("cut"):
-                self._log.clear_cut(session)
-            if end >= head.end:
-                return self._swap(head, lease, {"end": head.end}, {})
-            total = self._log.total(session, end)
-            if total is None:
-                continue
-            gone = [row for row in session["tail"].values() if row["n"] > end]
-            if len(gone) > MOST_AT_ONCE:
-                self._log.spill(session)
-                continue
-            spilled = min(session["spilled"], end)
-            change: Doc = {"$set": {"end": end, "total": total, "spilled": spilled}}
-            if session["spilled"] > end or any(map(is_away, gone)):
-                change["$set"]["cut"] = {"end": end, "below": head.version + 1}
-            if gone:
-                change["$unset"] = {f"tail.{tail_key(row['n'])}": "" for row in gone}
-                change["$inc"] = {"weight": -sum(map(weight, gone))}
-            # whoever spills meanwhile changes neither version nor end
-            seen = {"end": head.end, "spilled": session["spilled"]}
-            moved = self._swap(head, lease, seen, change)
-            if moved is not None:
-                if "cut" in change["$set"]:
-                    with suppress(StoreError):  # it is done, and whoever is next will clear up
-                        self._log.clear_cut({**session, "cut": change["$set"]["cut"]})
-                return moved
-            now = self._sessions.one({"_id": session["_id"]}, fields=NO_TAIL)
-            if now is None or not _same(now, head) or now["end"] != head.end:
-                return None
-
-    def _swap(self, head: Head, lease: Lease | None, seen: Doc, change: Doc) -> Head | None:
-        """Write a head, and what goes with it, where the session is as it was seen."""
-        mark = token()
-        new = {**head_values(head), "version": head.version + 1, "mark": mark}
-        change = {**change, "$set": {**new, **change.get("$set", {})}}
-        if head.deleting:
-            change["$min"] = {"due_at": now_micros()}
-        key = self._key(head.session_id)
-        which = {"_id": key, "version": head.version, "begun": to_micros(head.created_at), **seen}
-        if lease is not None:
-            if lease.session_id != head.session_id:
-                self._guard(lease)
-            else:
-                which["lease_owner"] = lease.owner
-        session = self._sessions.swap(which, change, fields=NO_TAIL)
-        if session is None:
-            # the first of two that were sent may have been done
-            session = self._sessions.one({"_id": key, "mark": mark}, fields=NO_TAIL)
-        if session is None:
-            self._guard(lease)
-            return None
-        if head.expired:
-            with suppress(StoreError):  # nobody sees these, and whoever moves it next removes them
-                self._log.expire(key)
-        return head_of(session)
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        """See `SessionStore.rewrite`."""
+        return self._mover.rewrite(head, max(after, 0), entries, lease)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """See `SessionStore.lease`."""
@@ -271,9 +214,9 @@ class MongoDBStore(MongoDBRecords):
     def scrub(self) -> None:
         """See `SessionStore.scrub`.
 
-        Removes the documents of entries that an interrupted truncation left. MongoDB frees the
-        space of removed documents and writes over it in time; what its files, journal and oplog
-        hold until then is out of reach, as are backups.
+        Removes the documents of entries that gave way, where their writer was cut short. MongoDB
+        frees the space of removed documents and writes over it in time; what its files, journal and
+        oplog hold until then is out of reach, as are backups.
         """
         for session in self._sessions.all({"cut.below": {"$gt": 0}}, fields=NO_TAIL):
             if session["ns"] == self._namespace:
@@ -328,8 +271,3 @@ class MongoDBStore(MongoDBRecords):
                 f"The MongoDB database was written by a newer release of agent-memory (layout "
                 f"{stored['version']}; this one knows {_LAYOUT}). Install a newer agent-memory."
             )
-
-
-def _same(session: Doc, head: Head) -> bool:
-    seen = (session["version"], session["begun"])
-    return seen == (head.version, to_micros(head.created_at))

@@ -67,6 +67,11 @@ class Collections:
         self._keys[block] = stored["key"]
         return self._keys[block]
 
+    def announced(self, block: str) -> tuple[int, str] | None:
+        """Dimension and model of the block's vectors, if it has any."""
+        stored = self._stored(block)
+        return None if stored is None else (stored["dimension"], stored["model"])
+
     def sweep(self, block: str, key: str) -> None:
         """Remove what was just written, if the block was cleared meanwhile."""
         stored = self._stored(block)

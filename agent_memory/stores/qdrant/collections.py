@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from agent_memory.ranking.views import MEANINGS, WORDS
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
-from agent_memory.stores.qdrant.names import Names
+from agent_memory.stores.qdrant.names import Names, embedding
 
 _LINKS = 16
+_MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,30 @@ class Collections:
             aliases = client.get_collection_aliases(name).aliases
         return self._names.written(block) in {alias.alias_name for alias in aliases}
 
+    def in_force(self) -> dict[str, str]:
+        """By block, the collection that is recalled from."""
+        with self._connection.reached() as client:
+            found = {a.alias_name: a.collection_name for a in client.get_aliases().aliases}
+        blocks = {self._names.in_force(alias): name for alias, name in found.items()}
+        return {block: name for block, name in blocks.items() if block is not None}
+
+    def embedding(self, name: str) -> tuple[int, str]:
+        """Dimension and model of a collection's vectors.
+
+        A server before 1.16 does not keep the model: there it is as the name says it.
+        """
+        dimension, slug = embedding(name)
+        with self._connection.reached() as client:
+            told = client.get_collection(name).config.metadata or {}
+        return dimension, str(told.get(_MODEL, slug))
+
     def of(self, block: str) -> list[str]:
         """All that hold vectors of a block; those that a rebuild given up has left, too."""
         with self._connection.reached() as client:
             every = client.get_collections().collections
         return sorted(one.name for one in every if self._names.is_of(block, one.name))
 
-    def begin(self, block: str, name: str, dimension: int) -> str:
+    def begin(self, block: str, name: str, dimension: int, model: str) -> str:
         """Give a block that has none its first collection; tells which it got.
 
         Of several processes with different embeddings one must win. Aliases can't decide that: who
@@ -73,17 +92,18 @@ class Collections:
             return f"{self._names.recalled(block)}.{won}"
         found = self.roles(block).recalled  # a claim may be of after the block was begun
         if found is None:
-            self.make(name, dimension)
+            self.make(name, dimension, model)
             self._point(name, self._names.recalled(block), self._names.written(block))
         self.drop(claim)
         return found or name
 
-    def make(self, name: str, dimension: int) -> None:
+    def make(self, name: str, dimension: int, model: str) -> None:
         """Make a collection with its indexes, as far as they are not there."""
         from qdrant_client import models
 
         with suppress(Taken):
-            self._make(name, dict.fromkeys(MEANINGS, dimension) if dimension else {}, WORDS)
+            dense: dict[str, int] = dict.fromkeys(MEANINGS, dimension) if dimension else {}
+            self._make(name, dense, WORDS, {_MODEL: model})
         if self._connection.local:  # it has no payload indexes, and warns
             return
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
@@ -106,7 +126,13 @@ class Collections:
             with suppress(Missing), self._connection.reached() as client:
                 client.delete_collection(name)
 
-    def _make(self, name: str, dense: Mapping[str, int], sparse: Sequence[str] = ()) -> None:
+    def _make(
+        self,
+        name: str,
+        dense: Mapping[str, int],
+        sparse: Sequence[str] = (),
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
         from qdrant_client import models
 
         # of unit length as they come: the server need not make them so, by another rounding
@@ -126,6 +152,7 @@ class Collections:
                 vectors_config=vectors,
                 sparse_vectors_config=words or None,
                 hnsw_config=graphs,
+                metadata=metadata,
             )
 
     def _point(self, name: str, *aliases: str) -> None:

@@ -1,7 +1,7 @@
 """What things are called on a Qdrant server. No I/O.
 
-A block has a collection for each embedding, whose name says dimension and model; nothing else
-remembers them. Two aliases say which of them is recalled from and which is written to.
+A block has a collection for each embedding, whose name says dimension and, shortened, model. Two
+aliases say which of them is recalled from and which is written to.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ class Names:
         slug = _OTHER.sub("-", model)[:_MOST]
         digest = _digest(f"{dimension}\x1f{model}")
         return f"{self._prefix}{block}.{slug}-{dimension}-{digest}"
+
+    def in_force(self, alias: str) -> str | None:
+        """The block whose collection in force an alias names; None where it names another."""
+        block = alias.removeprefix(self._prefix)
+        return None if block == alias or "." in block else block
 
     def is_of(self, block: str, collection: str) -> bool:
         """Whether a collection holds, or held, vectors of a block, of whatever embedding."""

@@ -52,6 +52,21 @@ def record_at(payload: dict[str, Any] | None) -> Record:
     return record_of(SimpleNamespace(**(payload or {})))
 
 
+def traits_at(vectors: Sequence[Any], dimension: int) -> Traits:
+    """The traits that points' vectors hold, in their order."""
+    import numpy as np
+
+    from agent_memory.ranking.traits import Traits
+
+    rows = [
+        [one.get(name, [0.0] * dimension) if dimension else [] for one in vectors]
+        for name in MEANINGS
+    ]
+    words = [[_terms(one.get(name)) for one in vectors] for name in WORDS]
+    meaning, around = (np.array(some, np.float32).reshape(len(vectors), dimension) for some in rows)
+    return Traits(meaning, around, *words)
+
+
 def where(
     *, owner: str | None = None, session_id: str | None = None, after: int = 0
 ) -> models.Filter:
@@ -86,6 +101,16 @@ def _sparse(terms: Terms) -> models.SparseVector:
     from qdrant_client import models
 
     return models.SparseVector(indices=terms.ids.tolist(), values=terms.weights.tolist())
+
+
+def _terms(sparse: Any) -> Terms:
+    import numpy as np
+
+    from agent_memory.ranking.terms import NO_TERMS, Terms
+
+    if sparse is None:  # a server may leave out a vector of no words
+        return NO_TERMS
+    return Terms(np.array(sparse.indices, np.uint32), np.array(sparse.values, np.float32))
 
 
 def _weight(traits: Traits, place: int) -> int:

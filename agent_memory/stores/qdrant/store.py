@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.records import Hit, Lease, Record
@@ -12,12 +12,13 @@ from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.collections import Collections
 from agent_memory.stores.qdrant.connection import Connection, Missing
 from agent_memory.stores.qdrant.names import Names, embedding
-from agent_memory.stores.qdrant.points import batches, where
+from agent_memory.stores.qdrant.points import batches, record_at, traits_at, where
 from agent_memory.stores.qdrant.views import hits, queries
 
 if TYPE_CHECKING:
     from agent_memory.ranking.traits import Sought, Traits
 
+_PAGE = 200
 _TRIES = 5
 """Other processes may begin the block, or drop it, between two steps."""
 
@@ -54,7 +55,7 @@ class QdrantStore:
             stored = {roles.recalled, roles.written} - {None}
             if not stored:
                 with suppress(Missing):  # another process has just finished what was begun
-                    stored = {self._collections.begin(block, name, dimension)}
+                    stored = {self._collections.begin(block, name, dimension, model)}
             if name in stored:
                 self._opened[block] = (dimension, model)
                 return
@@ -142,6 +143,36 @@ class QdrantStore:
         self._collections.drop(*self._collections.of(block), self._names.claim(block))
         self._opened.pop(block, None)
 
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        """As `VectorStore.vector_blocks`, of what is in force."""
+        told: dict[str, tuple[int, str]] = {}
+        for block, name in self._collections.in_force().items():
+            with suppress(Missing):  # it was cleared just now
+                told[block] = self._collections.embedding(name)
+        return told
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        """As `VectorStore.all_vectors`, of what is in force."""
+        name = self._in_force(block, None)
+        matched = None if session_id is None else where(session_id=session_id)
+        offset: Any = None
+        while name is not None:
+            try:
+                with self._connection.reached() as client:
+                    points, offset = client.scroll(
+                        name, matched, limit=_PAGE, offset=offset, with_vectors=True
+                    )
+            except Missing:  # it was cleared just now
+                return
+            if points:
+                records = [record_at(point.payload) for point in points]
+                vectors = [point.vector for point in points]
+                yield records, traits_at(vectors, embedding(name)[0])
+            if offset is None:
+                return
+
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
         """As `SwappingVectorStore.begin_vectors`."""
         name = self._names.vectors(block, dimension, model)
@@ -150,7 +181,7 @@ class QdrantStore:
             self.clear_vectors(block)  # what was left by who was killed, if anything
             self.open_vectors(block, dimension, model)
             return
-        self._collections.make(name, dimension)
+        self._collections.make(name, dimension, model)
         if roles.written != name:
             self._collections.write_to(block, name)
         if roles.written and roles.written not in (name, roles.recalled):

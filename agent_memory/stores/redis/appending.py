@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,13 @@ from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.log import extend, lent
-from agent_memory.stores.redis.coding import entry_value, head_body, head_of, token_of
+from agent_memory.stores.redis.coding import (
+    entry_value,
+    head_body,
+    head_of,
+    mark_of,
+    token_of,
+)
 from agent_memory.stores.redis.index import Index
 from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.scripts import APPEND, HEAD_FIELDS
@@ -20,14 +27,22 @@ from agent_memory.stores.redis.server import Lost, RedisServer
 _MOST_KNOWN = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A session as it was seen last: its head (lent to nobody), and who moved that."""
+
+    head: Head
+    mark: str
+
+
 class Appender:
     """Appends, and remembers the heads it saw last.
 
-    A remembered head serves only where the script finds its version, its time of creation and its
-    end; else the script answers with the head as it is. A session that was never seen is tried as a
-    new one. So a call whose answer was lost can be made
-    again: it finds its place free, or taken by itself, or by another, and then it was not carried
-    out and never will be.
+    A remembered head serves only where the script finds its version, its time of creation, its
+    end and who moved it last; else the script answers with the head as it is. A session that was
+    never seen is tried as a new one. So a call whose answer was lost can be made again: it finds
+    its place free, or taken by itself, or by another, and then it was not carried out and never
+    will be.
 
     Args:
         server: The server.
@@ -39,7 +54,7 @@ class Appender:
         self._server = server
         self._index = index
         self._keys = keys
-        self._known: dict[str, Head] = {}
+        self._known: dict[str, _Known] = {}
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
         """See `SessionStore.append`."""
@@ -49,7 +64,7 @@ class Appender:
                 known, fresh = self._seen(session_id), True
             known = known or _begun(session_id)
             try:
-                head, entries = extend(known, drafts, user_id)
+                head, entries = extend(known.head, drafts, user_id)
             except (SessionOfAnotherUser, SessionDeleting):
                 if fresh:
                     raise
@@ -59,30 +74,30 @@ class Appender:
             if answer in (1, 2) or _is_own(answer, token):
                 if answer != 1:
                     self._index.overtook(session_id, head.user_id)
-                self.remember(lent(head))
+                self.remember(lent(head), known.mark)
                 return head
-            found = None if answer is None else head_of(session_id, answer)
+            found = None if answer is None else _known(session_id, answer)
             known, fresh = found or _begun(session_id), True
 
-    def remember(self, head: Head) -> None:
-        """Keep a head, which nobody else may change."""
+    def remember(self, head: Head, mark: str) -> None:
+        """Keep a head, which nobody else may change, and who moved it last."""
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        self._known[head.session_id] = head
+        self._known[head.session_id] = _Known(head, mark)
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
 
-    def _seen(self, session_id: str) -> Head:
+    def _seen(self, session_id: str) -> _Known:
         fields = self._server.ask("HMGET", self._keys.head(session_id), *HEAD_FIELDS)
-        return head_of(session_id, fields) or _begun(session_id)
+        return _known(session_id, fields) or _begun(session_id)
 
-    def _attempt(self, known: Head, head: Head, entries: Sequence[Entry]) -> tuple[Any, str]:
-        token = secrets.token_hex(4)
-        changed = head.version != known.version
+    def _attempt(self, known: _Known, head: Head, entries: Sequence[Entry]) -> tuple[Any, str]:
+        token, was = secrets.token_hex(4), known.head
+        changed = head.version != was.version
         values = (
-            known.version, to_micros(known.created_at), known.end,
+            was.version, to_micros(was.created_at), was.end, known.mark,
             head.version, head.end, head.total, head.user_id or "",
             head_body(head) if changed else "",
         )  # fmt: skip
@@ -94,8 +109,13 @@ class Appender:
             return self._index.run(APPEND, head.session_id, *values, "1", *rest), token
 
 
-def _begun(session_id: str) -> Head:
-    return empty_head(session_id, None, datetime.now(UTC))
+def _begun(session_id: str) -> _Known:
+    return _Known(empty_head(session_id, None, datetime.now(UTC)), "")
+
+
+def _known(session_id: str, fields: Sequence[bytes | None]) -> _Known | None:
+    head = head_of(session_id, fields)
+    return None if head is None else _Known(head, mark_of(fields))
 
 
 def _is_own(answer: Any, token: str) -> bool:

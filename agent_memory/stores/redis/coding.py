@@ -37,6 +37,11 @@ def head_of(session_id: str, fields: Sequence[bytes | None]) -> Head | None:
     )
 
 
+def mark_of(fields: Sequence[bytes | None]) -> str:
+    """Names the call that moved a head last, of its `HEAD_FIELDS`; empty where none did."""
+    return (fields[7] or b"").decode()
+
+
 def entry_value(entry: Entry, token: str) -> str:
     """An entry, but for its place: what is about it, a newline, and the message.
 
@@ -98,3 +103,14 @@ def record_of(value: bytes) -> Record:
     fields = json.loads(value)
     fields["sources"] = tuple(fields["sources"])
     return Record(**{**fields, "created_at": from_micros(fields["created_at"])})
+
+
+def collection_value(known: tuple[int, str]) -> str:
+    """Dimension and embedding model of a block's vectors."""
+    return f"{known[0]} {known[1]}"
+
+
+def stored_collection(value: bytes) -> tuple[int, str]:
+    """The inverse of `collection_value`."""
+    dimension, _, model = value.decode().partition(" ")
+    return int(dimension), model

@@ -6,7 +6,7 @@ a block's on one, and the indexes of the namespace on one.
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 _INDEXES = ("sessions", "users", "queue", "turns", "dues", "held", "layout")
 _RECORDS = ("records", "spans", "owners", "origins")
@@ -54,6 +54,14 @@ class Keys:
     def fence(self, block: str, session_id: str) -> str:
         """On the node of a block's records: from which holding of a session's lease on to take."""
         return f"{self._of_block('fence', block)}:{session_id}"
+
+    def of_blocks(self, name: str) -> str:
+        """A pattern for the keys that blocks have under this name; `quote` leaves no wildcards."""
+        return f"agent_memory:{name}:{{{self._namespace}:*}}"
+
+    def block_of(self, key: str) -> str:
+        """The block that such a key belongs to."""
+        return unquote(key.rpartition(":")[2].removesuffix("}"))
 
     def _of_block(self, name: str, block: str) -> str:
         return f"agent_memory:{name}:{{{self._namespace}:{quote(block, safe='')}}}"

@@ -12,10 +12,17 @@ from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.indexes import Indexes, search
 from agent_memory.stores.log import LOST
-from agent_memory.stores.redis.coding import record_of, record_span, record_value
+from agent_memory.stores.redis.coding import (
+    collection_value,
+    record_of,
+    record_span,
+    record_value,
+    stored_collection,
+)
 from agent_memory.stores.redis.index import Index
 from agent_memory.stores.redis.index_scripts import Script
 from agent_memory.stores.redis.keys import Keys
+from agent_memory.stores.redis.reading import RecordReader
 from agent_memory.stores.redis.record_scripts import (
     FACTS,
     FORGET_FACTS,
@@ -44,6 +51,7 @@ class RedisRecords:
         self._index = index
         self._opened: dict[str, tuple[int, str]] = {}
         self._indexes = Indexes()
+        self._reader = RecordReader(server, keys)
 
     def put_facts(
         self,
@@ -80,11 +88,11 @@ class RedisRecords:
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """See `VectorStore.open_vectors`."""
         given = (dimension, model)
-        key, collection = self._keys.vectors(block)[-1], _collection(given)
+        key, collection = self._keys.vectors(block)[-1], collection_value(given)
         self._server.ask("SETNX", key, collection)
         stored = self._server.ask("GET", key)
         if stored is not None and stored != collection.encode():
-            raise DimensionMismatch(mismatch(block, _stored(stored), given))
+            raise DimensionMismatch(mismatch(block, stored_collection(stored), given))
         self._opened[block] = given
 
     def put_vectors(
@@ -113,11 +121,11 @@ class RedisRecords:
             "",
             0,
             0,
-            _collection(opened),
+            collection_value(opened),
             *values,
         )
         if not isinstance(answer, list):
-            raise DimensionMismatch(mismatch(block, _stored(answer), opened))
+            raise DimensionMismatch(mismatch(block, stored_collection(answer), opened))
         if answer:
             owner, before, after = answer
             changed = {owner.decode(): (int(before), int(after))}
@@ -152,6 +160,20 @@ class RedisRecords:
     def clear_vectors(self, block: str) -> None:
         """See `VectorStore.clear_vectors`."""
         self._server.ask("UNLINK", *self._keys.vectors(block))
+
+    def all_facts(self) -> Iterator[tuple[str, Record]]:
+        """See `FactStore.all_facts`."""
+        return self._reader.all_facts()
+
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        """See `VectorStore.vector_blocks`."""
+        return self._reader.vector_blocks()
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        """See `VectorStore.all_vectors`."""
+        return self._reader.all_vectors(block, session_id)
 
     def _index_of(self, block: str, owner: str) -> TraitIndex:
         """What an owner has; read in pages, so that the server answers others too."""
@@ -225,12 +247,3 @@ def _which(
     if owner is None and session_id is None and record_id is None:
         raise ValueError("Name an owner, a session or a record.")
     return owner or "", session_id or "", record_id or "", after
-
-
-def _collection(known: tuple[int, str]) -> str:
-    return f"{known[0]} {known[1]}"
-
-
-def _stored(collection: bytes) -> tuple[int, str]:
-    dimension, _, model = collection.decode().partition(" ")
-    return int(dimension), model

@@ -20,7 +20,7 @@ class SessionScript:
     apart: Script
 
 
-HEAD_FIELDS = ("version", "begun", "end", "total", "user", "deleting", "body")
+HEAD_FIELDS = ("version", "begun", "end", "total", "user", "deleting", "body", "mark")
 _FIELDS = ", ".join(f"'{name}'" for name in HEAD_FIELDS)
 
 # The sessions' scripts begin with the keys of head and log, and the session's id.
@@ -51,10 +51,10 @@ def _session(*parts: str) -> SessionScript:
 
 APPEND = _session(
     r"""
-local _, was, begun, stop, version, last, total, user, body, again = unpack(ARGV, 1, 10)
-local found = call('HMGET', HEAD, 'version', 'begun', 'end', 'user', 'rested')
+local _, was, begun, stop, mark, version, last, total, user, body, again = unpack(ARGV, 1, 11)
+local found = call('HMGET', HEAD, 'version', 'begun', 'end', 'user', 'rested', 'mark')
 if found[1] then
-  if found[1] ~= was or found[2] ~= begun or found[3] ~= stop then
+  if found[1] ~= was or found[2] ~= begun or found[3] ~= stop or (found[6] or '') ~= mark then
     local reply = call('HMGET', HEAD, """
     + _FIELDS
     + r""")
@@ -68,7 +68,7 @@ else
   call('HSET', HEAD, 'begun', begun, 'deleting', '0')
   enlist(sid)
 end
-for at = 11, #ARGV do call('HSET', LOG, stop + at - 10, ARGV[at]) end
+for at = 12, #ARGV do call('HSET', LOG, stop + at - 11, ARGV[at]) end
 if version ~= was then
   call('HSET', HEAD, 'version', version, 'body', body)
   assign(found[4], user)
@@ -81,26 +81,43 @@ return 2
 """,
 )
 
+# `mark` names the call that moved a head last: one that is sent twice finds that it was done, and a
+# session that was begun anew, as of the time of a former one, is not taken for that. ARGV: holder,
+# the head as it was, as it is to be, and the seq after which the entries stand (empty: no change)
 MOVE = _session(
     r"""
-local _, holder, version, begun, after, user, deleting, body, expired, stop, cut = unpack(ARGV)
+local _, holder, version, begun, stop, mark, after, user, deleting, body, expired, cut =
+  unpack(ARGV, 1, 12)
+local found = call('HMGET', HEAD, 'version', 'end', 'total', 'user', 'expired', 'mark')
+local last, total = found[2], found[3]
+if found[6] == mark and is(after, begun) then return {last, total} end
 if lost(holder) then return -1 end
-if not is(version, begun) then return 0 end
-local found = call('HMGET', HEAD, 'end', 'total', 'user', 'expired')
-local last, total = found[1], found[2]
-if cut ~= '' then
+if version == '0' and cut ~= '' then
+  if found[1] then return 0 end
+  last, total = cut, '0'
+  call('HSET', HEAD, 'begun', begun)
+  enlist(sid)
+elseif not is(version, begun) then
+  return 0
+elseif cut ~= '' then
   if last ~= stop then return 0 end
   if tonumber(cut) < tonumber(stop) then
     local entry = call('HGET', LOG, cut)
     last, total = cut, entry and string.match(entry, '^(%d+) ') or '0'
   end
 end
-call('HSET', HEAD, 'version', after, 'deleting', deleting, 'body', body)
+for at = 13, #ARGV do call('HSET', LOG, cut + at - 12, ARGV[at]) end
+if #ARGV > 12 then
+  last, total = cut + #ARGV - 12, string.match(ARGV[#ARGV], '^(%d+) ')
+end
+call('HSET', HEAD, 'version', after, 'deleting', deleting, 'body', body, 'mark', mark)
 call('HSET', HEAD, 'end', last, 'total', total, 'expired', expired)
-assign(found[3], user)
-if deleting == '1' then fall_due(sid, owner_of(user, sid)) end
-for seq = last + 1, found[1] do call('HDEL', LOG, seq) end
-for seq = (found[4] or 0) + 1, expired do call('HDEL', LOG, seq) end
+assign(found[4], user)
+if deleting == '1' or not found[1] then fall_due(sid, owner_of(user, sid)) end
+for seq = last + 1, found[2] or 0 do call('HDEL', LOG, seq) end
+if found[1] then
+  for seq = (found[5] or 0) + 1, expired do call('HDEL', LOG, seq) end
+end
 return {last, total}
 """,
 )

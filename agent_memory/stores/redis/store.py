@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,8 +13,9 @@ from agent_memory.stores.coding import to_micros
 from agent_memory.stores.log import lent
 from agent_memory.stores.redis.appending import Appender
 from agent_memory.stores.redis.cluster import RedisCluster, connected
-from agent_memory.stores.redis.coding import entry_of, head_body, head_of
+from agent_memory.stores.redis.coding import entry_of, entry_value, head_body, head_of, mark_of
 from agent_memory.stores.redis.durability import durability_note, require_power, rewrite_files
+from agent_memory.stores.redis.failures import failure
 from agent_memory.stores.redis.index import Index, IndexApart
 from agent_memory.stores.redis.index_scripts import DUE, WAKE
 from agent_memory.stores.redis.keys import Keys
@@ -27,6 +29,7 @@ from agent_memory.stores.redis.scripts import (
     READ,
     RELEASE,
 )
+from agent_memory.stores.redis.server import Lost
 
 _LAYOUT = 1
 _PAGE = 500
@@ -85,9 +88,10 @@ class RedisStore(RedisRecords):
 
     def head(self, session_id: str) -> Head | None:
         """See `SessionStore.head`."""
-        found = self._heads([session_id])[0]
+        fields = self._server.ask("HMGET", self._keys.head(session_id), *HEAD_FIELDS)
+        found = head_of(session_id, fields)
         if found is not None:
-            self._appender.remember(lent(found))
+            self._appender.remember(lent(found), mark_of(fields))
         return found
 
     def standing(self, session_ids: Collection[str]) -> set[str]:
@@ -127,26 +131,43 @@ class RedisStore(RedisRecords):
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.move`."""
-        return self._move(head, None, lease)
+        return self._move(head, lease, "")
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.truncate`."""
-        return self._move(head, max(end, 0), lease)
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        """See `SessionStore.rewrite`."""
+        return self._move(head, lease, max(after, 0), entries)
 
-    def _move(self, head: Head, cut: int | None, lease: Lease | None) -> Head | None:
-        after = replace(lent(head), version=head.version + 1)
+    def _move(
+        self, head: Head, lease: Lease | None, cut: int | str, entries: Sequence[Entry] = ()
+    ) -> Head | None:
+        after, mark = replace(lent(head), version=head.version + 1), secrets.token_hex(8)
         self._appender.forget(head.session_id)
-        self._index.moving(head.session_id, head.user_id, head.deleting)
-        answer = self._index.run(
-            MOVE, head.session_id, _holder(lease), head.version,
-            to_micros(head.created_at), after.version, head.user_id or "",
-            int(head.deleting), head_body(after), head.expired, head.end,
-            "" if cut is None else cut,
+        if head.version:
+            self._index.moving(head.session_id, head.user_id, head.deleting)
+        else:
+            self._index.appending(head.session_id, head.user_id)
+        values = (
+            _holder(lease), head.version, to_micros(head.created_at), head.end, mark,
+            after.version, head.user_id or "", int(head.deleting), head_body(after),
+            head.expired, cut, *(entry_value(entry, "") for entry in entries),
         )  # fmt: skip
+        try:
+            answer = self._index.attempt(MOVE, head.session_id, *values)
+        except Lost as lost:
+            answer = self._index.run(MOVE, head.session_id, *values)
+            if not isinstance(answer, list):  # never done, or done and then moved by another
+                raise failure(lost.error, self._server.place) from lost.error
         if held(answer, lease) == 0:
             return None
         moved = replace(after, end=int(answer[0]), total=int(answer[1]))
-        self._appender.remember(moved)
+        self._appender.remember(moved, mark)
         return lent(moved)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:

@@ -56,6 +56,13 @@ class Appender:
         known = connection.transaction(lambda it: self._extend(it, session_id, drafts, user_id))
         return self._remembered(known.key, known.head)
 
+    def begin(self, connection: SQLConnection, head: Head, now: int) -> None:
+        """Write the head of a session that is not there, due at a time, without its log."""
+        begun = to_micros(head.created_at)
+        new = {"namespace": self._namespace, "session_id": head.session_id, "created_at": begun}
+        lease = {"lease_owner": None, "lease_until": 0, "due_at": now}
+        connection.run("begin", {**new, **lease, **head_values(head)})
+
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
@@ -73,10 +80,7 @@ class Appender:
         head, entries = extend(before, drafts, user_id)
         now = now_micros()
         if row is None:
-            begun = to_micros(head.created_at)
-            new = {"namespace": self._namespace, "session_id": session_id, "created_at": begun}
-            lease = {"lease_owner": None, "lease_until": 0, "due_at": now}
-            connection.run("begin", {**new, **lease, **head_values(head)})
+            self.begin(connection, head, now)
             row = connection.row("head", at)
         else:
             if head.version != before.version:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, and_, bindparam, delete, insert, literal_column, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    select,
+)
 from sqlalchemy.sql.expression import ClauseElement
 
 from agent_memory.stores.sql.compiled import named
 from agent_memory.stores.sql.tables import COLLECTIONS, FACTS, SCOPES, VECTORS
 
 _v, _scope = VECTORS.c, SCOPES.c
+_most = bindparam("most", type_=BigInteger)
 _OVERWRITE = "ON DUPLICATE KEY UPDATE version = VALUES(version)"
 
 
@@ -38,6 +49,13 @@ def _matching(table: Table, given: tuple[str, ...]) -> ColumnElement[bool]:
     return and_(_of_block(table), *which, table.c.last > bindparam("after"))
 
 
+def _page_of_vectors(*which: ColumnElement[bool]) -> ClauseElement:
+    page = select(*_columns(VECTORS), _v.vector).where(
+        _of_block(VECTORS), *which, _v.id > bindparam("after")
+    )
+    return page.order_by(_v.id).limit(_most)
+
+
 def _choices(*names: str) -> list[tuple[str, ...]]:
     return [given for n in range(len(names)) for given in combinations(names, n + 1)]
 
@@ -49,6 +67,14 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
     "facts": select(*_columns(FACTS))
     .where(_of_owner(FACTS))
     .order_by(FACTS.c.created_at, FACTS.c.id),
+    "facts_page": select(*_columns(FACTS))
+    .where(_of_block(FACTS), FACTS.c.id > bindparam("after"))
+    .order_by(FACTS.c.id)
+    .limit(_most),
+    "next_block": select(FACTS.c.block)
+    .where(FACTS.c.namespace == bindparam("ns"), FACTS.c.block > bindparam("of_block"))
+    .order_by(FACTS.c.block)
+    .limit(literal_column("1")),
     "replace_facts": delete(FACTS).where(
         _of_block(FACTS),
         FACTS.c.session_id == bindparam("sid"),
@@ -73,6 +99,11 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
     },
     "owners_of_ids": select(_v.owner).where(_by_ids(VECTORS)),
     "vectors": select(*_columns(VECTORS)).where(_by_ids(VECTORS)),
+    "vectors_page": _page_of_vectors(),
+    "vectors_page_of_session": _page_of_vectors(_v.session_id == bindparam("sid")),
+    "blocks": select(COLLECTIONS.c.block, COLLECTIONS.c.dimension, COLLECTIONS.c.model).where(
+        COLLECTIONS.c.namespace == bindparam("ns")
+    ),
     # held until its vectors are written, so that nobody clears the block meanwhile
     "collection": select(COLLECTIONS.c.dimension, COLLECTIONS.c.model)
     .where(_of_block(COLLECTIONS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.errors import DimensionMismatch, LeaseLost
@@ -17,6 +17,8 @@ from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 if TYPE_CHECKING:
     from agent_memory.ranking.index import TraitIndex
     from agent_memory.ranking.traits import Sought, Traits
+
+_PAGE = 200
 
 
 class SQLRecords:
@@ -54,6 +56,20 @@ class SQLRecords:
         values = self._of(block, owner)
         rows = self._database.read(lambda connection: connection.rows("facts", values))
         return [record_of(row) for row in rows]
+
+    def all_facts(self) -> Iterator[tuple[str, Record]]:
+        """See `FactStore.all_facts`."""
+        block = self._next_block("")
+        while block:
+            for rows in self._pages("facts_page", block):
+                yield from ((block, record_of(row)) for row in rows)
+            block = self._next_block(block)
+
+    def _next_block(self, block: str) -> str:
+        """The name of the block with facts that comes after one; empty after the last."""
+        of = self._of(block)
+        row = self._database.read(lambda connection: connection.row("next_block", of))
+        return "" if row is None else str(row.block)
 
     def delete_facts(
         self,
@@ -170,6 +186,29 @@ class SQLRecords:
                 connection.run(f"clear_{what}", self._of(block))
 
         self._database.write(work)
+
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        """See `VectorStore.vector_blocks`."""
+        of = {"ns": self._namespace}
+        rows = self._database.read(lambda connection: connection.rows("blocks", of))
+        return {row.block: (row.dimension, row.model) for row in rows}
+
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Traits]]:
+        """See `VectorStore.all_vectors`."""
+        from agent_memory.stores.blobs import traits_of
+
+        name = "vectors_page" if session_id is None else "vectors_page_of_session"
+        for rows in self._pages(name, block, sid=session_id):
+            yield [record_of(row) for row in rows], traits_of([row.vector for row in rows])
+
+    def _pages(self, name: str, block: str, **values: Any) -> Iterator[list[Any]]:
+        """The rows of a statement that gives those after an id, some at a time."""
+        at = {**self._of(block), **values, "after": "", "most": _PAGE}
+        while rows := self._database.read(lambda connection: connection.rows(name, at)):
+            yield rows
+            at["after"] = rows[-1].id
 
     def _guard(self, connection: SQLConnection, lease: Lease | None) -> None:
         if lease is not None:

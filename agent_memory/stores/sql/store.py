@@ -15,7 +15,7 @@ from agent_memory.stores.sql.compiled import chunks
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.migrations import is_current, migrate
 from agent_memory.stores.sql.records import SQLRecords
-from agent_memory.stores.sql.rows import entry_of, head_of
+from agent_memory.stores.sql.rows import entry_of, entry_values, head_of
 from agent_memory.stores.sql.sqlite import Database
 
 _ALL = 2**62
@@ -104,19 +104,34 @@ class SQLStore(SQLRecords):
 
         return self._database.write(work)
 
-    def truncate(self, head: Head, end: int, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.truncate`."""
+    def rewrite(
+        self,
+        head: Head,
+        after: int,
+        entries: Sequence[Entry] = (),
+        *,
+        lease: Lease | None = None,
+    ) -> Head | None:
+        """See `SessionStore.rewrite`."""
         at = self._at(head.session_id)
 
         def work(connection: SQLConnection) -> Head | None:
-            connection.lock(at)
+            there = connection.lock(at)
             self._guard(connection, lease)
-            before = self._find(connection, head.session_id)
-            if before is None or before.end != head.end:  # a cut must not take unseen messages
+            before = connection.row("head", at) if there else None
+            if head.version == 0:
+                if before is not None:
+                    return None
+                self._appender.begin(connection, replace(head, version=1), now_micros())
+            # a cut must not take unseen messages
+            elif before is None or before.end != head.end or self._swap(connection, head) is None:
                 return None
-            if self._swap(connection, head) is None:
-                return None
-            connection.run("cut", {**at, "end": end})
+            else:
+                connection.run("cut", {**at, "end": after})
+            if entries:
+                key = connection.row("head", at).key
+                rows = [{**entry_values(entry), "session": key} for entry in entries]
+                connection.run_each("extend", rows)
             return self._find(connection, head.session_id)
 
         return self._database.write(work)

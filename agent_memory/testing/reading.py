@@ -1,0 +1,142 @@
+"""What every store must do when all of its records are read, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from agent_memory.ranking.traits import Traits
+from agent_memory.records import Record
+from agent_memory.stores.base import Store
+from agent_memory.testing.contract import Contract, record
+from agent_memory.testing.traits import for_words, units, worded
+
+
+class AllFactsContract(Contract):
+    """What a `FactStore` must do when all of it is read."""
+
+    def test_all_facts_are_given_once(self, store: Store, other: Store) -> None:
+        """Else: a deployment that is moved loses records, or has some twice."""
+        blocks = {"facts": 450, "_place": 3, "notes": 201, "a%b_c": 1, "A": 2}
+        expected: set[tuple[str, str]] = set()
+        for block, count in blocks.items():
+            records = [
+                record(f"{block}-{n}", f"user:{n % 7}", f"s{n % 5}", last=n) for n in range(count)
+            ]
+            store.put_facts(block, records)
+            expected |= {(block, one.id) for one in records}
+        found = list(other.all_facts())
+        assert len(found) == len(expected)
+        assert {(block, one.id) for block, one in found} == expected
+        by_place = {(block, one.id): one for block, one in found}
+        (same,) = [one for one in store.facts("notes", "user:3") if one.id == "notes-3"]
+        assert by_place["notes", "notes-3"] == same
+
+    def test_those_of_other_namespaces_are_not_read(self, store: Store, elsewhere: Store) -> None:
+        """Else: a deployment that is moved takes records of another along."""
+        store.put_facts("facts", [record("a")])
+        elsewhere.put_facts("facts", [record("foreign")])
+        elsewhere.put_facts("theirs", [record("foreign")])
+        assert [(block, one.id) for block, one in store.all_facts()] == [("facts", "a")]
+
+    def test_of_nothing_nothing(self, store: Store) -> None:
+        """Else: an empty store can't be moved."""
+        assert list(store.all_facts()) == []
+        store.put_facts("facts", [record("a")])
+        store.delete_facts("facts", record_id="a")
+        assert list(store.all_facts()) == []
+
+
+class AllVectorsContract(Contract):
+    """What a `VectorStore` must do when all of it is read."""
+
+    def test_vectors_come_as_they_went(self, store: Store, other: Store) -> None:
+        """Else: what is moved is found by less than before, or twice, or not at all."""
+        names = [f"r{n}" for n in range(450)]
+        records = [
+            record(name, f"user:{n % 3}", f"s{n % 4}", last=n) for n, name in enumerate(names)
+        ]
+        words = [f"word{n} fox" for n in range(450)]
+        given = worded(words, words[::-1], units(450), units(450, seed=8))
+        for handle in (store, other):
+            handle.open_vectors("v", 8, "model")
+        store.put_vectors("v", records, given)
+        theirs = {name: _row(given, place) for place, name in enumerate(names)}
+        found = list(_read(other))
+        assert sorted(one.id for one, _ in found) == sorted(names)
+        for one, row in found:
+            assert one == records[names.index(one.id)]
+            for got, wanted in zip(row, theirs[one.id], strict=True):
+                assert np.allclose(got, wanted, atol=1e-6)
+        ours = sorted(one.id for one, _ in _read(other, "s1"))
+        assert ours == sorted(names[1::4])
+        assert list(_read(other, "nobody's")) == []
+        assert list(other.all_vectors("unknown")) == []
+
+    def test_records_without_vectors_come_too(self, store: Store) -> None:
+        """Else: what is found by its words alone is left behind."""
+        store.open_vectors("v", 0, "no embedder")
+        store.put_vectors("v", [record("a"), record("b")], worded(["red fox", "owl"]))
+        found = {one.id: row for one, row in _read(store)}
+        assert set(found) == {"a", "b"}
+        assert len(found["a"][2]) == 2
+        assert len(found["a"][0]) == 0
+
+    def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
+        """Else: after a move the same question finds something else, or in another order."""
+        words = [f"{'red ' * (n % 4)}fox {'den ' * (n % 3)}owl{n % 7}" for n in range(60)]
+        records = [record(f"r{n:02}", f"user:{n % 2}") for n in range(60)]
+        store.open_vectors("v", 8, "model")
+        store.put_vectors("v", records, worded(words, words[::-1], units(60), units(60, seed=8)))
+        elsewhere.open_vectors("v", 8, "model")
+        for page, traits in store.all_vectors("v"):
+            elsewhere.put_vectors("v", page, traits)
+        for place, question in enumerate(("red fox", "den owl3", "owl1 owl2 red")):
+            sought = for_words(question, units(9, seed=9)[place])
+            for owner in ("user:0", "user:1"):
+                before, after = (
+                    {
+                        hit.record.id: hit.scores
+                        for hit in one.search_vectors("v", owner, sought, 30)
+                    }
+                    for one in (store, elsewhere)
+                )
+                assert before.keys() == after.keys()
+                for name, scores in after.items():
+                    assert np.allclose(scores, before[name], atol=1e-5)
+
+    def test_blocks_are_told(self, store: Store, other: Store) -> None:
+        """Else: vectors of a block are left behind, or announced as of another model."""
+        assert store.vector_blocks() == {}
+        store.open_vectors("v", 8, "a model: of 8")
+        store.put_vectors("v", [record("a")], worded(["fox"], meaning=units(1)))
+        store.open_vectors("w_2", 0, "no embedder")
+        store.put_vectors("w_2", [record("a")], worded(["fox"]))
+        assert other.vector_blocks() == {"v": (8, "a model: of 8"), "w_2": (0, "no embedder")}
+        store.clear_vectors("w_2")
+        assert set(other.vector_blocks()) == {"v"}
+
+    def test_blocks_of_other_namespaces_are_not_told(self, store: Store, elsewhere: Store) -> None:
+        """Else: a deployment that is moved takes vectors of another along."""
+        elsewhere.open_vectors("theirs", 3, "model")
+        elsewhere.put_vectors("theirs", [record("a")], worded(["fox"], meaning=units(1, 3)))
+        assert store.vector_blocks() == {}
+        assert list(store.all_vectors("theirs")) == []
+
+
+_Row = tuple[np.ndarray, ...]
+
+
+def _row(traits: Traits, place: int) -> _Row:
+    """All traits of one record."""
+    terms = [np.stack(one[place]) for one in (traits.words, traits.words_around)]
+    ordered = [one[:, np.argsort(one[0])] for one in terms]  # the order of words tells nothing
+    parts = [part for one in ordered for part in one]
+    return (traits.meaning[place], traits.meaning_around[place], *parts)
+
+
+def _read(store: Store, session_id: str | None = None) -> Iterator[tuple[Record, _Row]]:
+    for records, traits in store.all_vectors("v", session_id=session_id):
+        assert len(records) == len(traits)
+        yield from ((one, _row(traits, place)) for place, one in enumerate(records))

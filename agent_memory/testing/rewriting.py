@@ -1,0 +1,237 @@
+"""What every session store must do when a log is written anew from a place on, as tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from agent_memory.errors import LeaseLost
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Head, Lease, Summary, empty_head
+from agent_memory.stores.base import Counts, Store
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
+
+_HEAVY = "x" * 3_000
+
+
+def entries(first: int, last: int, said: str = "", total: int = 0) -> list[Entry]:
+    """Entries as another store had them: each a day after the one before, of three tokens."""
+    return [
+        Entry(
+            "s",
+            seq,
+            Message(role="user", content=f"{seq}{said}", created_at=DAY + timedelta(seq)),
+            3,
+            total + 3 * (seq - first + 1),
+            "elsewhere",
+            DAY + timedelta(seq),
+        )
+        for seq in range(first, last + 1)
+    ]
+
+
+def begun(**fields: Any) -> Head:
+    """The head of a session that is to begin."""
+    return replace(empty_head("s", "u", DAY), **fields)
+
+
+def _again(entry: Entry) -> Entry:
+    """The entry, with a mark behind what it says."""
+    message = Message(role="user", content=f"{entry.message.text()}+", created_at=DAY)
+    return replace(entry, message=message, created_at=DAY)
+
+
+def _texts(store: Store) -> list[str]:
+    return [entry.message.text() for entry in store.read("s")]
+
+
+class RewriteContract(Contract):
+    """What a `SessionStore` must do when a log is written anew from a place on."""
+
+    @pytest.mark.parametrize("said", ["", _HEAVY], ids=["light", "heavy"])
+    def test_a_session_begins_as_it_was(self, store: Store, other: Store, said: str) -> None:
+        """Else: a session that is brought from elsewhere has other seqs, times or totals."""
+        summary = Summary("so far", 6, 3, "local", redo_after=0)
+        system = Message(role="system", content="rules", created_at=DAY)
+        head = begun(
+            start=4, start_total=12, pinned=(2,), pinned_tokens=3, system=system,
+            system_tokens=4, summary=summary, cursors={"vector": 7},
+        )  # fmt: skip
+        log = entries(1, 40, said)
+        written = store.rewrite(head, 0, log)
+        assert written == replace(head, end=40, total=120, version=1)
+        assert stored(other) == written
+        for handle in (store, other):
+            assert handle.read("s") == log
+            assert handle.pick("s", [1, 40]) == [log[0], log[-1]]
+        assert store.counts() == Counts(sessions=1, entries=40)
+        assert [one.session_id for one in other.sessions(user_id="u")] == ["s"]
+        assert [one.session_id for one in other.due()] == ["s"]
+        grown = other.append("s", [draft("more", 5)], "u")
+        assert (grown.end, grown.total, grown.created_at) == (41, 125, DAY)
+        assert store.append("s", [draft("again", 5)]).end == 42
+
+    def test_one_that_is_there_is_not_begun(self, store: Store, other: Store) -> None:
+        """Else: what is brought from elsewhere takes the place of what was said here."""
+        head = store.append("s", [draft("here")])
+        assert other.rewrite(begun(), 0, entries(1, 2)) is None
+        assert stored(store) == head
+        assert _texts(store) == ["here"]
+
+    def test_one_of_many_begins(self, store: Store, other: Store) -> None:
+        """Else: two that bring the same session mix their logs."""
+        handles = [store, other] * 3
+        calls = [
+            partial(one.rewrite, begun(cursors={"n": n}), 0, entries(1, 5, f" by {n}"))
+            for n, one in enumerate(handles)
+        ]
+        (winner,) = [head for head in together(calls) if head is not None]
+        assert winner == stored(store)
+        assert _texts(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
+
+    def test_after_a_deletion_it_begins_anew(self, store: Store, other: Store) -> None:
+        """Else: something that was deleted comes back with what takes its place."""
+        store.append("s", [draft(f"secret {n}") for n in range(9)], "v")
+        store.delete("s")
+        assert other.rewrite(begun(), 0, entries(1, 2)) is not None
+        assert _texts(store) == ["1", "2"]
+        assert stored(store).user_id == "u"
+        assert store.append("s", [draft("3")], "u").end == 3
+
+    @pytest.mark.parametrize("said", ["", _HEAVY], ids=["light", "heavy"])
+    def test_a_log_is_brought_in_parts(self, store: Store, other: Store, said: str) -> None:
+        """Else: of a long log only the first part arrives, or a part twice."""
+        log = entries(1, 60, said)
+        head = store.rewrite(begun(deleting=True), 0, log[:10])
+        for at in range(10, 60, 10):
+            assert head is not None
+            assert head.deleting
+            head = other.rewrite(head, head.end, log[at : at + 10])
+        assert head is not None
+        shown = store.move(replace(head, deleting=False, cursors={"facts": 60}))
+        assert shown is not None
+        assert (shown.end, shown.total, shown.deleting) == (60, 180, False)
+        assert stored(other) == shown
+        assert other.read("s") == log
+        assert store.append("s", [draft("61")]).end == 61
+
+    def test_a_log_that_began_later(self, store: Store, other: Store) -> None:
+        """Else: what has expired elsewhere is missed here, or seqs begin anew."""
+        log = entries(21, 30, total=60)
+        head = store.rewrite(begun(expired=20, start=25, start_total=75), 20, log)
+        assert head is not None
+        assert (head.expired, head.end, head.total) == (20, 30, 90)
+        assert stored(other) == head
+        assert other.read("s") == log
+        assert other.pick("s", [20, 21]) == log[:1]
+        assert store.counts().entries == 10
+        assert store.append("s", [draft("31", 4)]).total == 94
+
+    @pytest.mark.parametrize("said", ["", _HEAVY], ids=["light", "heavy"])
+    @pytest.mark.parametrize("after", [0, 1, 17, 39])
+    def test_what_is_there_gives_way(
+        self, store: Store, other: Store, after: int, said: str
+    ) -> None:
+        """Else: of what was to be written over something stays, or what was not goes."""
+        store.append("s", [draft(f"{n}{said}") for n in range(1, 41)], "u")
+        new = entries(after + 1, 40, f" anew{said}", 3 * after)
+        head = stored(other)
+        written = other.rewrite(replace(head, cursors={"vector": after}), after, new)
+        assert written is not None
+        assert (written.end, written.total, written.cursors) == (40, 120, {"vector": after})
+        assert written.version == head.version + 1
+        assert stored(store) == written
+        for handle in (store, other):
+            read = handle.read("s")
+            assert [one.seq for one in read] == list(range(1, 41))
+            assert read[after:] == new
+            assert [one.message.text() for one in read[:after]] == [
+                f"{n}{said}" for n in range(1, after + 1)
+            ]
+        assert store.append("s", [draft("more")]).end == 41
+        assert other.counts().entries == 41
+
+    def test_another_number_takes_its_place(self, store: Store, other: Store) -> None:
+        """Else: a log that gets shorter or longer keeps its former end."""
+        head: Head | None = store.append("s", [draft(str(n)) for n in range(1, 11)])
+        for count in (3, 25, 1, 60, 2):
+            assert head is not None
+            new = entries(1, count, f" of {count}")
+            head = other.rewrite(head, 0, new)
+            assert stored(store) == head
+            assert store.read("s") == new
+            assert store.counts().entries == count
+            store, other = other, store
+
+    def test_a_log_that_begins_later_is_rewritten(self, store: Store) -> None:
+        """Else: the numbers of what was written over are those of a whole log."""
+        store.append("s", [draft(str(n)) for n in range(1, 11)])
+        head = store.move(replace(stored(store), expired=4))
+        assert head is not None
+        new = entries(5, 8, " anew", 12)
+        written = store.rewrite(head, 4, new)
+        assert written is not None
+        assert (written.expired, written.end, written.total) == (4, 8, 24)
+        assert store.read("s") == new
+
+    def test_nothing_unseen_is_written_over(self, store: Store, other: Store) -> None:
+        """Else: a message that came meanwhile is lost, though it was acknowledged."""
+        head = store.append("s", [draft("a"), draft("b")])
+        other.append("s", [draft("c")])
+        assert store.rewrite(head, 0, entries(1, 2)) is None
+        moved = other.move(replace(stored(other), cursors={"vector": 1}))
+        assert moved is not None
+        assert store.rewrite(replace(moved, version=moved.version - 1), 1, entries(2, 4)) is None
+        assert _texts(store) == ["a", "b", "c"]
+        assert stored(store) == moved
+
+    def test_only_who_holds_the_lease(self, store: Store, other: Store) -> None:
+        """Else: a worker that stalled writes over what another has written since."""
+        head = store.append("s", [draft("a"), draft("b")])
+        assert store.lease("s", "stalled", 0.001)
+        while not other.lease("s", "next", 60):
+            pass
+        with pytest.raises(LeaseLost):
+            store.rewrite(head, 0, entries(1, 1), lease=Lease("s", "stalled"))
+        assert _texts(store) == ["a", "b"]
+        assert other.rewrite(head, 0, entries(1, 1), lease=Lease("s", "next")) is not None
+        assert _texts(store) == ["1"]
+
+    def test_appends_race_rewrites(self, store: Store, other: Store) -> None:
+        """Else: an acknowledged message is written over unseen, or seqs have gaps."""
+        store.append("s", [draft("first")])
+
+        def append(handle: Store, name: str) -> None:
+            for n in range(15):
+                handle.append("s", [draft(f"{name}{n}"), draft(f"{name}{n}!")])
+
+        def rewrite(handle: Store) -> None:
+            for _ in range(15):
+                head = stored(handle)
+                after = max(head.end - 3, 0)
+                log = handle.read("s", after=after, limit=head.end - after)
+                handle.rewrite(head, after, [_again(one) for one in log])
+
+        writers = [partial(append, one, name) for one, name in ((store, "a"), (other, "b"))]
+        together([*writers, partial(rewrite, store), partial(rewrite, other)])
+        log = store.read("s")
+        assert [one.seq for one in log] == list(range(1, 62))
+        assert [one.total for one in log] == list(range(3, 186, 3))
+        said = [one.message.text().rstrip("+") for one in log]
+        assert sorted(said) == sorted(
+            ["first", *(f"{name}{n}{end}" for name in "ab" for n in range(15) for end in ("", "!"))]
+        )
+        assert (stored(other).end, stored(other).total) == (61, 183)
+
+    def test_callers_keep_their_own(self, store: Store) -> None:
+        """Else: what a caller does with his message later changes the log."""
+        content = [{"type": "text", "text": "as it was"}]
+        message = Message(role="user", content=content, created_at=DAY)
+        store.rewrite(begun(), 0, [Entry("s", 1, message, 3, 3, "test", DAY)])
+        content[0]["text"] = "changed"
+        (entry,) = store.read("s")
+        assert entry.message.content == [{"type": "text", "text": "as it was"}]

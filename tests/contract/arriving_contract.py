@@ -1,0 +1,203 @@
+"""What a store must do while a session is brought into it, as tests; see `engine.arriving`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from agent_memory import AgentMemory, Trim
+from agent_memory.engine.arriving import arriving
+from agent_memory.engine.leases import LEASE_SECONDS, Leases
+from agent_memory.errors import SessionDeleting, StoreError
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Head, Lease, Summary
+from agent_memory.stores.base import Counts, SessionStore, Store
+from agent_memory.testing.contract import DAY, Contract, draft, record, stored, together
+from agent_memory.testing.rewriting import begun, entries
+
+_HEAD = begun(
+    start=4,
+    start_total=12,
+    pinned=(2,),
+    pinned_tokens=3,
+    system=Message(role="system", content="rules", created_at=DAY),
+    system_tokens=4,
+    summary=Summary("so far", 6, 3, "local", redo_after=0),
+    cursors={"vector": 7},
+    end=30,
+    total=90,
+    version=17,
+)
+"""A session as it stands where it comes from."""
+
+
+def _bring(store: SessionStore, head: Head, log: list[Entry]) -> Head | None:
+    """Bring a session in, in parts of ten entries."""
+    with arriving(store, Leases(store), head, log[:10]) as arrival:
+        if arrival is None:
+            return None
+        for at in range(10, len(log), 10):
+            arrival.add(log[at : at + 10])
+        return arrival.show(head)
+
+
+def _texts(store: Store) -> list[str]:
+    return [entry.message.text() for entry in store.read("s")]
+
+
+def _memory(store: Store) -> AgentMemory:
+    return AgentMemory(store=store, overflow=Trim())
+
+
+class ArrivingContract(Contract):
+    """What a `Store` must do with sessions that arrive."""
+
+    @pytest.mark.parametrize("count", [0, 1, 10, 30])
+    def test_a_session_arrives_whole(self, store: Store, other: Store, count: int) -> None:
+        """Else: what was moved or imported lacks something, or nobody goes on with it."""
+        log = entries(1, count)
+        arrived = _bring(store, _HEAD, log)
+        assert arrived is not None
+        assert arrived == replace(_HEAD, end=count, total=3 * count, version=arrived.version)
+        assert stored(other) == arrived
+        assert other.read("s") == log
+        assert other.standing(["s"]) == {"s"}
+        assert [head.session_id for head in other.due()] == ["s"]
+        assert other.counts() == Counts(sessions=1, entries=count)
+        with _memory(other) as memory:
+            assert memory.history("s") == log
+        assert store.append("s", [draft("on")], "u").end == count + 1
+        assert other.lease("s", "w", 60)
+
+    def test_one_of_which_the_beginning_expired(self, store: Store, other: Store) -> None:
+        """Else: such a session can't be moved, or its messages get other numbers."""
+        log = entries(21, 50, total=60)
+        arrived = _bring(store, replace(_HEAD, expired=20, start=24), log)
+        assert arrived is not None
+        assert (arrived.expired, arrived.end, arrived.total) == (20, 50, 150)
+        assert other.read("s") == log
+        assert other.append("s", [draft("on")]).end == 51
+
+    def test_until_then_nobody_sees_it(self, store: Store, other: Store) -> None:
+        """Else: a context is made of half a log, a worker absorbs it, or another writes into it."""
+        log = entries(1, 30)
+        with arriving(store, Leases(store), _HEAD, log[:10]) as arrival:
+            assert arrival is not None
+            for at in (10, 20):
+                assert other.standing(["s"]) == set()
+                assert other.due() == []
+                assert not other.lease("s", "worker", 60)
+                with pytest.raises(SessionDeleting):
+                    other.append("s", [draft("mine")], "u")
+                with _memory(other) as memory:
+                    assert memory.history("s") == []
+                    assert list(memory.sessions()) == []
+                    assert memory.get("s", user_id="u").messages == []
+                arrival.add(log[at : at + 10])
+            assert stored(other).deleting
+            arrival.show(_HEAD)
+            assert other.standing(["s"]) == {"s"}
+            assert other.due() == []
+        assert [head.session_id for head in other.due()] == ["s"]
+        assert other.read("s") == log
+
+    @pytest.mark.parametrize("how", ["worker", "delete"])
+    def test_of_one_that_stops_half_way_nothing_stays(
+        self, store: Store, other: Store, how: str
+    ) -> None:
+        """Else: a part of a session comes to light, or bars the way for the next attempt."""
+        log = entries(1, 30)
+        with arriving(store, Leases(store), _HEAD, log[:10]) as arrival:
+            assert arrival is not None
+            arrival.add(log[10:20])
+            store.put_facts("facts", [record("a", owner="user:u")], lease=arrival.lease)
+        assert _bring(other, _HEAD, log) is None
+        assert [head.deleting for head in other.due()] == [True]
+        with _memory(other) as memory:
+            if how == "worker":
+                memory.flush()
+            else:
+                memory.delete("s")
+            assert memory.history("s") == []
+        assert other.head("s") is None
+        assert other.counts() == Counts(sessions=0, entries=0)
+        assert other.read("s") == []
+        arrived = _bring(other, _HEAD, log)
+        assert arrived is not None
+        assert (stored(store), store.read("s")) == (arrived, log)
+
+    def test_one_that_is_there_is_left_alone(self, store: Store, other: Store) -> None:
+        """Else: what was said here gives way to what was said elsewhere."""
+        head = store.append("s", [draft("here")], "u")
+        assert _bring(other, _HEAD, entries(1, 30)) is None
+        assert stored(store) == head
+        assert _texts(store) == ["here"]
+
+    def test_two_at_once(self, store: Store, other: Store) -> None:
+        """Else: of two that bring one session, each a part of it gets in."""
+
+        def bring(handle: Store, n: int) -> Head | None:
+            try:
+                return _bring(handle, replace(_HEAD, cursors={"n": n}), entries(1, 30, f" by {n}"))
+            except StoreError:
+                return None
+
+        calls = [partial(bring, handle, n) for n, handle in enumerate([store, other] * 2)]
+        (winner,) = [head for head in together(calls) if head is not None]
+        assert stored(other) == winner
+        assert _texts(store) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 31)]
+
+    def test_one_that_stalled_writes_no_more(
+        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else: what another has begun in its place since is mixed with what it still brings."""
+        monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0)
+        log = entries(1, 30)
+        stalled = ExitStack()
+        arrival = stalled.enter_context(arriving(store, Leases(store), _HEAD, log[:10]))
+        assert arrival is not None
+        monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", LEASE_SECONDS)
+        with _memory(other) as memory:
+            memory.flush()
+        assert other.head("s") is None
+        with pytest.raises(StoreError):
+            arrival.add(log[10:20])
+        theirs = entries(1, 10, " theirs")
+        with arriving(other, Leases(other), _HEAD, theirs) as second:
+            assert second is not None
+            with pytest.raises(StoreError):
+                arrival.add(log[10:20])
+            with pytest.raises(StoreError):
+                arrival.show(_HEAD)
+            shown = second.show(_HEAD)
+        for late in (partial(arrival.add, log[10:20]), partial(arrival.show, _HEAD)):
+            with pytest.raises(StoreError):
+                late()
+        stalled.close()
+        assert stored(other) == shown
+        assert other.read("s") == theirs
+
+    def test_one_that_was_erased_before_it_was_held(self, store: Store, other: Store) -> None:
+        """Else: it goes on with what another has begun in its place, as of the same time."""
+        log, theirs = entries(1, 20, " ours"), entries(1, 10, " theirs")
+
+        class Late(Leases):
+            """A worker erases the session, and another begins it, before it is held."""
+
+            @contextmanager
+            def hold(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | None]:
+                other.delete("s")
+                hidden = replace(_HEAD, version=0, deleting=True)
+                assert other.rewrite(hidden, 0, theirs[:1]) is not None
+                with super().hold(session_id, wait) as lease:
+                    yield lease
+
+        with arriving(store, Late(store), _HEAD, log[:10]) as arrival:
+            assert arrival is not None
+            arrival.add(log[10:])
+            arrival.show(_HEAD)
+        assert other.read("s") == log

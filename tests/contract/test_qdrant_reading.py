@@ -1,0 +1,110 @@
+"""What all of a block's vectors in Qdrant are: those in force, as the wire gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from agent_memory.ranking.traits import Traits
+from agent_memory.records import Record
+from agent_memory.stores.qdrant.names import Names
+from agent_memory.stores.qdrant.points import traits_at
+from agent_memory.stores.qdrant.store import QdrantStore
+from agent_memory.testing.contract import record
+from agent_memory.testing.traits import units
+from tests.servers.qdrant import Request, StandIn
+
+LONG = f"hosted_vllm/{'a very long name: of a model ' * 5}v2"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
+    with StandIn() as server:
+        yield server
+
+
+@pytest.fixture
+def stores(server: StandIn) -> Iterator[list[QdrantStore]]:
+    stores = [QdrantStore(server.url, "a-b") for _ in range(3)]
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def _put(store: QdrantStore, names: str, dimension: int) -> None:
+    traits = Traits.of_vectors(units(len(names), dimension))
+    store.put_vectors("v", [record(name) for name in names], traits)
+
+
+def _read(store: QdrantStore) -> list[Record]:
+    return [one for records, _ in store.all_vectors("v") for one in records]
+
+
+def test_what_is_being_filled_is_left_out(stores: list[QdrantStore]) -> None:
+    """Else: a block that is being rebuilt is moved in part, or as of the wrong model."""
+    former, filler, reader = stores
+    former.open_vectors("v", 4, "former")
+    _put(former, "abc", 4)
+    filler.begin_vectors("v", 8, LONG)
+    filler.open_vectors("v", 8, LONG)
+    assert filler.fill_vectors("v")
+    _put(filler, "xy", 8)
+    for store in stores:
+        assert store.vector_blocks() == {"v": (4, "former")}
+        assert sorted(one.id for one in _read(store)) == ["a", "b", "c"]
+    filler.swap_vectors("v")
+    for store in (filler, reader):
+        assert store.vector_blocks() == {"v": (8, LONG)}
+        assert sorted(one.id for one in _read(store)) == ["x", "y"]
+    filler.clear_vectors("v")
+    assert (reader.vector_blocks(), _read(reader)) == ({}, [])
+
+
+def test_a_block_that_is_cleared_meanwhile(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Else: a copy that is made while a block is cleared ends with an error."""
+    writer, reader, other = stores
+    writer.open_vectors("v", 4, "m")
+    writer.put_vectors("v", [record(f"r{n}") for n in range(250)], Traits.of_vectors(units(250, 4)))
+    pages = reader.all_vectors("v")
+    assert len(next(pages)[0]) == 200
+    other.clear_vectors("v")
+    assert list(pages) == []
+    writer.open_vectors("v", 4, "m")
+
+    def clear(request: Request) -> None:
+        if request.method == "GET" and request.path.startswith(f"/collections/{name}"):
+            server._client.delete_collection(name)
+
+    (name,) = server.collections
+    server.before = clear
+    assert reader.vector_blocks() == {}
+
+
+def test_a_server_that_keeps_no_model(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Else: on a server before 1.16 vectors can't be read at all."""
+    name = Names("a-b").vectors("v", 4, "openai/m")
+    server._client.create_collection(name, vectors_config={})
+    stores[0].open_vectors("v", 4, "openai/m")
+    assert stores[0].vector_blocks() == {"v": (4, "openai-m")}
+
+
+def test_vectors_that_a_server_leaves_out() -> None:
+    """Else: a record without any word, or of no vector, ends the reading of all others."""
+    traits = traits_at([{"meaning": [1.0, 0.0]}, {"meaning_around": [0.0, 1.0]}], 2)
+    assert np.array_equal(traits.meaning, [[1, 0], [0, 0]])
+    assert np.array_equal(traits.meaning_around, [[0, 0], [0, 1]])
+    assert [len(one.ids) for one in (*traits.words, *traits.words_around)] == [0] * 4
+    assert traits_at([{}], 0).meaning.shape == (1, 0)
+
+
+def test_blocks_of_namespaces_that_begin_alike(server: StandIn, stores: list[QdrantStore]) -> None:
+    """Else: one deployment takes blocks of another for its own."""
+    for namespace, block in (("a-b", "v"), ("a", "w"), ("a_b", "x"), ("a-b-c", "y")):
+        store = QdrantStore(server.url, namespace)
+        store.open_vectors(block, 4, "m")
+        assert store.vector_blocks() == {block: (4, "m")}
+        store.close()
+    assert stores[0].vector_blocks() == {"v": (4, "m")}
