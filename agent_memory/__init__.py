@@ -14,12 +14,20 @@ if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.aio.session import AsyncSession
     from agent_memory.aio.streams import AsyncCompletionStream
+    from agent_memory.chat_history import ChatHistory
+    from agent_memory.composite.memory import CompositeMemory
+    from agent_memory.composite.session import CompositeSession
     from agent_memory.config import AgentMemoryConfig
     from agent_memory.context import MemoryContext
+    from agent_memory.deployment import Deployment, Memories
     from agent_memory.engine.conversing import CompletionStream
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.migration.migrate import migrate
+    from agent_memory.engine.migration.steps import Migrated, MigrationStep
     from agent_memory.engine.rebuilding import rebuild
     from agent_memory.engine.session import Session
+    from agent_memory.engine.shared import SharedMemory
+    from agent_memory.engine.shares import Share
     from agent_memory.engine.stats import Progress, Stats
     from agent_memory.errors import (
         AccessDenied,
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
         InvalidInput,
         InvalidMessage,
         InvalidShares,
+        InvalidSnapshot,
         LeaseLost,
         MemoryClosed,
         MessageTooLarge,
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
         ModelUnavailable,
         SchemaTooNew,
         SessionDeleting,
+        SessionExists,
         SessionOfAnotherUser,
         StoreError,
         StoreUnavailable,
@@ -82,6 +92,7 @@ if TYPE_CHECKING:
     )
     from agent_memory.redaction import Redactor
     from agent_memory.skills.skill import BrokenSkill, Skill
+    from agent_memory.snapshots.writing import Exported
     from agent_memory.spatial.observation import Observation, Sighting
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
@@ -91,12 +102,18 @@ if TYPE_CHECKING:
     from agent_memory.tokens.counter import TokenCounter
     from agent_memory.tools import Arguments, Tool
     from agent_memory.turns import Turn
+    from agent_memory.vector_index import VectorIndex
+    from agent_memory.vector_items import Item, Match
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    ".composite.memory": ("CompositeMemory",),
+    ".composite.session": ("CompositeSession",),
+    ".chat_history": ("ChatHistory",),
     ".config": ("AgentMemoryConfig",),
     ".context": ("MemoryContext",),
+    ".deployment": ("Deployment", "Memories"),
     ".engine.memory": ("AgentMemory",),
     ".errors": (
         "AccessDenied",
@@ -109,6 +126,7 @@ _HOMES = {
         "InvalidInput",
         "InvalidMessage",
         "InvalidShares",
+        "InvalidSnapshot",
         "LeaseLost",
         "MemoryClosed",
         "MessageTooLarge",
@@ -121,6 +139,7 @@ _HOMES = {
         "ModelUnavailable",
         "SchemaTooNew",
         "SessionDeleting",
+        "SessionExists",
         "SessionOfAnotherUser",
         "StoreError",
         "StoreUnavailable",
@@ -152,8 +171,15 @@ _HOMES = {
         "Summary",
     ),
     ".redaction": ("Redactor",),
+    ".engine.migration.migrate": ("migrate",),
+    ".engine.migration.steps": (
+        "Migrated",
+        "MigrationStep",
+    ),
     ".engine.rebuilding": ("rebuild",),
     ".engine.session": ("Session",),
+    ".engine.shared": ("SharedMemory",),
+    ".engine.shares": ("Share",),
     ".engine.stats": ("Progress", "Stats"),
     ".strategies.base": ("Strategy",),
     ".strategies.chain": ("Chain",),
@@ -182,6 +208,7 @@ _HOMES = {
         "BrokenSkill",
         "Skill",
     ),
+    ".snapshots.writing": ("Exported",),
     ".ltm_blocks.spatial": ("SpatialMemory",),
     ".ltm_blocks.spatial_places": ("Places",),
     ".spatial.observation": (
@@ -197,6 +224,11 @@ _HOMES = {
         "Tool",
     ),
     ".turns": ("Turn",),
+    ".vector_index": ("VectorIndex",),
+    ".vector_items": (
+        "Item",
+        "Match",
+    ),
 }
 
 __all__ = [
@@ -213,13 +245,18 @@ __all__ = [
     "BrokenSkill",
     "Chain",
     "Change",
+    "ChatHistory",
     "CompletionStream",
+    "CompositeMemory",
+    "CompositeSession",
     "ConfigError",
     "ContextTooLong",
     "DeadLetter",
+    "Deployment",
     "DimensionMismatch",
     "Entry",
     "Evidence",
+    "Exported",
     "ExtractiveMemory",
     "Fact",
     "FactBlock",
@@ -233,13 +270,19 @@ __all__ = [
     "InvalidInput",
     "InvalidMessage",
     "InvalidShares",
+    "InvalidSnapshot",
+    "Item",
     "KeepingBlock",
     "Lease",
     "LeaseLost",
+    "Match",
+    "Memories",
     "MemoryClosed",
     "MemoryContext",
     "Message",
     "MessageTooLarge",
+    "Migrated",
+    "MigrationStep",
     "MissingExtra",
     "ModelError",
     "ModelForbidden",
@@ -261,7 +304,10 @@ __all__ = [
     "Scratchpad",
     "Session",
     "SessionDeleting",
+    "SessionExists",
     "SessionOfAnotherUser",
+    "Share",
+    "SharedMemory",
     "Sighting",
     "Skill",
     "SkillMemory",
@@ -286,8 +332,10 @@ __all__ = [
     "UnknownKind",
     "UnknownStore",
     "UnsupportedOperation",
+    "VectorIndex",
     "VectorMemory",
     "WorkingMemory",
+    "migrate",
     "rebuild",
 ]
 

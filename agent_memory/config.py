@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from agent_memory.config_sources import Sourced, settings_file
+from agent_memory.config_sources import Sourced, read_settings, settings
 from agent_memory.context import MemoryRole
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
+from agent_memory.ids import Access, check_id, check_share
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.foreign import BlockField
 from agent_memory.stores import check_url
@@ -44,7 +45,10 @@ class AgentMemoryConfig(Sourced):
         system_store: Where system messages are kept, as `store`; None keeps them with all else.
         namespace: Deployments with different namespaces share a database unseen by each other.
         max_tokens: What a context may cost, recalls included.
-        max_recall_tokens: What recalls may take of it at most.
+        max_messages: How many messages a context may show at most, beside the system message, the
+            summary and recalls; None for any number. A tool call and its results are never split:
+            the newest stay together, with the question they serve, though they be more.
+        max_recall_tokens: What recalls may take of `max_tokens` at most.
         model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
             works without a language model.
         api_base: Address of the model's API, where it is not the provider's own.
@@ -71,6 +75,9 @@ class AgentMemoryConfig(Sourced):
             has absorbed. "forever"; "window": no longer; or a timedelta after the message's own
             time, in files an ISO 8601 duration ("P30D"). What blocks made of it stays.
         recall_timeout: Seconds that `get` and `search` wait for blocks.
+        shares: Shared namespaces, each with the agents that may "read" or "write" it at first.
+            Written when a memory opens, for pairs of which the store knows nothing yet; what is
+            granted or revoked in calls wins for good.
     """
 
     store: str | Store = Field(default="sqlite:///agent_memory.db", repr=False)
@@ -79,6 +86,7 @@ class AgentMemoryConfig(Sourced):
     system_store: str | Store | None = Field(default=None, repr=False)
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
+    max_messages: int | None = Field(default=None, ge=2)
     max_recall_tokens: int = Field(default=2_000, ge=0)
     model: str | None = None
     api_base: str | None = None
@@ -96,6 +104,7 @@ class AgentMemoryConfig(Sourced):
     memory_role: MemoryRole = "system"
     retention: Retention = "forever"
     recall_timeout: float = Field(default=2.0, gt=0)
+    shares: Mapping[str, Mapping[str, Access]] = {}
 
     @field_validator("max_tokens")
     @classmethod
@@ -112,6 +121,15 @@ class AgentMemoryConfig(Sourced):
     def _scheme(cls, value: str | Store | None) -> str | Store | None:
         if isinstance(value, str):
             check_url(value)
+        return value
+
+    @field_validator("shares")
+    @classmethod
+    def _ids(cls, value: Mapping[str, Mapping[str, Access]]) -> Mapping[str, Mapping[str, Access]]:
+        for share, agents in value.items():
+            check_share(share)
+            for agent in agents:
+                check_id("agent_id", agent)
         return value
 
     @model_validator(mode="after")
@@ -139,10 +157,17 @@ class AgentMemoryConfig(Sourced):
         """Read a TOML, YAML or JSON file; `AGENT_MEMORY_*` and `fields` win over it.
 
         Raises:
-            ConfigError: The file cannot be read, or is none of these formats.
+            ConfigError: The file cannot be read, is none of these formats, or describes several
+                stores; see `Deployment`.
             pydantic.ValidationError: A field is unknown or its value bad.
         """
-        with settings_file(Path(path)):
+        table = read_settings(Path(path))
+        if "stores" in table:
+            raise ConfigError(
+                f"{path} describes a deployment of several stores. Open it with "
+                "Deployment.from_file; on the command line, name one of them: FILE#NAME."
+            )
+        with settings(table):
             return cls(**fields)
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,48 +35,76 @@ class Sourced(BaseModel):
     )
 
     def __init__(self, /, **fields: Any) -> None:
-        settings = _merged(_file.get() or {}, _from_environment(type(self)))
-        super().__init__(**_merged(settings, fields))
+        settings = merged(_file.get() or {}, from_environment(type(self)))
+        super().__init__(**merged(settings, fields))
+
+    @classmethod
+    def alone(cls, **fields: Any) -> Self:
+        """From these fields only: neither a file nor the environment is asked.
+
+        Raises:
+            pydantic.ValidationError: A field is unknown or its value bad.
+        """
+        made = cls.__new__(cls)
+        BaseModel.__init__(made, **fields)
+        return made
 
 
 @contextmanager
-def settings_file(path: Path) -> Iterator[None]:
-    """Within this, every `Sourced` model reads the file too.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not TOML, YAML or JSON.
-    """
-    token = _file.set(_read(path))
+def settings(table: dict[str, Any]) -> Iterator[None]:
+    """Within this, every `Sourced` model reads these settings too, as those of a file."""
+    token = _file.set(table)
     try:
         yield
     finally:
         _file.reset(token)
 
 
-def _from_environment(model: type[BaseModel]) -> dict[str, Any]:
-    """The fields that the environment sets, as pydantic-settings reads it."""
-    if not any(name.upper().startswith(PREFIX) for name in os.environ):
+def from_environment(
+    model: type[BaseModel], prefix: str = PREFIX, without: Collection[str] = ()
+) -> dict[str, Any]:
+    """The fields that the environment sets, as pydantic-settings reads it.
+
+    Args:
+        model: Whose fields.
+        prefix: What their variables begin with, in capitals.
+        without: Fields whose variables are passed over.
+
+    Raises:
+        pydantic_settings.SettingsError: A variable that stands for a list or table is not JSON.
+    """
+    if not any(name.upper().startswith(prefix) for name in os.environ):
         return {}
     from pydantic_settings import EnvSettingsSource  # slow to import, and seldom needed
 
-    return EnvSettingsSource(
+    source = EnvSettingsSource(
         cast("type[BaseSettings]", model),  # any model has the fields and settings that it reads
         case_sensitive=False,
-        env_prefix=PREFIX,
+        env_prefix=prefix,
         env_nested_delimiter=NESTED,
-    )()
+    )
+    passed = tuple(f"{prefix}{name}".lower() for name in without)
+    source.env_vars = {
+        name: value for name, value in source.env_vars.items() if not name.startswith(passed)
+    }
+    return source()
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Both mappings in one, and those that they hold too; `above` wins."""
     both = {**below, **above}
     for name in below.keys() & above.keys():
         if isinstance(below[name], dict) and isinstance(above[name], dict):
-            both[name] = _merged(below[name], above[name])
+            both[name] = merged(below[name], above[name])
     return both
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """The table of settings that a file holds.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not TOML, YAML or JSON.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -95,7 +123,10 @@ def _read(path: Path) -> dict[str, Any]:
                 try:
                     found = yaml.safe_load(text)
                 except yaml.YAMLError as error:
-                    raise ConfigError(f"{path} is not valid YAML: {error}") from error
+                    mark = getattr(error, "problem_mark", None)
+                    line = f" (at line {mark.line + 1})" if mark else ""
+                    # its text repeats the line, which may hold a password
+                    raise ConfigError(f"{path} is not valid YAML{line}.") from None
             case _:
                 raise ConfigError(f"{path} is not a .toml, .yaml, .yml or .json file.")
     except ValueError as error:

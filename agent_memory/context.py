@@ -176,6 +176,7 @@ class Packer:
         max_recall_tokens: What recalls may take of it at most.
         role: Where recalls and the summary stand.
         blocks: The blocks, in order.
+        max_messages: How many turns' messages a context shows at most; None for any number.
     """
 
     counter: TokenCounter
@@ -183,6 +184,7 @@ class Packer:
     max_recall_tokens: int
     role: MemoryRole
     blocks: Mapping[str, BlockInfo]
+    max_messages: int | None = None
 
     @property
     def candidates(self) -> int:
@@ -205,10 +207,10 @@ class Packer:
         if head.summary:
             summary = summary_message(head.summary, self.role)
             left = self.max_tokens - used - (cost := self.counter.message(summary))
-            kept = fit(shown, left) if left >= 0 else []
+            kept = fit(shown, left, self.max_messages) if left >= 0 else []
             if kept or (not shown and left >= 0):
                 return Shown([*leading, summary], kept, used + cost)
-        return Shown(leading, fit(shown, self.max_tokens - used), used)
+        return Shown(leading, fit(shown, self.max_tokens - used, self.max_messages), used)
 
     def pack(
         self,

@@ -5,6 +5,8 @@
     │   ├── InvalidId              an empty or unusable session or user id
     │   ├── InvalidMessage         no role and no raw, an unknown role, or not JSON
     │   ├── MessageTooLarge        it could never fit the token budget
+    │   ├── InvalidSnapshot        a session's snapshot is damaged, cut short, or none
+    │   ├── SessionExists          a session of that id is there already
     │   └── ToolRefused            a model asked a tool for what it cannot do
     ├── AccessDenied               the caller may not see this
     │   └── SessionOfAnotherUser   the session belongs to the user first named for it
@@ -56,6 +58,14 @@ class InvalidMessage(InvalidInput):
 
 class MessageTooLarge(InvalidInput):
     """A message could never fit the token budget, even alone."""
+
+
+class InvalidSnapshot(InvalidInput):
+    """A session's snapshot is damaged, cut short, or none; the sentence names the line."""
+
+
+class SessionExists(InvalidInput):
+    """A session of that id is there already; it was left as it is."""
 
 
 class ToolRefused(InvalidInput):

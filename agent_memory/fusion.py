@@ -14,7 +14,11 @@ _STANDING = 300
 """Tokens that every recall is taken to cost beside its own, when their worth is compared."""
 
 
-def merge(found: Mapping[str, Sequence[Recall]], shown: Collection[Source] = ()) -> list[Recall]:
+def merge(
+    found: Mapping[str, Sequence[Recall]],
+    shown: Collection[Source] = (),
+    among: Collection[str] | None = None,
+) -> list[Recall]:
     """All blocks' recalls in one list, best first.
 
     A recall ranks by its score over the best score of its block; ties go to the block named first.
@@ -24,12 +28,16 @@ def merge(found: Mapping[str, Sequence[Recall]], shown: Collection[Source] = ())
     Args:
         found: For each block, its recalls, best first.
         shown: Sources that the window shows.
+        among: The blocks whose sources are of the window's own store; None for all of them. In
+            another store a session of the same id is another session.
     """
     ranked = [
         (share, recall)
-        for recalls in found.values()
+        for block, recalls in found.items()
         for share, recall in zip(_shares(recalls), recalls, strict=True)
-        if not recall.sources or any(source not in shown for source in recall.sources)
+        if not recall.sources
+        or (among is not None and block not in among)
+        or any(source not in shown for source in recall.sources)
     ]
     ranked.sort(key=lambda pair: -pair[0])
     return _folded([recall for _, recall in ranked])

@@ -17,6 +17,7 @@ from agent_memory.stores.memory import MemoryStore
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block
     from agent_memory.ltm_blocks.skills import Skills
+    from agent_memory.snapshots.reading import Reading
 
     B = TypeVar("B", bound=Block)
 
@@ -50,6 +51,11 @@ class NullMemory(AgentMemory):
         for one in message if isinstance(message, list | tuple) else [message]:
             Message.of(one)
         return empty_head(session_id, user_id, datetime.now(UTC))
+
+    def _bring(self, reading: Reading) -> Head:
+        for _ in reading.items():  # checked, and forgotten
+            pass
+        return reading.head
 
     def skills(self, user_id: str | None = None, *, session_id: str | None = None) -> Skills:
         """There are none: they lie in a folder, and are nothing that was remembered.

@@ -13,7 +13,7 @@ from typing import Any
 from agent_memory.context import MemoryContext, leading_count
 from agent_memory.errors import InvalidMessage, MessageTooLarge
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall
+from agent_memory.records import Entry, Recall, Span
 from agent_memory.tokens.counter import TokenCounter
 from agent_memory.transcript import clip
 from agent_memory.window import role_of, turns, visible
@@ -26,7 +26,7 @@ _LONGEST_TOKEN = 16  # characters, but for rows of blanks
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that waits for its answer; made by `AgentMemory.before_turn`.
+    """A turn that waits for its answer; made by `AgentMemory.before_turn` or `regenerate`.
 
     Attributes:
         session_id: The conversation.
@@ -35,6 +35,8 @@ class Turn:
         context: The window, and what was recalled for the turn.
         messages: What to send to a model: OpenAI chat dicts, the context with the turn at its end.
             They fit the context's `max_tokens`.
+        regenerates: From the question to the newest message of the log, where `regenerate` asks it
+            again; None for a new turn.
     """
 
     session_id: str
@@ -42,6 +44,7 @@ class Turn:
     asked: list[Message]
     context: MemoryContext
     messages: list[dict[str, Any]]
+    regenerates: Span | None = None
 
     def grown(self, asked: list[Message], counter: TokenCounter) -> Turn:
         """The turn when more was said.

@@ -117,22 +117,30 @@ def choose_cut(
     return Cut(chosen.start, chosen.pinned) if chosen else None
 
 
-def fit(entries: Sequence[Entry], room: int) -> list[Entry]:
-    """The newest of the visible entries that fit into `room` tokens, cut as `choose_cut` cuts.
+def fit(entries: Sequence[Entry], room: int, max_messages: int | None = None) -> list[Entry]:
+    """The newest of the visible entries that fit, cut as `choose_cut` cuts.
 
-    Where not even the newest group fits beside the user message of its turn, that message stands
-    alone, if it does.
+    Where the newest group alone has more than `max_messages`, it stays, beside the user message of
+    its turn. Where that passes `room`, the user message stands alone, if it fits.
+
+    Args:
+        entries: What may be shown.
+        room: Tokens that may be shown.
+        max_messages: Messages that may be shown; None for any number.
     """
     kept = list(entries)
+    if sum(entry.tokens for entry in kept) > room or passes(kept, max_messages):
+        cut = choose_cut(entries, room, max_messages)
+        kept = visible(apply(entries, cut), was_cut=True) if cut else kept
     if sum(entry.tokens for entry in kept) <= room:
         return kept
-    cut = choose_cut(entries, room)
-    if cut is not None:
-        kept = visible(apply(entries, cut), was_cut=True)
-        if sum(entry.tokens for entry in kept) <= room:
-            return kept
     newest_user = _anchors(entries)[-1] if entries else None
     return [newest_user] if newest_user and newest_user.tokens <= room else []
+
+
+def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
+    """Whether these are more than `max_messages`; None for any number."""
+    return max_messages is not None and len(entries) > max_messages
 
 
 def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:

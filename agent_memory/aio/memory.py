@@ -8,10 +8,11 @@ caller in a cancelled scope (anyio, trio) waits for that; `asyncio.Task.cancel` 
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TextIO, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
@@ -29,6 +30,7 @@ from agent_memory.turns import Turn
 
 if TYPE_CHECKING:
     from agent_memory.engine.offering import GivenTool
+    from agent_memory.engine.shares import Share
     from agent_memory.facts.auditing import Change
     from agent_memory.facts.fact import Fact
     from agent_memory.facts.staleness import Stale
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.skills import Skills
     from agent_memory.ltm_blocks.spatial import Places
     from agent_memory.ltm_blocks.working import Scratchpad
+    from agent_memory.snapshots.writing import Exported
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,6 +107,14 @@ class AsyncAgentMemory:
     ) -> list[Entry]:
         """As `AgentMemory.history`."""
         return await self._run(partial(self.memory.history, session_id, after=after, limit=limit))
+
+    async def export_session(self, session_id: str, to: str | Path | TextIO) -> Exported:
+        """As `AgentMemory.export_session`."""
+        return await self._run(partial(self.memory.export_session, session_id, to))
+
+    async def import_session(self, source: str | Path | TextIO | Iterable[str]) -> Head:
+        """As `AgentMemory.import_session`."""
+        return await self._run(partial(self.memory.import_session, source))
 
     async def pop(self, session_id: str, count: int = 1) -> list[Message]:
         """As `AgentMemory.pop`."""
@@ -207,6 +218,10 @@ class AsyncAgentMemory:
             partial(self.memory.before_turn, session_id, message, user_id=user_id)
         )
 
+    async def regenerate(self, session_id: str, *, user_id: str | None = None) -> Turn:
+        """As `AgentMemory.regenerate`."""
+        return await self._run(partial(self.memory.regenerate, session_id, user_id=user_id))
+
     async def after_turn(self, turn: Turn, answer: Any) -> Head:
         """As `AgentMemory.after_turn`."""
         return await self._run(partial(self.memory.after_turn, turn, answer))
@@ -267,6 +282,14 @@ class AsyncAgentMemory:
     async def skills(self, user_id: str | None = None, *, session_id: str | None = None) -> Skills:
         """As `AgentMemory.skills`; make the handle's calls with `run`."""
         return await self._run(partial(self.memory.skills, user_id, session_id=session_id))
+
+    async def shares(self) -> list[str]:
+        """As `AgentMemory.shares`."""
+        return await self._run(self.memory.shares)
+
+    async def share(self, name: str) -> Share:
+        """As `AgentMemory.share`; make the calls of what it gives with `run`."""
+        return await self._run(partial(self.memory.share, name))
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make a call of a handle, on the memory's threads.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import anyio
 from pydantic import BaseModel
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.skills import Skills
     from agent_memory.ltm_blocks.spatial import Places
     from agent_memory.ltm_blocks.working import Scratchpad
+    from agent_memory.snapshots.writing import Exported
 
 
 class AsyncSession:
@@ -70,6 +72,10 @@ class AsyncSession:
     async def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """As `AgentMemory.history`."""
         return await self._memory._run(partial(self._session.history, after=after, limit=limit))
+
+    async def export_session(self, to: str | Path | TextIO) -> Exported:
+        """As `AgentMemory.export_session`."""
+        return await self._memory._run(partial(self._session.export_session, to))
 
     async def pop(self, count: int = 1) -> list[Message]:
         """As `AgentMemory.pop`."""
@@ -116,6 +122,10 @@ class AsyncSession:
     async def before_turn(self, message: Any) -> Turn:
         """As `AgentMemory.before_turn`."""
         return await self._memory._run(partial(self._session.before_turn, message))
+
+    async def regenerate(self) -> Turn:
+        """As `AgentMemory.regenerate`."""
+        return await self._memory._run(self._session.regenerate)
 
     async def after_turn(self, turn: Turn, answer: Any) -> Head:
         """As `AgentMemory.after_turn`."""

@@ -8,7 +8,20 @@ from typing import Annotated
 
 import typer
 
-from agent_memory.cli import chat, config, demo, doctor, facts, inspect, mcp, upkeep, worker
+from agent_memory.cli import (
+    chat,
+    config,
+    demo,
+    doctor,
+    facts,
+    inspect,
+    mcp,
+    migrate,
+    shares,
+    snapshots,
+    upkeep,
+    worker,
+)
 from agent_memory.cli.common import show_warnings
 
 app = typer.Typer(
@@ -30,13 +43,17 @@ app.command()(facts.forget)
 app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(inspect.import_)
+app.command()(snapshots.snapshot)
+app.command()(snapshots.restore)
 app.command()(mcp.mcp)
 app.command()(upkeep.flush)
 app.command()(worker.worker)
 app.command()(upkeep.retry)
 app.command()(upkeep.replay)
 app.command()(upkeep.delete)
+app.command()(migrate.migrate)
 app.command()(doctor.doctor)
+app.add_typer(shares.app, name="shares")
 app.add_typer(config.app, name="config")
 
 

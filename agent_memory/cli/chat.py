@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -20,17 +21,22 @@ from agent_memory.cli.common import (
     plain,
 )
 from agent_memory.errors import AgentMemoryError, ModelRequired
+from agent_memory.window import role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from rich.console import Console
 
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.llm import LLM
+    from agent_memory.records import Entry
     from agent_memory.tokens.counter import TokenCounter
+    from agent_memory.turns import Turn
 
 _HELP = """\
+/again         another answer to your last question, in the place of the old one
+/undo          take your last question and its answer back
 /context       what the model is sent: the window, recalls, and their tokens
 /memory        what long-term memory holds
 /memory WORDS  what it recalls for these words
@@ -128,36 +134,50 @@ class Talk:
                 if typed.startswith("/"):
                     self._command(typed)
                 elif typed:
-                    self._try_turn(typed)
+                    begin = partial(self._memory.before_turn, typed)
+                    self._try_turn(begin, "Nothing of this turn was stored.")
             except AgentMemoryError as error:
                 self._say(str(error), "red")
 
     def _greet(self) -> None:
         head = self._memory.update([])  # appends nothing
-        if self._system and (head.system is None or head.system.text() != self._system):
-            self._memory.update({"role": "system", "content": self._system})
+        self._instruct()
         known = f"{head.end} messages so far" if head.end else "a new conversation"
         self._say(f"{self._memory.session_id}: {known}. /help lists the commands.", "dim")
 
-    def _try_turn(self, typed: str) -> None:
-        end = self._memory.update([]).end
-        try:
-            self._turn(typed)
-        except AgentMemoryError as error:
-            self._say(f"{error} Nothing of this turn was stored.", "red")
-        except KeyboardInterrupt:  # it may have come after the turn was stored, while making room
-            stored = self._memory.update([]).end > end
-            told = "The turn is stored." if stored else "Nothing of this turn was stored."
-            self._console.print()
-            self._say(f"Stopped. {told}", "yellow")
+    def _instruct(self) -> None:
+        """Set the system message, where it is another one."""
+        system = self._memory.update([]).system
+        if self._system and (system is None or system.text() != self._system):
+            self._memory.update({"role": "system", "content": self._system})
 
-    def _turn(self, typed: str) -> None:
+    def _try_turn(self, begin: Callable[[], Turn], else_: str) -> None:
         """Ask the model, and store question and answer together once the answer is there."""
-        session = self._memory
-        turn = self._engine.before_turn(session.session_id, typed, user_id=session.user_id)
-        for warning in turn.context.warnings:
-            self._say(warning, "yellow")
-        self._engine.after_turn(turn, self._stream(turn.messages))
+        before = self._newest()
+        try:
+            turn = begin()
+            for warning in turn.context.warnings:
+                self._say(warning, "yellow")
+            self._memory.after_turn(turn, self._stream(turn.messages))
+        except AgentMemoryError as error:
+            self._say(f"{error} {else_}", "red")
+        except KeyboardInterrupt:  # it may have come after the turn was stored, while making room
+            stored = self._newest() != before
+            self._console.print()
+            self._say(f"Stopped. {'The turn is stored.' if stored else else_}", "yellow")
+
+    def _newest(self) -> list[Entry]:
+        return self._memory.history(after=max(0, self._memory.update([]).end - 1))
+
+    def _undo(self) -> None:
+        entries = self._memory.history()
+        asked = [entry for entry in entries if role_of(entry.message) == "user"]
+        if not asked:
+            self._say("There is no question to take back.")
+            return
+        self._memory.pop(entries[-1].seq - asked[-1].seq + 1)
+        self._instruct()
+        self._say(f"Taken back: {asked[-1].message.text()}")
 
     def _stream(self, messages: list[dict[str, Any]]) -> str:
         pieces: list[str] = []
@@ -178,6 +198,10 @@ class Talk:
     def _command(self, typed: str) -> None:
         name, _, rest = typed.partition(" ")
         match name:
+            case "/again":
+                self._try_turn(self._memory.regenerate, "Nothing was changed.")
+            case "/undo":
+                self._undo()
             case "/context":
                 self._context()
             case "/memory":
@@ -222,8 +246,7 @@ class Talk:
         head = self._memory.update([])
         if typer.confirm(f"Delete {self._memory.session_id} and its {head.end} messages?"):
             self._memory.delete()
-            if self._system:
-                self._memory.update({"role": "system", "content": self._system})
+            self._instruct()
             self._say("Forgotten.")
 
     def _say(self, text: str, style: str = "") -> None:

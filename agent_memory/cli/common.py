@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import functools
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
+from agent_memory.cli.config_files import read_config
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings as TOML, YAML or JSON; AGENT_MEMORY_* wins over them. Where neither names a "
-        "strategy or blocks, extractive and vector memory are used.",
+        help="Settings as TOML, YAML or JSON; AGENT_MEMORY_* wins over them. FILE#NAME: one store "
+        "of a deployment. Where neither names a strategy or blocks, extractive and vector memory "
+        "are used.",
     ),
 ]
 UserOption = Annotated[
@@ -57,8 +58,6 @@ BudgetOption = Annotated[
     int | None,
     typer.Option("--max-tokens", metavar="N", help="The token budget of a context."),
 ]
-
-_PASSWORD = re.compile(r"(://[^:/@]*):[^@/]*@")
 
 
 def out() -> Console:
@@ -83,7 +82,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except AgentMemoryError as error:
-            fail(str(error))
+            fail(_noted(str(error), error))
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -92,12 +91,12 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             told = _settings_error(error)
             if told is None:
                 raise
-            fail(told, BAD_SETTINGS)
+            fail(_noted(told, error), BAD_SETTINGS)
 
     return run
 
 
-def fail(text: str, code: int = FAILED) -> None:
+def fail(text: str, code: int = FAILED) -> NoReturn:
     """Say what went wrong, and leave.
 
     Raises:
@@ -139,10 +138,10 @@ def load_config(
     """
     given = {"store": store, **fields}
     given = {name: value for name, value in given.items() if value is not None}
-    config = _read_config(file, given)
+    config = read_config(file, given)
     if {"overflow", "blocks"} & config.model_fields_set:
         return config
-    return _read_config(file, {**given, "blocks": [*_default_blocks(), *beside]})
+    return read_config(file, {**given, "blocks": [*_default_blocks(), *beside]})
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
@@ -197,8 +196,12 @@ def head_of(memory: AgentMemory, session_id: str) -> Head:
 
 
 def without_password(url: str) -> str:
-    """A URL fit to be printed."""
-    return _PASSWORD.sub(r"\1:***@", url)
+    """A URL fit to be printed: with neither password nor options, which may hold one too."""
+    scheme, mark, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    hidden = f"{name}:***" if colon else name
+    return f"{scheme}{mark}{hidden}{at}{place.partition('?')[0]}"
 
 
 def plain(text: str) -> str:
@@ -220,12 +223,8 @@ class _Lines(logging.Handler):
         err().print(Text(f"warning: {plain(record.getMessage())}", style="yellow"), soft_wrap=True)
 
 
-def _read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
-    from agent_memory.config import AgentMemoryConfig
-
-    if file is None:
-        return AgentMemoryConfig(**given)
-    return AgentMemoryConfig.from_file(file, **given)
+def _noted(told: str, error: BaseException) -> str:
+    return " ".join([told, *getattr(error, "__notes__", ())])
 
 
 def _default_blocks() -> list[Any]:

@@ -1,4 +1,4 @@
-"""`agent-memory config`: the schema of the configuration, and the one in force."""
+"""`agent-memory config`: the schema of settings, those in force, and what a file will do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from agent_memory.cli import config_check
 from agent_memory.cli.common import (
     ConfigOption,
     StoreOption,
@@ -16,9 +17,10 @@ from agent_memory.cli.common import (
 )
 
 app = typer.Typer(
-    help="Print the configuration's JSON schema, or the configuration in force.",
+    help="Check a configuration file, print its JSON schema, or the settings in force.",
     no_args_is_help=True,
 )
+app.command()(config_check.check)
 
 _MASK = "***"
 
@@ -26,10 +28,20 @@ _MASK = "***"
 @app.command()
 @guarded
 def schema() -> None:
-    """Print the JSON schema of configuration files."""
+    """Print the JSON schema of configuration files, deployments included."""
     from agent_memory.config import AgentMemoryConfig
+    from agent_memory.deployment import STORES
 
-    _print(AgentMemoryConfig.model_json_schema())
+    told = AgentMemoryConfig.model_json_schema()
+    store = {name: told[name] for name in ("properties", "additionalProperties", "type")}
+    told.setdefault("$defs", {})["Store"] = {**store, "title": "Store"}
+    stores = {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"$ref": "#/$defs/Store"},
+    }
+    told["properties"] = {**told["properties"], STORES: stores}
+    _print(told)
 
 
 @app.command()

@@ -13,6 +13,7 @@ import typer
 
 from agent_memory.cli import conversation
 from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, quiet
+from agent_memory.cli.config_files import read_config
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -97,7 +98,6 @@ def opened(
     facts: tuple[str, ...],
 ) -> Iterator[AgentMemory]:
     """A memory with one strategy, in a temporary store that is deleted afterwards."""
-    from agent_memory.config import AgentMemoryConfig
     from agent_memory.engine.memory import AgentMemory
 
     with tempfile.TemporaryDirectory(prefix="agent-memory-") as folder:
@@ -111,10 +111,7 @@ def opened(
             "blocks": (),
             "recall_timeout": _PATIENCE,
         }
-        made = (
-            AgentMemoryConfig.from_file(config, **fields) if config else AgentMemoryConfig(**fields)
-        )
-        with AgentMemory(made) as memory:
+        with AgentMemory(read_config(config, fields)) as memory:
             yield memory
 
 

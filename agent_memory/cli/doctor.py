@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,7 @@ from agent_memory.cli.common import (
     local_embedder,
     out,
 )
+from agent_memory.cli.config_files import store_files
 from agent_memory.cli.doctor_store import NO_EMBEDDER, Check, attempt, check_store, is_remote
 from agent_memory.cli.view import NOTHING, cell, grid
 
@@ -39,22 +40,30 @@ def doctor(
 
     Changes nothing: it looks at a copy of the store.
     """
-    settings = load_config(store, config, model=model)
-    table = grid("", "part", "found", header=False)
+    files = store_files(config).items()
+    stores = {name: load_config(store, file, model=model) for name, file in files}
+    table = grid("", *(["store"] if len(stores) > 1 else []), "part", "found", header=False)
     failed = False
-    for check in _checks(settings, call):
+    for name, check in _all(stores, call):
         failed = failed or check.mark == "✗"
-        table.add_row(cell(check.mark, _STYLES[check.mark]), check.what, cell(check.told))
+        named = [cell(name)] if len(stores) > 1 else []
+        table.add_row(cell(check.mark, _STYLES[check.mark]), *named, check.what, cell(check.told))
     out().print(table)
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _all(stores: Mapping[str, AgentMemoryConfig], call: bool) -> Iterator[tuple[str, Check]]:
+    """What is found of each store, by its name; then what concerns them all."""
+    for name, config in stores.items():
+        yield from ((name, check) for check in _checks(config, call))
+    yield "", _mcp()
 
 
 def _checks(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
     yield from check_store(config, call)
     yield attempt("embedder", lambda: _embedder(config, call))
     yield attempt("model", lambda: _model(config, call))
-    yield _mcp()
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
@@ -99,19 +108,28 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
 
 def _key(model: str, config: AgentMemoryConfig, what: str) -> Check:
     """Whether a model has its key, as far as can be told without asking it."""
-    from agent_memory.loading import load_litellm
-
     untried = "It was not asked: --call does."
     if config.api_key is not None:
         return Check("✓", what, f"{model} is configured, with an API key. {untried}")
-    found = load_litellm().validate_environment(model, api_base=config.api_base)
-    if found["keys_in_environment"]:
-        return Check("✓", what, f"{model} is configured, and litellm misses no key. {untried}")
-    missing = ", ".join(found["missing_keys"])
-    if missing and config.api_base is None:
+    missing = missing_keys(model, config)
+    if missing:
         return Check("✗", what, f"{model} needs {missing} in the environment, or api_key.")
+    if missing is not None:
+        return Check("✓", what, f"{model} is configured, and litellm misses no key. {untried}")
     told = f"{model} is configured; whether it needs a key is not known. {untried}"
     return Check(NOTHING, what, told)
+
+
+def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
+    """The environment variables that a model needs and lacks; None where that is not known."""
+    from agent_memory.loading import load_litellm
+
+    if config.api_key is not None:
+        return ""
+    found = load_litellm().validate_environment(model, api_base=config.api_base)
+    if found["keys_in_environment"]:
+        return ""
+    return None if config.api_base is not None else ", ".join(found["missing_keys"]) or None
 
 
 def _mcp() -> Check:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from agent_memory.cli.common import local_embedder, missing_file, without_password
 from agent_memory.cli.view import NOTHING
 from agent_memory.errors import AgentMemoryError, StoreUnavailable
+from agent_memory.ids import readable
 
 if TYPE_CHECKING:
     from agent_memory.config import AgentMemoryConfig
@@ -57,8 +58,9 @@ def check_store(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
     yield from _check(config.model_copy(update={"system_store": None}), call)
     if config.system_store is not None:
         apart = {"store": config.system_store, "system_store": None, "overflow": None, "blocks": ()}
-        first = next(_check(config.model_copy(update=apart), call))
-        yield replace(first, what="system store")
+        for check in _check(config.model_copy(update=apart), call):
+            if check.what in ("store", "migration"):
+                yield replace(check, what=f"system {check.what}")
 
 
 def _check(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
@@ -68,16 +70,20 @@ def _check(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
         if not str(config.store).startswith((_SQLITE, "memory:")):
             with closing(Services(config)) as services:
                 yield _opened(config, services, "")
+                yield from _migration(config)
                 yield attempt("absorbing", lambda: _absorbing(config, services))
                 yield from _keeping(config, services)
+                yield attempt("shares", lambda: _shares(config, services))
             return
         with _copied(config) as copy:
             schema = _schema(str(copy.store))  # opening the copy changes it
             with closing(Services(copy)) as services:
                 yield _opened(config, services, schema)
+                yield from _migration(copy)
                 yield attempt("vectors", lambda: _vectors(copy, services, call))
                 yield attempt("absorbing", lambda: _absorbing(copy, services))
                 yield from _keeping(copy, services)
+                yield attempt("shares", lambda: _shares(copy, services))
     except AgentMemoryError as error:
         yield Check("✗", "store", str(error))
 
@@ -143,6 +149,20 @@ def _opened(config: AgentMemoryConfig, services: Services, schema: str) -> Check
     return Check("✓", "store", f"{url} opens{gone}{schema}: {held}.{told}")
 
 
+def _migration(config: AgentMemoryConfig) -> Iterator[Check]:
+    """Whether a migration into the store has not come to its end; its note is not sealed."""
+    from agent_memory.engine.migration.migrate import is_unfinished
+    from agent_memory.stores import open_store
+
+    with closing(open_store(str(config.store), config.namespace)) as store:
+        if is_unfinished(store):
+            told = (
+                "A migration into this store is under way, or stopped half-way: use the former "
+                "store until `agent-memory migrate FROM_URL TO_URL`, given again, comes to its end."
+            )
+            yield Check("✗", "migration", told)
+
+
 def _vectors(config: AgentMemoryConfig, services: Services, call: bool) -> Check:
     from agent_memory.ltm_blocks.vector import VectorMemory
 
@@ -189,7 +209,7 @@ def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
     dead = [letter for name in names for letter in failures.dead(name)]
     replays = Notes(store).read(REPLAYS)
     told = [
-        f"{one.block} gave up #{one.first} to #{one.last} of {one.session_id} after "
+        f"{one.block} gave up #{one.first} to #{one.last} of {readable(one.session_id)} after "
         f"{one.attempts} attempts: {one.error}"
         for one in dead[:_SHOWN]
     ]
@@ -206,6 +226,29 @@ def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
     if not store.counts().sessions:
         return Check(NOTHING, "absorbing", "Nothing is stored yet.")
     return Check("✓", "absorbing", "No dead letters, and no replay stopped half-way.")
+
+
+def _shares(config: AgentMemoryConfig, services: Services) -> Check:
+    """Shared namespaces, and what the configuration grants in vain."""
+    from agent_memory.engine.grants import Grants
+
+    grants = Grants(services.resources.store)
+    found = {share: grants.agents(share) for share in grants.shares()}
+    vain = [
+        f"{agent} has {grants.access(share, agent) or 'no'} access to {share}, and not {access}, "
+        "as the configuration begins with: what was granted or revoked since wins. If that is not "
+        f"meant: `agent-memory shares grant {share} {agent} {access}`."
+        for share, agents in config.shares.items()
+        for agent, access in agents.items()
+        if grants.knows(share, agent) and grants.access(share, agent) != access
+    ]
+    agents = len({agent for granted in found.values() for agent in granted})
+    told = f"Shared namespaces: {len(found)}; agents with access: {agents}."
+    if vain:
+        return Check(NOTHING, "shares", "\n".join([told, *vain[:_SHOWN]]))
+    if not found:
+        return Check(NOTHING, "shares", "Nothing is shared between agents.")
+    return Check("✓", "shares", told)
 
 
 def _keeping(config: AgentMemoryConfig, services: Services) -> Iterator[Check]:

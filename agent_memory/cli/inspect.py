@@ -133,7 +133,10 @@ def export(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write a session's log as JSON lines, as `import` reads them."""
+    """Write a session's log as JSON lines, as `import` reads them.
+
+    These are its messages alone; `snapshot` writes all that belongs to it.
+    """
     from agent_memory.cli.lines import write_line
 
     with open_memory(load_config(store, config)) as memory:
@@ -161,7 +164,8 @@ def import_(
     """Append a chat log to a session: JSON lines with role and content.
 
     `timestamp` or `created_at` is a message's time; `id` and `session_id` go into its metadata. A
-    file with a line that is no message is refused before anything is stored.
+    file with a line that is no message is refused before anything is stored. What `snapshot` wrote
+    is for `restore`.
     """
     from rich.progress import Progress
 

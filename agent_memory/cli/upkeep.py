@@ -20,6 +20,7 @@ from agent_memory.cli.common import (
     open_memory,
     out,
 )
+from agent_memory.ids import readable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -102,7 +103,7 @@ def replay(
         err().print(told, style="yellow", markup=False)
         raise typer.Exit(_INTERRUPTED) from None
     console = out()
-    errors = [f"{step.session_id}: {step.error}" for step in steps if step.error]
+    errors = [f"{readable(step.session_id)}: {step.error}" for step in steps if step.error]
     rebuilt = f"{len(steps) - len(errors)} of {len(steps)} sessions rebuilt."
     console.print(f"{block}: {rebuilt}", markup=False)
     for told in errors:

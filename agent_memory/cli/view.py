@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.cli.common import plain
+from agent_memory.ids import readable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -123,7 +124,7 @@ def absorbed_table(done: Iterable[Absorbed]) -> Table:
     table = grid("session", "block", "absorbed", "")
     for one in done:
         error = cell(one.error or "", "yellow")
-        table.add_row(cell(one.session_id), one.block, reach(one), error)
+        table.add_row(cell(readable(one.session_id)), one.block, reach(one), error)
     return table
 
 

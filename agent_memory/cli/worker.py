@@ -23,6 +23,7 @@ from agent_memory.cli.common import (
     without_password,
 )
 from agent_memory.errors import ConfigError
+from agent_memory.ids import readable
 
 if TYPE_CHECKING:
     from agent_memory.engine.tending import Tended
@@ -101,7 +102,7 @@ class Report:
                 note = self.failing.add if has_failed(one) else self.failing.discard
                 note((session_id, one.block))
             why = f": {one.error}" if one.error else ""
-            line = f"{session_id}: {one.block} absorbed {reach(one)}{why}"
+            line = f"{readable(session_id)}: {one.block} absorbed {reach(one)}{why}"
             try:
                 typer.echo(plain(" ".join(line.split())))
             except OSError:  # a pipe whose reader is gone

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime
 
-from agent_memory.errors import ConfigError, InvalidId, InvalidInput, MessageTooLarge
+from agent_memory.errors import ConfigError, InvalidInput, MessageTooLarge
+from agent_memory.ids import check_id as check_id
 from agent_memory.records import Draft
 
-MAX_ID = 255
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SPARE = 8
 """A system message must leave one part in so many of the budget to the conversation."""
-
-
-def check_id(name: str, value: object) -> None:
-    """Refuse an id that is not 1 to 255 characters that every database can store.
-
-    Raises:
-        InvalidId: It is not.
-    """
-    if not isinstance(value, str):
-        raise InvalidId(f"{name} must be a string, not {type(value).__name__}.")
-    if not value.strip():
-        raise InvalidId(f"{name} is empty. Give a text that names it, such as a UUID.")
-    if len(value) > MAX_ID:
-        raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
-    if "\x00" in value or _SURROGATE.search(value):
-        raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
 
 
 def check_moment(name: str, value: datetime | date | None) -> datetime | None:

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from agent_memory.config import AgentMemoryConfig, Retention
 from agent_memory.context import BlockInfo, Packer
 from agent_memory.engine.absorbing import Absorber
+from agent_memory.engine.authorship import Authors
 from agent_memory.engine.deletion import Deletion
 from agent_memory.engine.failures import Failures
 from agent_memory.engine.forgetting import Forgetting
 from agent_memory.engine.gate import Gate
+from agent_memory.engine.grants import Grants
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.overflow import Overflow
 from agent_memory.engine.preparing import Preparation
 from agent_memory.engine.recalling import Recaller
+from agent_memory.engine.redacting import Redaction
 from agent_memory.engine.replaying import Replay
 from agent_memory.engine.retaining import Retaining
 from agent_memory.engine.services import Services
@@ -38,6 +41,8 @@ class Parts:
     blocks: dict[str, Block]
     notebook: NoteMemory
     notes: Notes
+    grants: Grants
+    authors: Authors
     leases: Leases
     failures: Failures
     absorber: Absorber
@@ -87,6 +92,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         for block in config.all_blocks:
             if only in (None, block.name):
                 bound[block.name] = block.bind(resources)
+        grants = Grants(store)
+        grants.begin(config.shares)
     except BaseException:
         for block in bound.values():
             block.close()
@@ -98,19 +105,27 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     absorber = Absorber(store, failures, blocks, config.absorb_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
-    overflow = Overflow(store, windows, strategy, resources, config.max_tokens, recall_tokens)
+    overflow = Overflow(
+        store, windows, strategy, resources, config.max_tokens, recall_tokens, config.max_messages
+    )
     retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
     notebook = _notebook(bound, resources)
     everything = {**bound, notebook.name: notebook}.values()
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
-    deletion = Deletion(store, leases, absorber, keepers, failures, forgetting, notes, windows)
+    authors = Authors(store)
+    redaction = Redaction(store, leases, absorber, failures, grants, authors, windows)
+    deletion = Deletion(
+        store, leases, absorber, keepers, failures, forgetting, notes, windows, redaction
+    )
     return Parts(
         services=services,
         store=store,
         blocks=bound,
         notebook=notebook,
         notes=notes,
+        grants=grants,
+        authors=authors,
         leases=leases,
         failures=failures,
         absorber=absorber,
@@ -139,6 +154,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
             config.max_recall_tokens,
             config.memory_role,
             {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
+            config.max_messages,
         ),
     )
 

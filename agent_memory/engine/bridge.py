@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from time import monotonic
+from types import MappingProxyType
 from typing import TypeVar
 
 from agent_memory.processes import begin_anew_in_child, fork_safe_lock
@@ -70,24 +71,30 @@ class Runner:
         begin_anew_in_child(self, lambda runner: runner._strays.clear())
 
     def gather(
-        self, calls: Mapping[str, Callable[[], T]], timeout: float
+        self,
+        calls: Mapping[str, Callable[[], T]],
+        timeout: float,
+        timeouts: Mapping[str, float] = MappingProxyType({}),
     ) -> tuple[dict[str, T | Exception], list[str]]:
-        """Make all calls at once and wait at most `timeout` seconds for them.
+        """Make all calls at once and wait at most `timeout` seconds for each of them.
 
         Args:
             calls: By the block's name.
-            timeout: Seconds to wait for all of them.
+            timeout: Seconds to wait for them.
+            timeouts: By the block's name, the seconds of those that are waited for less or more.
+                What is there by the time that the slowest is waited for counts, late or not.
 
         Returns:
             What each call gave or raised, in the order of `calls`; and the names of those
             unfinished.
         """
-        deadline = monotonic() + timeout
+        begun = monotonic()
         futures = {name: self._begin(name, call, lambda: None) for name, call in calls.items()}
         outcomes: dict[str, T | Exception] = {}
         slow: list[str] = []
         try:
             for name, future in futures.items():
+                deadline = begun + timeouts.get(name, timeout)
                 if not self._done(name, future, max(0.0, deadline - monotonic())):
                     slow.append(name)
                     continue

@@ -16,10 +16,11 @@ from agent_memory.engine.forgetting import Forgetting
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.redacting import Redaction
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.keepers import enrolled, erase
+from agent_memory.ltm_blocks.keepers import enrolled, erase, erase_indexed
 from agent_memory.records import Head, Lease, Scope
 from agent_memory.stores.base import Store
 
@@ -42,6 +43,7 @@ class Deletion:
         forgetting: What is to stay forgotten.
         notes: Where the deletion of a user is noted until it is finished.
         windows: What is kept of logs in memory.
+        redaction: Takes a user out of shared namespaces.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Deletion:
         forgetting: Forgetting,
         notes: Notes,
         windows: Windows,
+        redaction: Redaction,
     ) -> None:
         self._store = store
         self._leases = leases
@@ -63,6 +66,7 @@ class Deletion:
         self._forgetting = forgetting
         self._notes = notes
         self._windows = windows
+        self._redaction = redaction
 
     def session(self, session_id: str) -> None:
         """Erase one session; see `AgentMemory.delete`."""
@@ -81,6 +85,18 @@ class Deletion:
         key = uuid4().hex
         self._notes.write(_USERS, key, user_id=user_id, before=before)
         self._finish(key, user_id, before)
+
+    def settle(self, user_id: str) -> None:
+        """Finish a user's deletions that have begun, before anything is given to it anew."""
+        for key, note in self._notes.read(_USERS).items():
+            if note["user_id"] == user_id:
+                self._finish(key, user_id, note["before"], cleared="cleared" in note)
+
+    def late(self, user_id: str, session_id: str) -> None:
+        """A user wrote to a shared session, and lost access meanwhile: if that is because it is
+        deleted, what it wrote goes too."""
+        self.settle(user_id)
+        self._redaction.late(user_id, session_id)
 
     def resume(self) -> None:
         """Finish what was interrupted: deletions of users, and of traces in the files."""
@@ -102,6 +118,7 @@ class Deletion:
             cleared: Whether what was kept outright is gone: what is there now was kept since.
         """
         if not cleared:
+            self._redaction.close(user_id)
             self._clear_keepers(user_id)
             self._notes.write(_USERS, key, user_id=user_id, before=before, cleared=True)
         sessions = [head.session_id for head in all_heads(self._store, user_id)]
@@ -111,6 +128,7 @@ class Deletion:
         for block in self._absorber.blocks.values():
             resolve(block.delete(Scope(user_id)))
         self._forgetting.user(user_id)
+        self._redaction.erase(user_id)
         # what the user has said since the deletion began is absorbed again
         for head in all_heads(self._store, user_id):
             for name in self._absorber.blocks:
@@ -126,6 +144,7 @@ class Deletion:
             resolve(block.delete(Scope(user_id)))
         for name in self._former_keepers():
             erase(self._store, name, Scope(user_id))
+        erase_indexed(self._store, user_id)
 
     def _note_scrub(self) -> None:
         """Have the traces erased, whatever becomes of this call."""
@@ -173,6 +192,7 @@ class Deletion:
             self._forget_former(former, scope)
         self._failures.forget(head.session_id, lease=lease)
         self._forgetting.session(head.session_id, lease)
+        self._redaction.session(head.session_id)
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
         self._windows.forget(head.session_id)

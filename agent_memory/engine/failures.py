@@ -64,6 +64,14 @@ class Failures:
         self._store.put_facts(_PLACE, [record], lease=lease)
         return given_up
 
+    def keep(self, letter: DeadLetter, lease: Lease) -> None:
+        """A batch was given up elsewhere."""
+        place = record_id(_PLACE, letter.block, lease.session_id, letter.first)
+        span = (letter.block, lease.session_id, letter.first, letter.last)
+        metadata = {"attempts": letter.attempts, "given_up": True}
+        record = Record(place, *span, letter.error, (), letter.since, metadata)
+        self._store.put_facts(_PLACE, [record], lease=lease)
+
     def clear(self, block: str, first: int, lease: Lease) -> None:
         """The batch was absorbed after all."""
         place = record_id(_PLACE, block, lease.session_id, first)

@@ -10,18 +10,20 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from agent_memory.config import AgentMemoryConfig
-from agent_memory.context import MemoryContext
+from agent_memory.context import MemoryContext, Shown
 from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.calls import scope_of
 from agent_memory.engine.fact_calls import FactCalls
 from agent_memory.engine.handle_calls import HandleCalls
-from agent_memory.engine.paging import all_heads
+from agent_memory.engine.paging import all_heads, page_of
+from agent_memory.engine.regenerate_calls import RegenerateCalls
 from agent_memory.engine.search_calls import SearchCalls
 from agent_memory.engine.session import Session
+from agent_memory.engine.share_calls import ShareCalls
+from agent_memory.engine.snapshot_calls import SnapshotCalls
 from agent_memory.engine.stats import BlockStats, Progress, Stats
 from agent_memory.engine.tool_calls import ToolCalls
-from agent_memory.engine.turn_calls import TurnCalls
 from agent_memory.engine.worker import Worker
 from agent_memory.errors import (
     MemoryClosed,
@@ -48,7 +50,9 @@ logger = logging.getLogger(__name__)
 _WAIT = 60.0
 
 
-class AgentMemory(SearchCalls, FactCalls, HandleCalls, ToolCalls, TurnCalls):
+class AgentMemory(
+    SearchCalls, FactCalls, HandleCalls, ToolCalls, RegenerateCalls, ShareCalls, SnapshotCalls
+):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
     Give a configuration, or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
@@ -69,6 +73,7 @@ class AgentMemory(SearchCalls, FactCalls, HandleCalls, ToolCalls, TurnCalls):
         if config is not None and fields:
             fields = {**{name: getattr(config, name) for name in config.model_fields_set}, **fields}
         self.config = AgentMemoryConfig(**fields) if config is None or fields else config
+        ShareCalls.__init__(self)
         self._parts = assemble(self.config)
         self._store, self._counter = self._parts.store, self._parts.services.resources.counter
         self.blocks = self._parts.blocks
@@ -143,20 +148,13 @@ class AgentMemory(SearchCalls, FactCalls, HandleCalls, ToolCalls, TurnCalls):
             SessionOfAnotherUser: The session belongs to another user.
             StoreError: The session store failed. Blocks that fail are named in `warnings`.
         """
-        self._check(session_id, user_id)
-        head = self._owned(session_id, user_id)
-        entries = self._parts.windows.of(head) if head else []
-        window = self._parts.packer.window(head, entries)
-        query = self._query(message)
-        if query is None:
-            turns = (entry.message for entry in reversed(window.turns))
-            query = next((turn for turn in turns if role_of(turn) == "user"), None)
+        head, window, query = self._asked(session_id, message, user_id)
         scope, most = scope_of(head, user_id, session_id), self._parts.packer.candidates
         found, warnings = self._recall(self._parts.recaller, scope, query, most)
         recalls: list[Recall] = []
         if any(found.values()):
             recalls = merge(found, {(entry.session_id, entry.seq) for entry in window.turns})
-        warnings += [*self._parts.absorber.troubles(), *self._parts.overflow.troubles(head)]
+        warnings += self._troubles(head)
         question = query.text() if query is not None else ""
         return self._parts.packer.pack(head, window, recalls, warnings, question)
 
@@ -219,16 +217,12 @@ class AgentMemory(SearchCalls, FactCalls, HandleCalls, ToolCalls, TurnCalls):
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """A page of sessions in order of their ids: those after `after`, of one user if named."""
+        """A page of sessions in order of their ids: those after `after`, of one user if named.
+
+        Those of shared namespaces are not among them: see `Share.sessions`.
+        """
         self._check(None, user_id)
-        found: list[Head] = []
-        while len(found) < limit:
-            page = self._store.sessions(user_id=user_id, limit=limit, after=after)
-            found += [head for head in page if not head.deleting]
-            if len(page) < limit:
-                break
-            after = page[-1].session_id
-        return found[:limit]
+        return page_of(self._store, user_id, limit=limit, after=after)
 
     def replay(self, block: str) -> Iterator[Progress]:
         """Rebuild one block from the log, session by session, while other calls go on.
@@ -320,14 +314,19 @@ class AgentMemory(SearchCalls, FactCalls, HandleCalls, ToolCalls, TurnCalls):
 
     def _append(self, session_id: str, given: Sequence[Any], user_id: str | None) -> Head:
         with self._parts.gate.turn(given):
-            drafts = [self._draft(Message.of(one)) for one in given]
-            room = self.config.max_tokens - self._counter.overhead
-            if not fit_anyhow(drafts, room):
-                head = self._store.head(session_id)
-                check_size(drafts, head.system_tokens if head else 0, room)
+            drafts = self._drafts(session_id, given)
             head = self._store.append(session_id, drafts, user_id)
             self._parts.windows.appended(head, drafts)
             return head
+
+    def _drafts(self, session_id: str, given: Sequence[Any]) -> list[Draft]:
+        """What is to be appended, if it can fit."""
+        drafts = [self._draft(Message.of(one)) for one in given]
+        room = self.config.max_tokens - self._counter.overhead
+        if not fit_anyhow(drafts, room):
+            head = self._store.head(session_id)
+            check_size(drafts, head.system_tokens if head else 0, room)
+        return drafts
 
     def _settle(self, head: Head) -> Head:
         """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
@@ -352,6 +351,24 @@ class AgentMemory(SearchCalls, FactCalls, HandleCalls, ToolCalls, TurnCalls):
                 "a session with an id of its own."
             )
         return head
+
+    def _asked(
+        self, session_id: str, message: Any, user_id: str | None
+    ) -> tuple[Head | None, Shown, Message | None]:
+        """A session's head and window, and what to recall for."""
+        self._check(session_id, user_id)
+        head = self._owned(session_id, user_id)
+        entries = self._parts.windows.of(head) if head else []
+        window = self._parts.packer.window(head, entries)
+        query = self._query(message)
+        if query is None:
+            turns = (entry.message for entry in reversed(window.turns))
+            query = next((turn for turn in turns if role_of(turn) == "user"), None)
+        return head, window, query
+
+    def _troubles(self, head: Head | None) -> list[str]:
+        """What a context of a session should warn of, whatever was recalled."""
+        return [*self._parts.absorber.troubles(), *self._parts.overflow.troubles(head)]
 
     def _query(self, message: Any) -> Message | None:
         if message is None or isinstance(message, Message):

@@ -9,7 +9,8 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.records import Record
 from agent_memory.stores.base import FactStore
 
-_PLACE = "_notes"  # no block's name begins so
+PLACE = "_notes"
+"""Where they are kept, beside blocks: no block's name begins so."""
 
 
 class Notes:
@@ -26,12 +27,12 @@ class Notes:
         """Write a note, over the one with this key."""
         name, now = record_id(kind, key), datetime.now(UTC)
         note = Record(name, kind, "", 0, 0, key, (), now, values)
-        self._store.put_facts(_PLACE, [note])
+        self._store.put_facts(PLACE, [note])
 
     def read(self, kind: str) -> dict[str, dict[str, Any]]:
         """All notes of a kind, oldest first."""
-        return {note.text: note.metadata for note in self._store.facts(_PLACE, kind)}
+        return {note.text: note.metadata for note in self._store.facts(PLACE, kind)}
 
     def drop(self, kind: str, key: str) -> None:
         """Take a note away. Idempotent."""
-        self._store.delete_facts(_PLACE, record_id=record_id(kind, key))
+        self._store.delete_facts(PLACE, record_id=record_id(kind, key))

@@ -13,7 +13,7 @@ from agent_memory.ltm_blocks.base import Resources
 from agent_memory.records import Entry, Head, Summary
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Departure, Strategy, Window
-from agent_memory.window import Cut, apply, snap
+from agent_memory.window import Cut, apply, passes, snap, visible
 
 if TYPE_CHECKING:
     from agent_memory.llm import LLM
@@ -34,6 +34,7 @@ class Overflow:
         resources: Lent to the strategy.
         max_tokens: The budget of a context.
         recall_tokens: What to leave free for recalls, where the strategy takes the whole budget.
+        max_messages: How many messages a window may show; None for any number.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Overflow:
         resources: Resources,
         max_tokens: int,
         recall_tokens: int,
+        max_messages: int | None = None,
     ) -> None:
         self._store = store
         self._windows = windows
@@ -52,6 +54,7 @@ class Overflow:
         share = strategy.share
         free = 0 if share < 1 else min(recall_tokens, max_tokens // 4)
         self._short_term = int(max_tokens * share) - free - resources.counter.overhead
+        self._max_messages = max_messages
         self._rests = Rests()
         self._summary = min(strategy.summary_tokens, max_tokens // 4)
 
@@ -59,6 +62,20 @@ class Overflow:
         """Tokens that the turns of the session's window may take."""
         summary = self._summary + _SUMMARY_FRAME if self._summary else 0
         return self._short_term - summary - head.system_tokens
+
+    def passed(self, head: Head) -> bool:
+        """Whether the session's window passes its tokens or its messages.
+
+        Nothing is read before the head says that there may be too many messages. Those of the
+        system and those that no chat shows are among the head's, and do not count.
+        """
+        if head.window_tokens > self.limit(head):
+            return True
+        held = head.end - head.start + len(head.pinned)
+        if self._max_messages is None or held <= self._max_messages:
+            return False
+        shown = visible(self._windows.of(head), was_cut=head.start > 0)
+        return passes(shown, self._max_messages)
 
     @property
     def only_cuts(self) -> bool:
@@ -71,10 +88,11 @@ class Overflow:
     def settle(self, head: Head) -> Head:
         """Cut the window if it passes its limit; the head as it is afterwards."""
         for _ in range(_TRIES):
-            if head.window_tokens <= self.limit(head):
+            if not self.passed(head):
                 return head
             entries = self._windows.of(head)
-            cut = self._strategy.cut(Window(tuple(entries), self.limit(head)))
+            window = Window(tuple(entries), self.limit(head), self._max_messages)
+            cut = self._cut(window, was_cut=head.start > 0)
             moved = self._moved(head, entries, cut) if cut else None
             if moved is None:
                 return head
@@ -126,8 +144,27 @@ class Overflow:
                 system_tokens=system.tokens if system else 0,
             )
         if head.start >= end:
-            head = replace(head, start=0, start_total=0, pinned=(), pinned_tokens=0, summary=None)
+            first = self._store.read(head.session_id, after=head.expired, limit=1)
+            before = first[0].total - sum(entry.tokens for entry in turns(first)) if first else 0
+            head = replace(
+                head,
+                start=head.expired,
+                start_total=before,
+                pinned=(),
+                pinned_tokens=0,
+                summary=None,
+            )
         return head
+
+    def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
+        """The strategy's cut; the usual one where that would leave too many messages."""
+        cut = self._strategy.cut(window)
+        if window.max_messages is None:
+            return cut
+        kept = apply(window.entries, cut) if cut else window.entries
+        if not passes(visible(kept, was_cut=was_cut or cut is not None), window.max_messages):
+            return cut
+        return Strategy.cut(self._strategy, window) or cut
 
     def _moved(self, head: Head, entries: list[Entry], cut: Cut) -> Head | None:
         """The head after a cut; None where the cut would take nothing away."""

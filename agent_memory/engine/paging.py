@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent_memory.ids import PAST_SHARED, share_of
 from agent_memory.records import Head
 from agent_memory.stores.base import SessionStore
 
@@ -17,3 +18,28 @@ def all_heads(
     while page := store.sessions(user_id=user_id, limit=_PAGE, after=after):
         yield from page
         after = page[-1].session_id
+
+
+def page_of(
+    store: SessionStore,
+    user_id: str | None = None,
+    *,
+    limit: int,
+    after: str | None,
+    shared: bool = False,
+) -> list[Head]:
+    """A page of sessions whose deletion has not begun: of shared namespaces, or only of others."""
+    found: list[Head] = []
+    while len(found) < limit:
+        page = store.sessions(user_id=user_id, limit=limit, after=after)
+        found += [
+            head
+            for head in page
+            if not head.deleting and (share_of(head.session_id) is not None) == shared
+        ]
+        if len(page) < limit:
+            break
+        after = page[-1].session_id
+        if not shared and share_of(after) is not None:
+            after = PAST_SHARED
+    return found[:limit]

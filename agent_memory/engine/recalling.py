@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from agent_memory.engine.bridge import Runner, resolve
 from agent_memory.engine.resting import Rests
@@ -20,13 +21,15 @@ class Recaller:
     Args:
         blocks: Bound blocks, in order.
         timeout: Seconds to wait for them.
+
+    Attributes:
+        blocks: The blocks.
     """
 
     def __init__(self, blocks: Sequence[Block], timeout: float) -> None:
-        self._blocks = blocks
+        self.blocks = blocks
         self._timeout = timeout
-        self._runner = Runner()
-        self._breaker = _Breaker()
+        self._panel = Panel()
 
     def recall(
         self, scope: Scope, message: Message | None, limit: int
@@ -37,25 +40,49 @@ class Recaller:
             scope: Whose memory.
             message: What it is to bear on.
             limit: So much of each block at most.
-
-        One that keeps failing rests for a while, so that not every call waits for it.
         """
-        somebodys = scope.is_somebodys
-        meant = {block.name: block for block in self._blocks if somebodys or not block.absorbs}
-        asked = {
-            name: partial(_ask, block, scope, message, limit)
-            for name, block in meant.items()
-            if self._breaker.ask(name)
+        calls = {
+            block.name: partial(ask_block, block, block.name, scope, message, limit)
+            for block in self.blocks
+            if concerns(block, scope)
         }
-        outcomes, slow = self._runner.gather(asked, self._timeout)
+        return self._panel.ask(calls, self._timeout)
+
+
+class Panel:
+    """Asks many at once, each within a time limit; what fails is named, never raised.
+
+    One that keeps failing rests for a while, so that not every call waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._runner = Runner()
+        self._breaker = _Breaker()
+
+    def ask(
+        self,
+        calls: Mapping[str, Callable[[], list[Recall]]],
+        timeout: float,
+        timeouts: Mapping[str, float] = MappingProxyType({}),
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
+        """What each call gives, and a warning for each that failed or was too slow.
+
+        Args:
+            calls: By the block's name.
+            timeout: Seconds to wait for them.
+            timeouts: By the block's name, the seconds of those that have their own.
+        """
+        asked = {name: call for name, call in calls.items() if self._breaker.ask(name)}
+        outcomes, slow = self._runner.gather(asked, timeout, timeouts)
         warnings = [
             f"The block {name!r} failed before, and is asked again later."
-            for name in meant
+            for name in calls
             if name not in asked
         ]
         for name in slow:
             self._breaker.told(name, worked=False)
-            warnings.append(f"The block {name!r} did not answer within {self._timeout:g} s.")
+            seconds = timeouts.get(name, timeout)
+            warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
         found: dict[str, list[Recall]] = {}
         for name, outcome in outcomes.items():
             self._breaker.told(name, worked=not isinstance(outcome, Exception))
@@ -96,8 +123,20 @@ class _Breaker:
                 self._rests.failed(name)
 
 
-def _ask(block: Block, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-    return [_named(recall, block.name) for recall in resolve(block.get(scope, message, limit))]
+def concerns(block: Block, scope: Scope) -> bool:
+    """Whether to ask a block: what absorbs knows nothing that is everybody's."""
+    return scope.is_somebodys or not block.absorbs
+
+
+def ask_block(
+    block: Block, name: str, scope: Scope, message: Message | None, limit: int
+) -> list[Recall]:
+    """What a block recalls, awaited where that is due, under a name.
+
+    Raises:
+        TypeError: A recall has no text.
+    """
+    return [_named(recall, name) for recall in resolve(block.get(scope, message, limit))]
 
 
 def _named(recall: Recall, name: str) -> Recall:

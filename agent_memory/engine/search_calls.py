@@ -86,12 +86,15 @@ class SearchCalls(Calls):
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """What blocks recall, without what comes from sessions that are gone."""
         found, warnings = recaller.recall(scope, message, limit)
+        return self._standing(found), warnings
+
+    def _standing(self, found: dict[str, list[Recall]]) -> dict[str, list[Recall]]:
+        """What was recalled, without what comes from sessions that are gone."""
         named = {
             source[0] for recalls in found.values() for one in recalls for source in one.sources
         }
         gone = named - self._store.standing(named) if named else named
-        kept = {
+        return {
             block: [one for one in recalls if not any(source[0] in gone for source in one.sources)]
             for block, recalls in found.items()
         }
-        return kept, warnings

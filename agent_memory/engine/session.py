@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from pydantic import BaseModel
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.skills import Skills
     from agent_memory.ltm_blocks.spatial import Places
     from agent_memory.ltm_blocks.working import Scratchpad
+    from agent_memory.snapshots.writing import Exported
     from agent_memory.turns import Turn
 
 
@@ -73,6 +75,10 @@ class Session:
     def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """As `AgentMemory.history`."""
         return self._memory.history(self.session_id, after=after, limit=limit)
+
+    def export_session(self, to: str | Path | TextIO) -> Exported:
+        """As `AgentMemory.export_session`."""
+        return self._memory.export_session(self.session_id, to)
 
     def pop(self, count: int = 1) -> list[Message]:
         """As `AgentMemory.pop`."""
@@ -129,6 +135,10 @@ class Session:
     def before_turn(self, message: Any) -> Turn:
         """As `AgentMemory.before_turn`."""
         return self._memory.before_turn(self.session_id, message, user_id=self.user_id)
+
+    def regenerate(self) -> Turn:
+        """As `AgentMemory.regenerate`."""
+        return self._memory.regenerate(self.session_id, user_id=self.user_id)
 
     def after_turn(self, turn: Turn, answer: Any) -> Head:
         """As `AgentMemory.after_turn`."""

@@ -74,7 +74,7 @@ class Tender:
 
     def needed(self, head: Head) -> bool:
         """Whether an update leaves something to do now."""
-        return head.window_tokens > self._overflow.limit(head) or self._feedable(head)
+        return self._overflow.passed(head) or self._feedable(head)
 
     def attend(self, head: Head) -> Head:
         """Do what an update leaves to do, now; the head afterwards."""

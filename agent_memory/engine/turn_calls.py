@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent_memory.context import MemoryContext
     from agent_memory.engine.assembly import Parts
     from agent_memory.messages import Message
-    from agent_memory.records import Head
+    from agent_memory.records import Head, Span
     from agent_memory.tokens.counter import TokenCounter
     from agent_memory.tools import Tool
 
@@ -63,8 +63,10 @@ class TurnCalls(Calls):
     def after_turn(self, turn: Turn, answer: Any) -> Head:
         """Store a turn with its answer, all of it or nothing.
 
+        What `regenerate` gave is put in the place of the old answer.
+
         Args:
-            turn: What `before_turn` gave.
+            turn: What `before_turn` or `regenerate` gave.
             answer: What the model said, as text or in any form that `update` takes; or a list, in
                 order: assistant messages with calls of tools, their results, the answer.
 
@@ -74,12 +76,15 @@ class TurnCalls(Calls):
         Raises:
             InvalidMessage: The turn does not end with an answer, or a call has no result, or a
                 result no call. Nothing was stored.
+            InvalidInput: The session went on since `regenerate`. Nothing was stored.
             MessageTooLarge: One of the messages could never fit the budget. Nothing was stored.
             SessionOfAnotherUser: The session belongs to another user.
             StoreError: The store failed; nothing was stored.
         """
         said = [*turn.asked, *messages_of(answer, "assistant")]
         check_whole(said)
+        if turn.regenerates is not None:
+            return self._replaced(turn, turn.regenerates, said)
         return self.update(turn.session_id, said, user_id=turn.user_id)
 
     def completion(
@@ -152,6 +157,10 @@ class TurnCalls(Calls):
         question = next((one for one in reversed(asked) if role_of(one) == "user"), None)
         context = self.get(session_id, question, user_id=user_id)
         return Turn(session_id, user_id, asked, context, fitted(context, asked, self._counter))
+
+    @abstractmethod
+    def _replaced(self, turn: Turn, part: Span, said: Sequence[Message]) -> Head:
+        """See `RegenerateCalls`."""
 
     @abstractmethod
     def get(

@@ -1,7 +1,9 @@
-"""Taking the newest messages back, with what derives from them."""
+"""Taking the newest messages back with what derives from them, or putting others in their place."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,18 +13,25 @@ from agent_memory.engine.forgetting import Forgetting
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.overflow import Overflow
 from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.ltm_blocks.keepers import erase
 from agent_memory.messages import Message
-from agent_memory.records import Head, Lease, Scope
-from agent_memory.stores.base import SessionStore
+from agent_memory.records import Draft, Entry, Head, Lease, Scope
+from agent_memory.stores.base import Store
+from agent_memory.stores.log import entries_after
+
+logger = logging.getLogger(__name__)
 
 _WAIT = 60.0
 
+Place = Callable[[Head], int]
+"""Says after which seq a session's log is cut."""
+
 
 class Undo:
-    """Shortens logs.
+    """Rewrites the ends of logs.
 
     Args:
-        store: The log.
+        store: The log, and what blocks keep beside it.
         leases: Which keep absorbing off meanwhile.
         absorber: Whose blocks forget.
         failures: What blocks could not absorb.
@@ -32,7 +41,7 @@ class Undo:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: Store,
         leases: Leases,
         absorber: Absorber,
         failures: Failures,
@@ -48,51 +57,124 @@ class Undo:
 
     def pop(self, session_id: str, count: int) -> list[Message]:
         """Take messages back; see `AgentMemory.pop`."""
-        while True:
-            with suppress(LeaseLost):  # taken over half-way: nothing was cut off yet
-                return self._pop(session_id, count)
 
-    def _pop(self, session_id: str, count: int) -> list[Message]:
+        def place(head: Head) -> int:
+            least = head.expired + 1 if head.expired else 0  # or seqs would begin anew
+            return max(least, head.end - count)
+
+        done = self._rewritten(session_id, place) if count > 0 else None
+        return [entry.message for entry in done[1]] if done else []
+
+    def replace(self, session_id: str, place: Place, drafts: Sequence[Draft]) -> Head | None:
+        """Put other messages in the place of a session's newest, in one step.
+
+        System messages among those stay, before the others.
+
+        Args:
+            session_id: The session.
+            place: Says after which seq; what it raises is raised, and nothing was changed.
+            drafts: What comes in their place.
+
+        Returns:
+            The head afterwards; None where the session is gone.
+        """
+        done = self._rewritten(session_id, place, drafts)
+        return done[0] if done else None
+
+    def reach(self, block: str, head: Head, end: int) -> int:
+        """The seq after which a block forgets, when a log is cut after seq `end`.
+
+        It lies before what the block made, or failed to make, of messages on both sides of the cut:
+        that is made anew of those that stay.
+        """
+        letters = self._failures.dead(block, head.session_id)
+        cut = [letter.first - 1 for letter in letters if letter.last > end]
+        owner = Scope(head.user_id, head.session_id).owner
+        cut += [
+            record.first - 1
+            for record in self._store.facts(block, owner)
+            if record.session_id == head.session_id and record.first <= end < record.last
+        ]
+        return max(head.expired, min([end, *cut]))  # what has expired could not be made anew
+
+    def _rewritten(
+        self, session_id: str, place: Place, drafts: Sequence[Draft] | None = None
+    ) -> tuple[Head, list[Entry]] | None:
+        """The head afterwards and what was taken away; None for a session that is gone."""
+        while True:
+            with suppress(LeaseLost):  # taken over half-way: the log is as it was
+                return self._rewrite(session_id, place, drafts)
+
+    def _rewrite(
+        self, session_id: str, place: Place, drafts: Sequence[Draft] | None
+    ) -> tuple[Head, list[Entry]] | None:
         with self._leases.hold(session_id, _WAIT) as lease:
             while True:
                 head = self._store.head(session_id)
-                if head is None or head.deleting or count < 1:
-                    return []
+                if head is None or head.deleting:
+                    return None
                 if lease is None:
                     raise StoreUnavailable(
                         f"Session {session_id!r} is being absorbed and did not let go within "
                         f"{_WAIT:g} s. Nothing was taken back; try again."
                     )
-                least = head.expired + 1 if head.expired else 0  # or seqs would begin anew
-                end = max(least, head.end - count)
+                end = place(head)
                 taken = self._store.read(session_id, after=end, limit=head.end - end)
+                reach = {
+                    name: self.reach(name, head, end)
+                    for name in dict.fromkeys((*self._absorber.blocks, *head.cursors))
+                }
                 # cursors first: if this stops half-way, what blocks forgot is absorbed again
-                rewound = self._rewound(head, end, lease)
+                rewound = self._rewound(head, reach, lease)
                 if rewound is None or rewound.end != head.end:  # messages came
                     continue
-                head = rewound
-                # whatever the cursors say: a worker that died may have left records past its own
-                for block in self._absorber.blocks.values():
-                    self._absorber.forget(block, head, Scope(head.user_id, session_id, end, lease))
+                for name, after in reach.items():
+                    self._forget(name, rewound, Scope(head.user_id, session_id, after, lease))
                 self._failures.forget(session_id, after=end, lease=lease)
-                self._forgetting.after(head, end, lease)
-                shorter = self._overflow.shortened(head, end, taken)
-                if self._store.truncate(shorter, end, lease=lease):
-                    return [entry.message for entry in taken]
+                self._forgetting.after(rewound, end, lease)
+                if drafts is None:
+                    shorter, entries = self._overflow.shortened(rewound, end, taken), []
+                else:
+                    shorter = self._overflow.shortened(rewound, end, ())
+                    entries = _following(rewound, end, taken, drafts)
+                stored = self._store.rewrite(shorter, end, entries, lease=lease)
+                if stored is not None:
+                    if entries:
+                        self._store.put_off(stored, 0)
+                    return stored, taken
 
-    def _rewound(self, head: Head, end: int, lease: Lease) -> Head | None:
-        """The head with its cursors put back to `end`, or before a dead letter that is cut there.
+    def _forget(self, name: str, head: Head, scope: Scope) -> None:
+        # whatever the cursors say: a worker that died may have left records past its own
+        block = self._absorber.blocks.get(name)
+        if block is not None:
+            self._absorber.forget(block, head, scope)
+            return
+        erase(self._store, name, scope)
+        self._store.delete_vectors(
+            name, session_id=scope.session_id, after=scope.after, lease=scope.lease
+        )
+        logger.warning(
+            "block %r absorbed session %r and is not configured now: what it keeps of messages "
+            "that were taken back was deleted in this store, and nowhere else",
+            name,
+            head.session_id,
+        )
 
-        None where another writer came first.
-        """
-        cursors = {}
-        for name, cursor in head.cursors.items():
-            letters = self._failures.dead(name, head.session_id)
-            cut = [letter.first - 1 for letter in letters if letter.last > end]
-            cursors[name] = min([cursor, end, *cut])
+    def _rewound(self, head: Head, reach: dict[str, int], lease: Lease) -> Head | None:
+        """The head with its cursors put back; None where another writer came first."""
+        cursors = {name: min(cursor, reach[name]) for name, cursor in head.cursors.items()}
         if cursors == head.cursors:
             return head
         moved = self._store.move(replace(head, cursors=cursors), lease=lease)
         if moved is not None:
             self._store.put_off(moved, 0)
         return moved
+
+
+def _following(
+    head: Head, end: int, taken: Sequence[Entry], drafts: Sequence[Draft]
+) -> list[Entry]:
+    """What comes in the place of entries: the system messages among them, then the drafts."""
+    kept = [Draft(one.message, one.tokens, one.encoding) for one in taken if one.message.is_system]
+    total = head.total - sum(one.tokens for one in taken if not one.message.is_system)
+    return entries_after(head.session_id, end, total, [*kept, *drafts])

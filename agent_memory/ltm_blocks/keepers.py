@@ -8,26 +8,35 @@ from datetime import UTC, datetime
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.records import Record, Scope
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import FactStore, Store
 
-_PLACE, _OWNER = "_keepers", "keepers"  # no block's name begins so
+_PLACE, _OWNER, _INDEXES = "_keepers", "keepers", "indexes"  # no block's name begins so
 
 
 def enrol(store: FactStore, block: str) -> None:
     """Have it known that a block keeps something; before it does."""
-    if block not in enrolled(store):
-        now = datetime.now(UTC)
-        name = Record(record_id("keeper", block), _OWNER, "", 0, 0, block, (), now)
-        store.put_facts(_PLACE, [name])
+    _enrol(store, block, _OWNER)
 
 
 def enrolled(store: FactStore) -> set[str]:
     """The names of all that do, or did."""
-    return {record.text for record in store.facts(_PLACE, _OWNER)}
+    return _enrolled(store, _OWNER)
+
+
+def enrol_index(store: FactStore, place: str) -> None:
+    """Have it known that users' vectors are kept in a place of their own; before they are."""
+    _enrol(store, place, _INDEXES)
+
+
+def erase_indexed(store: Store, user_id: str) -> None:
+    """Erase the vectors that are kept of a user in such places."""
+    for place in _enrolled(store, _INDEXES):
+        store.delete_vectors(place, owner=Scope(user_id).owner)
 
 
 def erase(store: FactStore, block: str, scope: Scope) -> None:
-    """Erase the facts that a block has of a session, or of a user, without the block itself.
+    """Erase the facts that a block has of a session, of its entries after a seq, or of a user,
+    without the block itself.
 
     Raises:
         LeaseLost: The scope's lease is not held any more.
@@ -37,6 +46,18 @@ def erase(store: FactStore, block: str, scope: Scope) -> None:
         store.delete_facts(block, owner=scope.owner)
     else:
         owners.add(Scope(None, scope.session_id).owner)  # it may have had no user before
-        store.delete_facts(block, session_id=scope.session_id, lease=scope.lease)
+        store.delete_facts(
+            block, session_id=scope.session_id, after=scope.after, lease=scope.lease
+        )
     for owner in owners:  # what other processes remember of them counts for nothing then
         store.delete_facts(block, owner=version_owner(owner), lease=scope.lease)
+
+
+def _enrol(store: FactStore, name: str, owner: str) -> None:
+    if name not in _enrolled(store, owner):
+        now = datetime.now(UTC)
+        store.put_facts(_PLACE, [Record(record_id("keeper", name), owner, "", 0, 0, name, (), now)])
+
+
+def _enrolled(store: FactStore, owner: str) -> set[str]:
+    return {record.text for record in store.facts(_PLACE, owner)}

@@ -87,6 +87,11 @@ class VectorMemory(Block):
             check_qdrant_url(value)
         return value
 
+    @property
+    def vectors(self) -> VectorStore:
+        """Where its vectors are, once it is bound."""
+        return self._vectors
+
     def bind(self, resources: Resources) -> Self:
         """As `Block.bind`.
 

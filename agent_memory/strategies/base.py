@@ -27,15 +27,28 @@ class Window:
     Attributes:
         entries: What it holds, pinned entries first, then the newest of the log.
         limit: Tokens its turns may take at most.
+        max_messages: Messages it may show at most; None for any number.
     """
 
     entries: tuple[Entry, ...]
     limit: int
+    max_messages: int | None = None
 
     @property
     def low_water(self) -> int:
         """Tokens to cut it down to."""
         return int(self.limit * LOW_WATER)
+
+    def keep_messages(self, wanted: int | None = None) -> int | None:
+        """Messages to cut it down to; None for any number.
+
+        Args:
+            wanted: What the strategy's own settings say. The low water stands for None, and for
+                what would leave no room.
+        """
+        if self.max_messages is None or (wanted is not None and wanted < self.max_messages):
+            return wanted
+        return int(self.max_messages * LOW_WATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +108,7 @@ class Strategy(BaseModel):
 
     def cut(self, window: Window) -> Cut | None:
         """Where the window is to begin; None leaves it as it is. Pure: no I/O."""
-        return choose_cut(window.entries, window.low_water)
+        return choose_cut(window.entries, window.low_water, window.keep_messages())
 
     def summarize(self, departure: Departure, resources: Resources) -> Summary | None:
         """What stands for everything that left. By default, what stood there before."""

@@ -64,7 +64,9 @@ class Summarize(Strategy):
         return (self.model,)
 
     def cut(self, window: Window) -> Cut | None:
-        return choose_cut(window.entries, window.low_water, self.keep_messages)
+        return choose_cut(
+            window.entries, window.low_water, window.keep_messages(self.keep_messages)
+        )
 
     def summarize(self, departure: Departure, resources: Resources) -> Summary | None:
         previous, upto = departure.previous, departure.upto

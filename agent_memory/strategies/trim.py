@@ -29,18 +29,19 @@ class Trim(Strategy):
 
     def cut(self, window: Window) -> Cut | None:
         keep = min(self.keep_tokens or window.low_water, window.limit)
+        messages = window.keep_messages(self.keep_messages)
         if self.by == "age":
-            return choose_cut(window.entries, keep, self.keep_messages)
-        half = self.keep_messages and max(1, self.keep_messages // 2)
+            return choose_cut(window.entries, keep, messages)
+        half = messages and max(1, messages // 2)
         newest = choose_cut(window.entries, keep // 2, half)
         if newest is None:
             return None
         kept = apply(window.entries, newest)
         if kept and role_of(kept[0].message) != "user":  # half the room is too little for its turn
-            return choose_cut(window.entries, keep, self.keep_messages)
+            return choose_cut(window.entries, keep, messages)
         pins = most_important(
             [entry for entry in window.entries if entry not in kept],
             keep - sum(entry.tokens for entry in kept),
-            self.keep_messages and self.keep_messages - len(kept),
+            messages and messages - len(kept),
         )
         return Cut(newest.start, tuple(sorted({*newest.pinned, *pins})))

@@ -1,0 +1,1 @@
+"""Moving what one store holds to another."""

@@ -1,0 +1,196 @@
+"""Taking out of shared namespaces what an agent wrote there, and leaving what others did."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from agent_memory.emptying import emptied
+from agent_memory.engine.absorbing import Absorber
+from agent_memory.engine.authorship import Authors, is_by
+from agent_memory.engine.failures import Failures
+from agent_memory.engine.grants import Grants
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.windows import Windows
+from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.ids import share_of, shared_user
+from agent_memory.records import Entry, Head, Lease, Scope
+from agent_memory.stores.base import Store
+
+_WAIT = 30.0
+_PAGE = 500
+
+
+class Redaction:
+    """What the deletion of a user, or of a namespace, takes from shared namespaces.
+
+    Args:
+        store: The store.
+        leases: Which keep other workers off meanwhile.
+        absorber: Whose blocks forget.
+        failures: What blocks could not absorb.
+        grants: Say where an agent took part.
+        authors: Say where in a session it began.
+        windows: What is kept of logs in memory.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        leases: Leases,
+        absorber: Absorber,
+        failures: Failures,
+        grants: Grants,
+        authors: Authors,
+        windows: Windows,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._absorber = absorber
+        self._failures = failures
+        self._grants = grants
+        self._authors = authors
+        self._windows = windows
+
+    def close(self, user_id: str) -> None:
+        """Shut a user, or all agents of a namespace, out, before anything is erased."""
+        share = share_of(user_id)
+        if share is None:
+            self._grants.close(user_id)
+        else:
+            self._grants.drop_share(share)
+
+    def session(self, session_id: str) -> None:
+        """A session is deleted."""
+        if share_of(session_id) is not None:
+            self._authors.session(session_id)
+
+    def erase(self, user_id: str) -> None:
+        """Empty what a user wrote as an agent, and forget its grants. Idempotent."""
+        if share_of(user_id) is not None:
+            return
+        for share in self._grants.shares_of(user_id):
+            for head in all_heads(self._store, shared_user(share)):
+                self._session(head, user_id)
+        self._grants.drop_agent(user_id)
+
+    def late(self, agent: str, session_id: str) -> None:
+        """An agent that may be deleted by now has just written to a session."""
+        head = self._store.head(session_id)
+        if head is not None and share_of(session_id) not in self._grants.shares_of(agent):
+            self._session(head, agent)
+
+    def _session(self, head: Head, agent: str) -> None:
+        done = head.deleting or not self._took_part(head, agent)
+        while not done:
+            with suppress(LeaseLost):  # taken over half-way: what was forgotten is absorbed again
+                self._redact(head.session_id, agent)
+                done = True
+
+    def _took_part(self, head: Head, agent: str) -> bool:
+        noted = self._authors.first(agent, head.session_id) is not None
+        if noted or is_by(head.system, agent):
+            return True
+        after = head.expired
+        while page := self._store.read(head.session_id, after=after, limit=_PAGE):
+            if any(is_by(entry.message, agent) for entry in page):
+                return True
+            after = page[-1].seq
+        return False
+
+    def _redact(self, session_id: str, agent: str) -> None:
+        with self._leases.hold(session_id, _WAIT) as lease:
+            while True:
+                head = self._store.head(session_id)
+                if head is None or head.deleting:
+                    return
+                if lease is None:
+                    raise StoreUnavailable(
+                        f"Session {session_id!r} is being absorbed and did not let go within "
+                        f"{_WAIT:g} s. The deletion is finished later; call delete_user again."
+                    )
+                if self._rewrite(head, agent, lease):
+                    self._windows.forget(session_id)
+                    self._authors.drop(agent, session_id)
+                    return
+
+    def _rewrite(self, head: Head, agent: str, lease: Lease) -> bool:
+        """Empty an agent's messages; False where another writer came first."""
+        log = self._store.read(head.session_id, after=head.expired)
+        said = [entry.seq for entry in log if is_by(entry.message, agent)]
+        noted = self._authors.first(agent, head.session_id)
+        if noted is not None and noted <= head.expired:  # it wrote what the log has no more, too
+            said = [noted, *said]
+        if not said and is_by(head.system, agent):  # nobody knows since when
+            said = [1]
+        if not said:
+            return True
+        first = said[0]
+        rewound = self._rewound(head, max(first - 1, head.expired), lease)
+        if rewound is None or rewound.end != head.end or (log and log[-1].seq != head.end):
+            return False
+        self._forget(rewound, first - 1, lease)
+        kept = max(first - 1, head.expired)
+        entries = [_without(entry, agent) for entry in log if entry.seq > kept]
+        stored = self._store.rewrite(
+            _revised(rewound, log, agent, first), kept, entries, lease=lease
+        )
+        if stored is None:
+            return False
+        self._store.put_off(stored, 0)
+        return True
+
+    def _rewound(self, head: Head, end: int, lease: Lease) -> Head | None:
+        """The head with its cursors put back to `end`, or before a dead letter that is past it.
+
+        None where another writer came first.
+        """
+        cursors = {}
+        for name, cursor in head.cursors.items():
+            letters = self._failures.dead(name, head.session_id)
+            cut = [letter.first - 1 for letter in letters if letter.last > end]
+            cursors[name] = min([cursor, end, *cut])
+        return self._store.move(replace(head, cursors=cursors), lease=lease)
+
+    def _forget(self, head: Head, after: int, lease: Lease) -> None:
+        """Have blocks forget what they made of what follows a seq; they absorb it anew."""
+        scope = Scope(head.user_id, head.session_id, after, lease)
+        for block in self._absorber.blocks.values():
+            self._absorber.forget(block, head, scope)
+        for former in head.cursors.keys() - self._absorber.blocks.keys():
+            self._store.delete_facts(former, session_id=head.session_id, after=after, lease=lease)
+            self._store.delete_vectors(former, session_id=head.session_id, after=after, lease=lease)
+        self._failures.forget(head.session_id, after=after, lease=lease)
+
+
+def _without(entry: Entry, agent: str) -> Entry:
+    """An entry, emptied if it is the agent's. Its tokens stay, so that no running total changes;
+    without the name of their encoding, a context counts them anew."""
+    if not is_by(entry.message, agent):
+        return entry
+    return replace(entry, message=emptied(entry.message), encoding="")
+
+
+def _revised(head: Head, log: list[Entry], agent: str, first: int) -> Head:
+    """The head without what an agent said from a seq on; without a summary, the window begins with
+    the log."""
+    if is_by(head.system, agent):
+        others = [e for e in log if e.message.is_system and not is_by(e.message, agent)]
+        system = others[-1] if others else None
+        head = replace(
+            head,
+            system=system.message if system else None,
+            system_tokens=system.tokens if system else 0,
+        )
+    if head.summary is not None and head.summary.upto >= first and log:
+        cost = 0 if log[0].message.is_system else log[0].tokens
+        head = replace(
+            head,
+            start=head.expired,
+            start_total=log[0].total - cost,
+            pinned=(),
+            pinned_tokens=0,
+            summary=None,
+        )
+    return head

@@ -1,0 +1,51 @@
+"""A session as a file: taken out of one store, restored in another, refused once it is damaged."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from agent_memory import AgentMemory, InvalidSnapshot, VectorMemory, WorkingMemory
+
+SAID = [
+    "We meet on Tuesdays at half past nine.",
+    "The projector in room 4 is broken.",
+    "Ben brings the cake this time.",
+]
+
+
+def opened(store: str) -> AgentMemory:
+    """A memory over a store."""
+    return AgentMemory(store=store, blocks=[VectorMemory(), WorkingMemory()], recall_timeout=60)
+
+
+def main() -> None:
+    """Take a snapshot, restore it elsewhere, and try to restore one that was altered."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "team.jsonl"
+        with opened("memory://") as memory:
+            for text in SAID:
+                memory.update("team", {"role": "user", "content": text}, user_id="ada")
+            memory.flush("team")
+            memory.working("team").set("plan", ["order coffee"])
+            done = memory.export_session("team", file)
+            found = memory.search("When do we meet?", user_id="ada")
+        print(f"{done.entries} messages and {done.records} records of blocks.")
+
+        with opened(f"sqlite:///{folder}/other.db") as other:
+            head = other.import_session(file)
+            print(f"Restored: {head.session_id}, of {head.user_id}, {head.end} messages.")
+            print("The same is found:", other.search("When do we meet?", user_id="ada") == found)
+            print("Its plan:", other.working("team").get("plan"))
+
+            other.delete("team")
+            file.write_bytes(file.read_bytes().replace(b"room 4", b"room 5"))
+            try:
+                other.import_session(file)
+            except InvalidSnapshot as error:
+                print("Refused:", error)
+            print("Sessions there:", [one.session_id for one in other.sessions()])
+
+
+if __name__ == "__main__":
+    main()

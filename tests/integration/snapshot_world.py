@@ -1,0 +1,238 @@
+"""What the tests of snapshots share: a conversation with something in every block, and all that can
+be seen of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    Chain,
+    ExtractiveMemory,
+    FlushToLTM,
+    NoteMemory,
+    SpatialMemory,
+    Summarize,
+    VectorMemory,
+    WorkingMemory,
+)
+from agent_memory.encryption import Keys
+from agent_memory.messages import compact_json
+from agent_memory.snapshots.lines import Digest
+from agent_memory.stores import SplitStore, open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.store import EncryptedStore
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model, at
+
+CANARY = "xylophone"
+QUESTIONS = ("Which tree did I plant by the river?", "Where does Ada live?", CANARY, "tea")
+
+
+def model() -> Model:
+    """Finds a fact in some messages; of two towns the later one holds."""
+    found = Model()
+    found.tell("I live in Porto", "Ada lives in Porto.", subject="user", category="home")
+    found.tell(
+        "I moved to Lisbon", "Ada lives in Lisbon.", ("update", "Ada lives in Porto."),
+        subject="user", category="home",
+    )  # fmt: skip
+    found.tell("a xylophone", "Ada plays the xylophone.", subject="user", category="music")
+    found.tell("my password", "Ada has a password.", subject="user", category="secret")
+    return found
+
+
+def blocks() -> list[Block]:
+    """Two that absorb, and three that keep things outright."""
+    kept: list[Block] = [WorkingMemory(persist=True), NoteMemory(), SpatialMemory()]
+    return [ExtractiveMemory(), VectorMemory(), *kept]
+
+
+@contextmanager
+def remembering(
+    store: Any, *, using: list[Block] | None = None, base: str | None = None, **more: Any
+) -> Iterator[AgentMemory]:
+    """A memory over a store, with a model that finds facts, or the one at an address."""
+    overflow = Chain(
+        [
+            FlushToLTM(blocks=blocks() if using is None else using),
+            Summarize(max_summary_tokens=100),
+        ]
+    )
+    patience = {"recall_timeout": 60, "model_timeout": 60}
+    fields = {"max_tokens": 700, "overflow": overflow, **patience, **more}
+    with ExitStack() as stack:
+        base = base or stack.enter_context(FakeLLM(model())).api_base
+        asked = {"model": "openai/any", "api_base": base, "api_key": "k"}
+        yield stack.enter_context(AgentMemory(store=store, **asked, **fields))
+
+
+def messages(count: int = 24) -> list[dict[str, Any]]:
+    """A conversation with all kinds of messages, some of which say facts."""
+    call = {"id": "c1", "type": "function", "function": {"name": "plant", "arguments": "{}"}}
+    said: list[dict[str, Any]] = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Hi, I live in Porto and play a xylophone."},
+        {"role": "assistant", "content": None, "tool_calls": [call], "refusal": None},
+        {"role": "tool", "tool_call_id": "c1", "content": '{"done": true}'},
+        {
+            "role": "assistant",
+            "content": "Done. \u2028 Gr\u00fc\u00dfe \x00 \ud83d",
+            "seen": [1e22, 2**70],
+        },
+        {"raw": {"type": "reasoning", "id": "r"}, "format": "openai.responses"},
+        {"role": "user", "content": [{"type": "text", "text": "Look!"}], "metadata": {"k": 1}},
+    ]
+    for n in range(count):
+        said.append(
+            {"role": "user", "content": f"I planted tree {n} by the river, of kind {n % 5}."}
+        )
+        said.append({"role": "assistant", "content": f"Tree {n} will grow."})
+    said.append({"role": "user", "content": "I moved to Lisbon; my password is nobody's business."})
+    return [{"created_at": at(f"2025-03-{1 + n // 4:02}"), **one} for n, one in enumerate(said)]
+
+
+def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada") -> None:
+    """Say all of it, and have something kept in each block."""
+    mine = memory.session(session_id, user_id)
+    for one in messages():
+        mine.update(one)
+    assert [one.error for one in memory.flush() if one.error] == []
+    (secret,) = [fact for fact in mine.facts() if "password" in fact.text]
+    mine.forget(secret.id, why="asked")
+    mine.working().set("plan", {"next": [CANARY]})
+    mine.notes().add(f"Likes tea, and {CANARY}s.", {"from": 3})
+    mine.spatial().observe(f"A {CANARY} on the table.", (1.5, 2.0), confidence=0.5)
+    mine.update({"role": "user", "content": "And tea?"})
+    memory.flush()
+
+
+def exported(memory: AgentMemory, session_id: str = "s") -> list[str]:
+    """The lines of a snapshot."""
+    file = io.StringIO()
+    memory.export_session(session_id, file)
+    return [f"{line}\n" for line in file.getvalue().split("\n")[:-1]]
+
+
+def log_of(memory: AgentMemory, session_id: str = "s") -> list[tuple[Any, ...]]:
+    """The log, byte for byte."""
+    return [
+        (e.seq, e.message.to_json(), e.tokens, e.total, e.encoding, e.created_at)
+        for e in memory.history(session_id)
+    ]
+
+
+def head_of(memory: AgentMemory, session_id: str = "s") -> Any:
+    """The head, but for the number of its changes."""
+    return replace(memory.update(session_id, []), version=0)
+
+
+def seen(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada") -> dict[str, Any]:
+    """All that can be read of a session, but for the scores of recalls."""
+    mine = memory.session(session_id, user_id)
+    return {
+        "log": log_of(memory, session_id),
+        "head": head_of(memory, session_id),
+        "contexts": [mine.get(question).to_messages() for question in QUESTIONS],
+        "found": [[(r.block, r.id, r.text, r.sources) for r in found] for found in searches(mine)],
+        "facts": mine.facts(),
+        "audit": mine.audit(),
+        "as of": mine.facts(as_of=at("2025-03-02")),
+        "working": mine.working().all(),
+        "notes": mine.notes().all(),
+        "spatial": mine.spatial().all(),
+        "dead letters": memory.dead_letters(),
+    }
+
+
+def searches(mine: Any) -> list[Any]:
+    """What is found for each question."""
+    return [mine.search(question) for question in QUESTIONS]
+
+
+def scores(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada") -> list[float]:
+    """What was found is worth."""
+    mine = memory.session(session_id, user_id)
+    recalled = [mine.get(question).recalls for question in QUESTIONS]
+    return [one.score for found in (*searches(mine), *recalled) for one in found]
+
+
+def resummed(bodies: list[Mapping[str, Any]]) -> list[str]:
+    """Lines with right sums, counts and digest, whatever they say."""
+    digest, counts, lines = Digest(), dict[str, int](), []
+    for body in bodies:
+        if body.get("kind") == "end":
+            body = {**body, "counts": counts, "sha256": digest.whole()}
+        kind = body.get("kind")
+        if isinstance(kind, str) and kind != "end":
+            counts[kind] = counts.get(kind, 0) + 1
+        lines.append(digest.summed(compact_json(body)))
+    return lines
+
+
+def bodies_of(lines: list[str]) -> list[dict[str, Any]]:
+    """What lines say, without their sums."""
+    return [{k: v for k, v in json.loads(line).items() if k != "sum"} for line in lines]
+
+
+def contents(lines: list[str]) -> list[str]:
+    """What lines say but for the first and the last; stores give records in no order."""
+    return sorted(map(compact_json, bodies_of(lines)[1:-1]))
+
+
+@cache
+def _snapshot() -> tuple[str, ...]:
+    with remembering("memory://") as memory:
+        converse(memory)
+        return tuple(exported(memory))
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """A snapshot of a session with something in every block."""
+    return list(_snapshot())
+
+
+Opener = Callable[[str], Store]
+
+
+@pytest.fixture
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """Opens an empty store of a kind."""
+
+    def opened(kind: str) -> Store:
+        namespace = f"snap{uuid4().hex}"
+        file = f"sqlite:///{tmp_path}/{namespace}.db"
+        if kind == "split":
+            return SplitStore(open_store(file), open_store(f"{file}.system"))
+        if kind in ("memory", "sqlite", "encrypted"):
+            store = open_store("memory://" if kind == "memory" else file, namespace)
+            if kind == "encrypted":
+                store = EncryptedStore(store, Keys({"k": bytes(range(32))}), namespace)
+        else:
+            store = open_store(request.getfixturevalue(f"{kind}_url"), namespace)
+        return store
+
+    with ExitStack() as stack:
+        yield lambda kind: stack.enter_context(closing(opened(kind)))
+
+
+def left_in(store: Store, session_id: str = "s") -> list[object]:
+    """What a store has of a session."""
+    found: list[object] = [head for head in store.sessions() if head.session_id == session_id]
+    found += [one for _, one in store.all_facts() if one.session_id == session_id]
+    for block in store.vector_blocks():
+        with suppress(Exception):  # of encrypted ones nobody can tell
+            found += [list(page) for page in store.all_vectors(block, session_id=session_id)]
+    return found

@@ -1,0 +1,126 @@
+"""`agent-memory shares`, and what other commands say of shared namespaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AccessDenied, AgentMemory, FlushToLTM, VectorMemory
+from agent_memory.cli.app import app
+
+CONFIG = """
+store = "sqlite:///m.db"
+absorb_attempts = 1
+[overflow]
+kind = "flush_to_ltm"
+absorb = "every_update"
+blocks = [{kind = "vector"}]
+[shares.team]
+planner = "write"
+auditor = "read"
+"""
+USER = {"role": "user", "content": "The login page comes first."}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    Path("m.toml").write_text(CONFIG, encoding="utf-8")
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    assert "\x1e" not in result.output
+    return result.output
+
+
+def rows(told: str) -> list[list[str]]:
+    return [line.split() for line in told.splitlines()[1:]]
+
+
+def opened() -> AgentMemory:
+    return AgentMemory(store="sqlite:///m.db", overflow=FlushToLTM(blocks=[VectorMemory()]))
+
+
+def test_grant_list_revoke() -> None:
+    """Wrong: what the command says of a namespace is not what agents meet."""
+    store = ("--store", "sqlite:///m.db")
+    assert (
+        run("shares", "grant", "team", "planner", "write", *store) == "planner may write in team.\n"
+    )
+    run("shares", "grant", "team", "auditor", "read", *store)
+    run("shares", "grant", "empty", "auditor", "read", *store)
+    with opened() as memory:
+        planner = memory.share("team").agent("planner")
+        for n in range(3):
+            planner.update(f"s-{n}", USER)
+        assert run("shares", "revoke", "empty", "auditor", *store) == (
+            "auditor has no access to empty.\n"
+        )
+        assert rows(run("shares", "list", *store)) == [
+            ["empty", "0", "\u2013", "\u2013"],
+            ["team", "3", "auditor", "read"],
+            ["planner", "write"],
+        ]
+        run("shares", "revoke", "team", "planner", *store)
+        with pytest.raises(AccessDenied):
+            planner.history("s-1")
+    assert "'all'" in run("shares", "grant", "team", "planner", "all", *store, code=2)
+    assert "namespace is empty" in run("shares", "grant", " ", "planner", "read", *store, code=1)
+    assert "agent_id is empty" in run("shares", "revoke", "team", "", *store, code=1)
+
+
+def test_nothing_is_shared() -> None:
+    """Wrong: listing or revoking makes a database, or an empty table says nothing."""
+    assert "no memory" in run("shares", "list", "--store", "sqlite:///none.db", code=1)
+    assert "no memory" in run("shares", "revoke", "a", "b", "--store", "sqlite:///none.db", code=1)
+    assert not Path("none.db").exists()
+    with opened() as memory:
+        memory.update("s", USER)
+    told = run("shares", "list", "--store", "sqlite:///m.db")
+    assert told == "Nothing is shared between agents.\n"
+    assert "Nothing is shared between agents." in run("doctor", "--store", "sqlite:///m.db")
+
+
+def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None:
+    """Wrong: nobody finds out that a grant in the file is not in force; or looking writes it."""
+    with opened() as memory:
+        memory.share("other").grant("planner")
+    assert "Shared namespaces: 1; agents with access: 1." in run("doctor", "--config", "m.toml")
+    with opened() as memory:
+        assert memory.shares() == ["other"]
+        memory.share("team").revoke("planner")
+        memory.share("team").grant("auditor", "write")
+    told = run("doctor", "--config", "m.toml")
+    assert "Shared namespaces: 2; agents with access: 2." in told
+    assert "planner has no access to team, and not write," in told
+    assert "`agent-memory shares grant team planner write`" in told
+    assert "auditor has write access to team, and not read," in told
+    run("shares", "grant", "team", "planner", "write", "--config", "m.toml")
+    run("shares", "grant", "team", "auditor", "read", "--config", "m.toml")
+    told = run("doctor", "--config", "m.toml")
+    assert "✓  shares" in told
+
+
+def test_commands_name_shared_sessions_for_people() -> None:
+    """Wrong: a command prints a control character, or lists what is not the user's to open."""
+    with opened() as memory:
+        memory.share("team").grant("planner", "write")
+        memory.share("team").agent("planner").update("s-1", USER)
+        memory.update("mine", USER)
+    config = ("--config", "m.toml")
+    assert "s-1 of the shared team" in run("flush", *config)
+    told = run("sessions", *config)
+    assert "mine" in told
+    assert "s-1" not in told
+    assert "2" in run("stats", *config)
+    assert "2 of 2 sessions rebuilt" in run("replay", "vector", *config)
+    with AgentMemory(store="sqlite:///m.db") as memory:  # without blocks
+        memory.share("team").agent("planner").update("s-1", USER)
+    assert "s-1 of the shared team: vector absorbed" in run("worker", "--once", *config)
+    assert "begins with U+001E" in run("show", "\x1eteam\x1es-1", *config, code=1)

@@ -1,0 +1,322 @@
+"""`max_messages`: a window's capacity in messages, whatever the strategy, beside its tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    Chain,
+    FlushToLTM,
+    MemoryContext,
+    Strategy,
+    Summarize,
+    Trim,
+    VectorMemory,
+)
+from agent_memory.context import leading_count
+from agent_memory.messages import Message
+from agent_memory.records import Entry
+from agent_memory.stores import MemoryStore
+from agent_memory.strategies import Cut, Window
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.histories import call, histories, result, unpaired
+from agent_memory.testing.watching import watched
+from agent_memory.window import apply, choose_cut, visible
+
+PLENTY = 1_000_000
+
+
+class Never(Strategy):
+    """A strategy of somebody's own that cuts nothing."""
+
+    kind: str = "never"
+
+    def cut(self, window: Window) -> Cut | None:
+        return None
+
+
+class ByTokens(Strategy):
+    """One that knows of tokens only."""
+
+    kind: str = "by_tokens"
+
+    def cut(self, window: Window) -> Cut | None:
+        return choose_cut(window.entries, window.limit)
+
+
+class PinsAll(Strategy):
+    """One that cuts, and pins all that it cuts away."""
+
+    kind: str = "pins_all"
+
+    def cut(self, window: Window) -> Cut | None:
+        seqs = [entry.seq for entry in window.entries]
+        return Cut(seqs[-2], tuple(seqs[:-2]))
+
+
+STRATEGIES: list[Strategy] = [
+    Trim(),
+    Trim(keep_messages=3),
+    Trim(keep_messages=500),
+    Trim(by="importance"),
+    Trim(by="importance", keep_messages=500),
+    Summarize(),
+    Summarize(keep_messages=500),
+    FlushToLTM(),
+    Chain([FlushToLTM(max_stm_ratio=0.8), Summarize()]),
+    Chain([Never(), Trim()]),
+    Never(),
+    ByTokens(),
+    PinsAll(),
+]
+OF_ITS_OWN = {"never", "by_tokens", "pins_all"}
+
+
+def named(strategy: Strategy) -> str:
+    return f"{strategy.kind}-{STRATEGIES.index(strategy)}"
+
+
+def opened(**fields: Any) -> AgentMemory:
+    return AgentMemory(
+        **{"store": "memory://", "max_tokens": PLENTY, "recall_timeout": 60, **fields}
+    )
+
+
+def user(i: int) -> dict[str, Any]:
+    return {"role": "user", "content": f"Question {i}: what is the code QX-{i}?"}
+
+
+def answer(i: int) -> dict[str, Any]:
+    return {"role": "assistant", "content": f"The code is QX-{i}."}
+
+
+def shown(context: MemoryContext) -> list[Message]:
+    """The turns' messages of a context."""
+    return context.messages[leading_count(context.messages, context.head) :]
+
+
+def held(memory: AgentMemory) -> int:
+    """Messages of the log in the window, as the head counts them."""
+    head = memory.get("s").head
+    assert head is not None
+    return head.end - head.start + len(head.pinned)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
+def test_no_context_shows_more(strategy: Strategy) -> None:
+    """Wrong: a strategy, or a third party's `cut`, does not honour the capacity; or the window is
+    cut at every message instead of down to a low water."""
+    starts: list[int] = []
+    with opened(max_messages=10, overflow=strategy) as memory:
+        for i in range(40):
+            for message in (user(i), answer(i)):
+                head = memory.update("s", message)
+                starts.append(head.start)
+                turns = shown(memory.get("s"))
+                assert 0 < len(turns) <= 10
+                assert head.end - head.start + len(head.pinned) <= 10
+                assert turns[0].role == "user"
+                assert turns[-1].content == message["content"]
+    cuts = len(set(starts)) - 1
+    assert cuts >= 1
+    if strategy.kind not in OF_ITS_OWN and "importance" not in repr(strategy):
+        assert cuts <= 80 // 3
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(
+    messages=histories(max_steps=20),
+    strategy=st.sampled_from(STRATEGIES),
+    most=st.integers(2, 12),
+    mode=st.sampled_from(["one", "all"]),
+)
+def test_awkward_conversations(
+    messages: list[Any], strategy: Strategy, most: int, mode: str
+) -> None:
+    """Wrong: tool calls, raw items, images or parallel results make a context show more than the
+    capacity although a legal cut shows less, tear a group, or lead with half a turn."""
+    with opened(max_messages=most, overflow=strategy) as memory:
+        if mode == "all":
+            memory.update("s", messages)
+            within(memory, most)
+            return
+        for message in messages:
+            memory.update("s", message)
+            within(memory, most)
+
+
+def within(memory: AgentMemory, most: int) -> None:
+    context = memory.get("s")
+    turns = shown(context)
+    assert unpaired(context.to_messages()) == []
+    entries = visible(memory.history("s"), was_cut=False)
+    assert len(turns) <= max(most, least(entries))
+    if len(entries) <= most:
+        assert turns == [entry.message for entry in entries]
+    if entries:
+        assert turns[-1] == entries[-1].message
+
+
+def least(entries: list[Entry]) -> int:
+    """Messages of the least that a legal cut can leave."""
+    cut = choose_cut(entries, PLENTY, 1)
+    return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
+
+
+def test_a_tool_call_and_its_results_are_never_split() -> None:
+    """Wrong: a call with more results than the capacity loses some, or its question; or it stays
+    for good."""
+    ids = [f"c{i}" for i in range(6)]
+    with opened(max_messages=4, overflow=Trim()) as memory:
+        for i in range(3):
+            memory.update("s", [user(i), answer(i)])
+        memory.update("s", user(3))
+        memory.update("s", call(ids))
+        memory.update("s", [result(one) for one in ids])
+        turns = shown(memory.get("s"))
+        assert [turn.role for turn in turns] == ["user", "assistant", *["tool"] * 6]
+        assert turns[0].content == user(3)["content"]
+        memory.update("s", answer(3))
+        assert [turn.role for turn in shown(memory.get("s"))] == ["user", "assistant"]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM("They asked for codes.") as server:
+        yield server
+
+
+def test_what_leaves_is_summarised_and_absorbed(fake: FakeLLM) -> None:
+    """Wrong: what left for want of messages is in no summary or no block, or only some of it."""
+    strategy = Chain([FlushToLTM(blocks=[VectorMemory(embedding="local")]), Summarize()])
+    with opened(
+        max_messages=6,
+        overflow=strategy,
+        model="openai/test-model",
+        api_base=fake.api_base,
+        api_key=SecretStr("sk-test"),
+    ) as memory:
+        for i in range(12):
+            memory.update("s", [user(i), answer(i)])
+        context = memory.get("s", "QX-0")
+        head = context.head
+        assert head is not None
+        assert head.start > 12
+        assert head.summary is not None
+        assert head.summary.upto == head.start
+        assert head.cursors["vector"] == head.start
+        told = json.dumps(fake.requests)
+        left = [entry.message.text() for entry in memory.history("s", limit=head.start)]
+        assert all(text in told for text in left)
+        assert any("QX-0" in recall.text for recall in context.recalls)
+        assert len(context.messages) <= 6 + 1  # the summary
+
+
+def test_the_system_message_does_not_count() -> None:
+    """Wrong: a system message takes a turn's place, or one at each turn has the window cut."""
+    with opened(max_messages=4, overflow=Trim()) as memory:
+        for i in range(2):
+            memory.update("s", {"role": "system", "content": f"Rules {i}."})
+            memory.update("s", [user(i), answer(i)])
+        head = memory.update("s", {"role": "system", "content": "Rules 2."})
+        assert head.start == 0
+        context = memory.get("s")
+        assert len(shown(context)) == 4
+        assert context.messages[0].content == "Rules 2."
+        assert memory.update("s", user(3)).start > 0
+
+
+def test_what_is_left_of_an_opening_by_the_assistant() -> None:
+    """Wrong: a greeting is not counted while it is shown."""
+    with opened(max_messages=4, overflow=Never()) as memory:
+        memory.update("s", answer(0))
+        for i in range(1, 3):
+            memory.update("s", [user(i), answer(i)])
+        assert memory.get("s").head == memory.update("s", [])
+        assert held(memory) <= 4
+        assert len(shown(memory.get("s"))) <= 4
+
+
+def test_both_capacities_hold() -> None:
+    """Wrong: with one of them given the other is forgotten."""
+    with opened(max_tokens=300, max_messages=30, overflow=Trim()) as memory:
+        for i in range(40):
+            memory.update("s", [user(i), answer(i)])
+            context = memory.get("s")
+            assert context.tokens <= 300
+            assert len(shown(context)) < 30  # the tokens are fewer
+
+
+def test_no_reading_before_it_is_full() -> None:
+    """Wrong: an update reads the log to count it."""
+    steps: list[str] = []
+    store = watched(MemoryStore(), steps.append)
+    with AgentMemory(store=store, max_tokens=PLENTY, max_messages=50, overflow=Trim()) as memory:
+        steps.clear()
+        for i in range(25):
+            memory.update("s", user(i))
+            memory.update("s", answer(i))
+        assert {step.removeprefix("before ") for step in steps if step[0] == "b"} == {"append"}
+        memory.update("s", user(25))
+        assert steps.count("before read") == 1
+        steps.clear()
+        for i in range(26, 30):
+            memory.update("s", [user(i), answer(i)])
+        assert "before read" not in steps
+
+
+def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
+    """Wrong: until a thread made room, contexts show more; or no thread is told."""
+    with opened(
+        max_messages=6, overflow=Trim(), overflow_mode="background", background_threads=1
+    ) as memory:
+        memory._background.stop()  # type: ignore[union-attr]
+        for i in range(10):
+            memory.update("s", [user(i), answer(i)])
+        assert held(memory) == 20
+        assert len(shown(memory.get("s"))) == 6
+        memory.flush("s")
+        assert held(memory) <= 6
+
+
+def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:
+    """Wrong: a window that was filled under other settings shows all of it."""
+    store = f"sqlite:///{tmp_path}/m.db"
+    with opened(store=store) as memory:
+        for i in range(20):
+            memory.update("s", [user(i), answer(i)])
+        assert len(shown(memory.get("s"))) == 40
+    with opened(store=store, max_messages=8, overflow=Trim()) as memory:
+        assert len(shown(memory.get("s"))) == 8
+        memory.update("s", user(20))
+        assert held(memory) <= 8
+
+
+def test_a_lowered_capacity_holds_beside_a_summary(tmp_path: Any) -> None:
+    """Wrong: the capacity is forgotten once a summary stands in the window."""
+    store = f"sqlite:///{tmp_path}/m.db"
+    with opened(store=store, max_messages=20, overflow=Summarize()) as memory:
+        for i in range(12):
+            memory.update("s", [user(i), answer(i)])
+        assert len(shown(memory.get("s"))) > 4
+    with opened(store=store, max_messages=4) as memory:
+        context = memory.get("s")
+        assert context.head is not None
+        assert context.head.summary is not None
+        assert len(context.messages) == 4 + 1
+
+
+@pytest.mark.parametrize("bad", [1, 0, -3, 2.5])
+def test_a_capacity_for_less_than_a_turn_is_refused(bad: float) -> None:
+    """Wrong: a window that can hold no question with its answer is opened."""
+    with pytest.raises(ValidationError, match="max_messages"):
+        AgentMemoryConfig(max_messages=bad)

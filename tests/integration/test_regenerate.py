@@ -1,0 +1,251 @@
+"""Another answer to the newest question: asked as if there had been none, stored in its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    ExtractiveMemory,
+    FlushToLTM,
+    NullMemory,
+    Summarize,
+    VectorMemory,
+)
+from agent_memory.errors import (
+    InvalidInput,
+    InvalidMessage,
+    MessageTooLarge,
+    SessionOfAnotherUser,
+    StoreUnavailable,
+)
+from agent_memory.stores.base import Store
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM, watched
+from tests.integration.fact_model import Model, said
+from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
+from tests.integration.undo_twin import assert_alike, everything, opened, turn, twins, with_tool
+
+__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
+
+BEFORE = turn("My dog is brown", "A brown dog.")
+OLD = with_tool("What does the dog eat?", "old-canary meat", "It eats old-canary.", 1)
+ASKED, NEW = "What does the dog eat?", said("It eats fish.", role="assistant")
+EAGER = {"absorb": "every_update"}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    """Its facts of any batch name the old answer, if that is in the batch."""
+
+    def mixed(body: dict[str, Any]) -> str:
+        model, shown = Model(), str(body["messages"][1]["content"])
+        canary = "old-canary" if "old-canary" in shown else "nobody"
+        model.tell("My dog", f"The dog is of {canary}.")
+        model.tell("the dog eat", f"The dog eats like {canary}.")
+        model.tell("sleeps", "The dog sleeps.")
+        return model(body)
+
+    with FakeLLM(mixed) as fake:
+        yield fake
+
+
+def blocks(absorb: Any) -> FlushToLTM:
+    """Of both kinds that absorb messages."""
+    return FlushToLTM(
+        blocks=[VectorMemory(), ExtractiveMemory(roles=("user", "assistant"))], absorb=absorb
+    )
+
+
+@pytest.mark.parametrize("flushed", ["at every update", "in one batch", "not yet"])
+def test_the_old_answer_is_not_sent_and_leaves_nothing(
+    store: Store, fake: FakeLLM, flushed: str
+) -> None:
+    """Wrong: the model reads the old answer, or a fact or passage that was made of it; or once the
+    new one is there, a call says of the old one what that of a twin which never had it does not."""
+    overflow = blocks("every_update" if flushed == "at every update" else "overflow")
+    with twins(fake, store=store, overflow=overflow) as (memory, twin):
+        for one in (memory, twin):
+            one.update("t", turn("It sleeps in the hall", "Fine."), user_id="ada")
+            one.update("s", BEFORE if one is memory else [*BEFORE, OLD[0], NEW], user_id="ada")
+        memory.update("s", OLD)
+        if flushed != "not yet":
+            memory.flush()
+            assert "old-canary" in str(memory.search("dog eats canary", user_id="ada"))
+        asked = memory.regenerate("s", user_id="ada")
+        sent = json.dumps(asked.messages)
+        assert "old-canary" not in sent
+        assert [one["content"] for one in asked.messages if one["role"] != "system"] == [
+            "My dog is brown", "A brown dog.", ASKED,
+        ]  # fmt: skip
+        assert len(memory.history("s")) == len(BEFORE) + len(OLD)
+        assert memory.after_turn(asked, NEW).end == len(BEFORE) + 2
+        assert "old-canary" not in everything(memory)
+        assert_alike(memory, twin)
+
+
+def test_what_is_recalled_is_what_does_not_derive_from_it(fake: FakeLLM) -> None:
+    """Wrong: with the old answer other sessions, and older messages, are not recalled any more; or
+    the question itself is."""
+    with opened(fake, overflow=blocks("every_update"), max_tokens=400) as memory:
+        memory.update("t", turn("The dog eats bones at the kayak", "Fine."), user_id="ada")
+        memory.update("s", BEFORE, user_id="ada")
+        memory.update("s", OLD)
+        texts = [one.text for one in memory.regenerate("s").context.recalls]
+        assert "user: The dog eats bones at the kayak" in str(texts)
+        assert ASKED not in str(texts)
+        assert "old-canary" not in str(texts)
+
+
+def test_the_request_is_that_of_the_first_time(fake: FakeLLM) -> None:
+    """Wrong: another context, without any need: the prompt cache is cold, and the tokens differ."""
+    with opened(fake, overflow=blocks("overflow")) as memory:
+        memory.update("s", [{"role": "system", "content": "Be kind."}, *BEFORE], user_id="ada")
+        first = memory.before_turn("s", ASKED, user_id="ada")
+        memory.after_turn(first, "Old.")
+        again = memory.regenerate("s", user_id="ada")
+        assert again.messages == first.messages
+        assert again.context.tokens == first.context.tokens
+        assert memory.session("s", "ada").regenerate().messages == first.messages
+
+
+def test_a_question_without_an_answer_is_asked(fake: FakeLLM) -> None:
+    """Wrong: it is refused, or its answer takes the place of another message."""
+    with opened(fake) as memory:
+        memory.update("s", [*BEFORE, said(ASKED)], user_id="ada")
+        asked = memory.regenerate("s")
+        assert asked.messages[-1]["content"] == ASKED
+        memory.after_turn(asked, NEW)
+        texts = [entry.message.text() for entry in memory.history("s")]
+        assert texts == ["My dog is brown", "A brown dog.", ASKED, "It eats fish."]
+
+
+@pytest.mark.parametrize("log", [[], [{"role": "system", "content": "Be kind."}], [NEW]])
+def test_nothing_to_ask_again(fake: FakeLLM, log: list[Any]) -> None:
+    """Wrong: an error of Python's own, or an empty question."""
+    with opened(fake) as memory:
+        memory.update("s", log)
+        with pytest.raises(InvalidInput, match="no question to ask again"):
+            memory.regenerate("s")
+    with NullMemory() as null, pytest.raises(InvalidInput, match="Ask one first"):
+        null.regenerate("s")
+
+
+def test_a_newer_system_message_stays(fake: FakeLLM) -> None:
+    """Wrong: instructions given after the old answer go with it."""
+    with opened(fake) as memory:
+        memory.update("s", [*BEFORE, {"role": "system", "content": "Be brief."}], user_id="ada")
+        asked = memory.regenerate("s")
+        assert asked.messages[0] == {"role": "system", "content": "Be brief."}
+        head = memory.after_turn(asked, NEW)
+        assert head.system is not None
+        roles = [entry.message.role for entry in memory.history("s")]
+        assert roles == ["user", "system", "assistant"]
+        totals = [entry.total for entry in memory.history("s")]
+        assert totals == [head.total - memory.history("s")[-1].tokens] * 2 + [head.total]
+
+
+@pytest.mark.parametrize("fault", ["half", "too large", "store", "another user"])
+def test_the_old_answer_stays_until_the_new_one_is_there(fake: FakeLLM, fault: str) -> None:
+    """Wrong: who fails half-way has neither the old answer nor the new one, or both."""
+    down: list[bool] = []
+
+    def watch(step: str) -> None:
+        if down and step == "before rewrite":
+            raise StoreUnavailable("down")
+
+    kept = watched(MemoryStore(), watch)
+    errors = {
+        "half": (InvalidMessage, {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
+        "too large": (MessageTooLarge, "word " * 3000),
+        "store": (StoreUnavailable, NEW),
+        "another user": (SessionOfAnotherUser, NEW),
+    }  # fmt: skip
+    with twins(fake, store=kept, max_tokens=2000) as (memory, twin):
+        for one in (memory, twin):
+            one.update("s", [*BEFORE, *OLD], user_id="ada")
+            one.flush()
+        asked = memory.regenerate("s")
+        down += [True] if fault == "store" else []
+        if fault == "another user":
+            with pytest.raises(SessionOfAnotherUser):
+                memory.regenerate("s", user_id="ben")
+        else:
+            error, answer = errors[fault]
+            with pytest.raises(error):
+                memory.after_turn(asked, answer)
+        assert_alike(memory, twin)
+
+
+@pytest.mark.parametrize("between", ["went on", "was popped and went on", "was deleted"])
+def test_a_session_that_went_on(fake: FakeLLM, between: str) -> None:
+    """Wrong: the new answer takes the place of what was said meanwhile, or answers a question that
+    was taken back."""
+    with opened(fake) as memory:
+        memory.update("s", turn(ASKED, "Old."), user_id="ada")
+        asked = memory.regenerate("s")
+        if between == "went on":
+            memory.update("s", turn("And the cat?", "Fish."))
+        elif between == "was popped and went on":
+            memory.pop("s", 2)
+            memory.update("s", turn("And the cat?", "Fish."))
+        else:
+            memory.delete("s")
+        before = memory.history("s")
+        with pytest.raises(InvalidInput, match="while its question was asked again"):
+            memory.after_turn(asked, NEW)
+        assert memory.history("s") == before
+
+
+def test_an_old_answer_that_filled_the_window(fake: FakeLLM) -> None:
+    """Wrong: the summary that the long answer has left its place in is sent; or the budget is
+    passed."""
+    fake.default = lambda body: str(body["messages"][-1]["content"])[-200:]
+    overflow = Summarize(max_summary_tokens=100)
+    with AgentMemory(
+        store="memory://", max_tokens=600, model="openai/any", api_base=fake.api_base,
+        api_key="k", overflow=overflow,
+    ) as memory:  # fmt: skip
+        for number in range(12):
+            memory.update("s", turn(f"garden {number} " * 9, f"roses {number} " * 9), user_id="ada")
+        memory.update("s", said(ASKED))
+        for number in range(8):
+            memory.update("s", said(f"old-canary {number} " * 20, role="assistant"))
+        head = memory.sessions()[0]
+        assert head.start > 25
+        assert "old-canary" in str(head.summary)
+        asked = memory.regenerate("s")
+        assert "old-canary" not in json.dumps(asked.messages)
+        assert "garden 11" in json.dumps(asked.messages)
+        assert asked.messages[-1]["content"] == ASKED
+        memory.after_turn(asked, NEW)
+        assert "old-canary" not in json.dumps(memory.get("s").to_messages())
+        assert memory.get("s").tokens <= 600
+
+
+def test_a_long_turn_of_tools_is_replaced_wholly(fake: FakeLLM) -> None:
+    """Wrong: a question far back in the log is not found."""
+    with opened(fake) as memory:
+        notes = [said(f"step {number}", role="assistant") for number in range(200)]
+        memory.update("s", [said(ASKED), *notes], user_id="ada")
+        memory.after_turn(memory.regenerate("s"), NEW)
+        assert [entry.message.text() for entry in memory.history("s")] == [ASKED, "It eats fish."]
+
+
+def test_a_new_answer_with_tools(fake: FakeLLM) -> None:
+    """Wrong: of a new answer that took calls of tools a part is left out."""
+    with opened(fake) as memory:
+        memory.update("s", [*BEFORE, *OLD], user_id="ada")
+        new = with_tool(ASKED, "fish", "It eats fish.", 2)[1:]
+        memory.after_turn(memory.regenerate("s"), new)
+        assert [entry.message.role for entry in memory.history("s")] == [
+            "user", "assistant", "user", "assistant", "tool", "assistant",
+        ]  # fmt: skip
+        assert [m["role"] for m in memory.get("s").to_messages() if m["role"] != "system"] == [
+            "user", "assistant", "user", "assistant", "tool", "assistant",
+        ]  # fmt: skip

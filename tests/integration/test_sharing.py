@@ -1,0 +1,576 @@
+"""Shared namespaces as applications and agents use them: who gets in, and what is nobody's else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    AsyncAgentMemory,
+    ExtractiveMemory,
+    NullMemory,
+    Share,
+    SharedMemory,
+    VectorMemory,
+)
+from agent_memory.engine.shared import DENIED
+from agent_memory.errors import (
+    AccessDenied,
+    ConfigError,
+    InvalidId,
+    InvalidInput,
+    InvalidMessage,
+    MemoryClosed,
+)
+from agent_memory.messages import Message
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.base import Store
+from agent_memory.testing import FakeLLM, watched
+from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
+from tests.integration.keeping import opened
+
+__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
+
+
+def user(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def texts(messages: Any) -> list[str]:
+    return [one.message.text() for one in messages]
+
+
+Call = Callable[[SharedMemory], object]
+
+READING: dict[str, Call] = {
+    "get": lambda agent: agent.get("s-1", "plan"),
+    "get without a message": lambda agent: agent.get("s-1"),
+    "history": lambda agent: agent.history("s-1"),
+    "search": lambda agent: agent.search("plan"),
+    "search in a session": lambda agent: agent.search("plan", session_id="s-1"),
+    "sessions": lambda agent: agent.sessions(),
+    "facts": lambda agent: agent.facts(),
+    "facts of a session": lambda agent: agent.facts(session_id="s-1"),
+    "before_turn": lambda agent: agent.before_turn("s-1", "What is the plan?"),
+}
+WRITING: dict[str, Call] = {
+    "update": lambda agent: agent.update("s-1", user("a word")),
+    "update with nothing": lambda agent: agent.update("s-1", []),
+    "pop": lambda agent: agent.pop("s-1"),
+}
+BAD: dict[str, Call] = {
+    "update": lambda agent: agent.update("s-1", {"role": "nobody"}),
+    "update of no session": lambda agent: agent.update("", user("a word")),
+    "get": lambda agent: agent.get("s" * 300, 7),
+    "before_turn": lambda agent: agent.before_turn("s-1", []),
+    "completion": lambda agent: agent.completion("s-1", "Hello?"),
+    "profile": lambda agent: agent.profile(),
+}
+
+
+# --- access ---------------------------------------------------------------------------------------
+
+
+def test_what_agents_share(store: Store) -> None:
+    """Wrong: what one agent writes the other does not see, or a store does not take the ids."""
+    with opened(store, VectorMemory()) as memory:
+        share = memory.share("team-chat")
+        share.grant("ann", "write")
+        share.grant("ben")
+        ann, ben = share.agent("ann"), share.agent("ben")
+        head = ann.update("s-1", [user("The plan is to plant sage."), user("And mint.")])
+        assert (head.session_id, head.user_id, head.end) == ("s-1", "team-chat", 2)
+        memory.update("s-1", user("My own sage."), user_id="ann")
+        memory.flush()
+
+        assert texts(ben.history("s-1")) == ["The plan is to plant sage.", "And mint."]
+        assert texts(ben.history("s-1", after=1)) == ["And mint."]
+        assert {entry.session_id for entry in ben.history("s-1")} == {"s-1"}
+        context = ben.get("s-2", "Which sage?")
+        assert context.head is None
+        assert {source for one in context.recalls for source in one.sources} <= {
+            ("s-1", 1), ("s-1", 2)
+        }  # fmt: skip
+        assert any("plant sage" in one.text for one in context.recalls)
+        shown = ben.get("s-1").head
+        assert shown is not None
+        assert (shown.session_id, shown.user_id) == ("s-1", "team-chat")
+        found = ben.search("sage", session_id="s-1")
+        assert found[0].sources[0] == ("s-1", 1)
+        assert ben.search("sage", session_id="s-9") == []
+        assert [one.session_id for one in ben.sessions()] == ["s-1"]
+        assert [one.session_id for one in share.sessions()] == ["s-1"]
+        turn = ann.before_turn("s-1", "What shall we plant?")
+        assert (turn.session_id, turn.user_id) == ("s-1", None)
+        assert ann.after_turn(turn, "Sage.").end == 4
+        assert [one.text() for one in ann.pop("s-1", 2)] == ["What shall we plant?", "Sage."]
+        assert memory.stats().sessions == 2
+        share.delete()
+        assert (share.sessions(), share.agents(), memory.shares()) == ([], {}, [])
+        assert texts(memory.history("s-1")) == ["My own sage."]
+
+
+@pytest.mark.parametrize("held", [None, "read", "write"])
+def test_each_call_needs_its_access(held: Any) -> None:
+    """Wrong: a call can be made with less than it needs, or is refused with as much."""
+    with opened("memory://", ExtractiveMemory()) as memory:
+        share = memory.share("team")
+        share.grant("ann", "write")
+        share.agent("ann").update("s-1", [user("one"), user("two")])
+        if held is not None:
+            share.grant("ben", held)
+        ben = share.agent("ben")
+        for calls, may in ((READING, held is not None), (WRITING, held == "write")):
+            for name, call in calls.items():
+                if may:
+                    call(ben)
+                else:
+                    with pytest.raises(AccessDenied, match="has no such access"):
+                        call(ben)
+                assert share.has_access("ben") is (held is not None), name
+        assert share.has_access("ben", "write") is (held == "write")
+        assert len(share.agent("ann").history("s-1")) == 2
+
+
+def test_who_has_no_access_learns_nothing() -> None:
+    """Wrong: the error, or which one it is, tells a namespace, a session or a grant that exists
+    from one that does not."""
+    store = MemoryStore()
+    with AgentMemory(store=store) as memory:
+        team = memory.share("team")
+        team.grant("ann", "write")
+        team.agent("ann").update("s-1", user("x"))
+        team.grant("ben")
+        team.revoke("ben")
+        steps: list[str] = []
+        seen: set[tuple[type, str, tuple[str, ...]]] = set()
+        with AgentMemory(store=watched(store, steps.append)) as other:
+            for name in ("team", "nowhere"):
+                for agent_id in ("ben", "eve"):
+                    agent = other.share(name).agent(agent_id)
+                    for call in [*READING.values(), *WRITING.values(), *BAD.values()]:
+                        steps.clear()
+                        with pytest.raises(AccessDenied) as caught:
+                            call(agent)
+                        seen.add((type(caught.value), str(caught.value), tuple(steps)))
+        assert seen == {(AccessDenied, DENIED, ("before facts", "after facts"))}
+        assert memory.shares() == ["team"]
+        assert [head.session_id for head in team.sessions()] == ["s-1"]
+
+
+@pytest.mark.parametrize("name", READING)
+def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
+    """Wrong: a slow read gives away what its reader may not see any more."""
+    store, reads = MemoryStore(), ("read", "head", "sessions", "facts")
+    with AgentMemory(store=store) as memory:
+        share = memory.share("team")
+        share.grant("ann", "write")
+        share.agent("ann").update("s-1", user("the plan"))
+        checked: list[str] = []
+
+        def watch(step: str) -> None:
+            checked.append(step)
+            begun = len(checked) > 2  # its first step is the check itself
+            if begun and step.removeprefix("after ") in reads and share.has_access("ben"):
+                share.revoke("ben")
+
+        with AgentMemory(store=watched(store, watch), blocks=[ExtractiveMemory()]) as other:
+            share.grant("ben")
+            agent = other.share("team").agent("ben")
+            checked.clear()
+            with pytest.raises(AccessDenied):
+                READING[name](agent)
+
+
+def test_a_revoked_agent_is_out_of_every_memory(store: Store) -> None:
+    """Wrong: a handle, or another memory, goes on with a grant as it was."""
+    with AgentMemory(store=store) as memory, AgentMemory(store=store) as other:
+        here, there = memory.share("team").agent("ann"), other.share("team").agent("ann")
+        for _ in range(2):
+            memory.share("team").grant("ann", "write")
+            there.update("s", user("x"))
+            here.update("s", user("x"))
+            other.share("team").grant("ann")
+            with pytest.raises(AccessDenied):
+                here.update("s", user("x"))
+            assert here.history("s")
+            other.share("team").revoke("ann")
+            for agent in (here, there):
+                with pytest.raises(AccessDenied):
+                    agent.history("s")
+
+
+def test_names_that_could_run_into_each_other() -> None:
+    """Wrong: a grant is also one of another agent in another namespace, whose names, joined, are
+    the same."""
+    parts = ("a", "b", "c")
+    with AgentMemory(store="memory://") as memory:
+        for between in ("\x1f", ":", "", " "):
+            one, other = between.join(parts[:2]), between.join(parts[1:])
+            memory.share(one).grant(parts[2])
+            assert not memory.share(parts[0]).has_access(other)
+            memory.share(parts[0]).grant(other, "write")
+            assert memory.share(one).agents() == {parts[2]: "read"}
+            memory.share(parts[0]).revoke(other)
+            assert memory.share(one).has_access(parts[2])
+
+
+def test_one_object_for_each_name() -> None:
+    """Wrong: each call makes another handle, or one keeps its memory alive."""
+    with AgentMemory(store="memory://") as memory:
+        share = memory.share("team")
+        assert memory.share("team") is share
+        assert memory.share("Team") is not share
+        assert isinstance(share, Share)
+        assert repr(share) == "Share('team')"
+        assert repr(share.agent("ann")) == "SharedMemory('team', agent_id='ann')"
+        assert memory.shares() == []
+    for call in (share.agents, share.sessions, share.delete, lambda: share.grant("a")):
+        with pytest.raises(MemoryClosed):
+            call()
+    with pytest.raises(MemoryClosed):
+        memory.share("team")
+
+
+def test_what_is_refused() -> None:
+    """Wrong: a mistake of the application is taken for a grant."""
+    with AgentMemory(store="memory://") as memory:
+        share = memory.share("team")
+        unknown: Any = "all"
+        for call in (share.grant, share.has_access):
+            with pytest.raises(InvalidInput, match='"read" or "write"'):
+                call("ann", unknown)
+        bad: Any
+        for bad in ("", "\x1eann", None):
+            for refused in (share.grant, share.revoke, share.has_access, share.agent):
+                with pytest.raises(InvalidId):
+                    refused(bad)
+        for name in ("", "a\x1eb", "n" * 65):
+            with pytest.raises(InvalidId):
+                memory.share(name)
+        share.grant("ann", "write")
+        with pytest.raises(InvalidId, match="at most 249"):
+            share.agent("ann").update("s" * 250, user("x"))
+        with pytest.raises(InvalidId):
+            share.agent("ann").history("\x1eteam\x1es")
+        assert share.agents() == {"ann": "write"}
+
+
+# --- what is nobody's else ------------------------------------------------------------------------
+
+
+def told(agent: SharedMemory) -> str:
+    """All that an agent can be told."""
+    said = [
+        [call(agent) for call in READING.values()],
+        agent.get("s-1", "canary").to_messages(),
+        agent.before_turn("s-1", "canary").messages,
+    ]
+    return json.dumps(said, default=str)
+
+
+def told_outside(memory: AgentMemory, who: str) -> str:
+    """All that a user can be told."""
+    return json.dumps(
+        [
+            memory.get("s-1", "canary").to_messages(),
+            memory.get("new", "canary", user_id=who).to_messages(),
+            memory.search("canary", user_id=who),
+            memory.search("canary", session_id="s-1"),
+            memory.search("canary"),
+            memory.history("s-1"),
+            memory.facts(who),
+            memory.sessions(),
+            memory.sessions(user_id=who),
+            memory.call_tool("new", "memory_read", {"query": "canary"}, user_id=who),
+        ],
+        default=str,
+    )
+
+
+def test_nothing_passes_between_inside_and_outside(store: Store) -> None:
+    """Wrong: a user's own memory, another namespace, or a user of a namespace's name is seen."""
+    with opened(store, VectorMemory()) as memory:
+        for name in ("red", "blue"):
+            memory.share(name).grant("ann", "write")
+            memory.share(name).agent("ann").update("s-1", user(f"The canary of {name}-team."))
+        memory.update("s-1", user("The canary of ann-alone."), user_id="ann")
+        memory.update("s-2", user("The canary of red-user."), user_id="red")
+        memory.flush()
+        words = {"red": "red-team", "blue": "blue-team"}
+        for name, word in words.items():
+            inside = told(memory.share(name).agent("ann"))
+            assert word in inside
+            others = {"red-team", "blue-team", "ann-alone", "red-user"} - {word}
+            assert not [other for other in others if other in inside]
+            assert "\\u001e" not in inside
+        for who in ("ann", "red", "blue"):
+            outside = told_outside(memory, who)
+            assert not [word for word in ("red-team", "blue-team", "\\u001e") if word in outside]
+        assert "ann-alone" in told_outside(memory, "ann")
+
+
+def test_ids_of_the_store_are_no_way_in() -> None:
+    """Wrong: a caller who names a shared session, or its user, as the store does, gets in."""
+    with AgentMemory(store="memory://") as memory:
+        memory.share("team").grant("ann", "write")
+        memory.share("team").agent("ann").update("s-1", user("secret"))
+        session, owner = "\x1eteam\x1es-1", "\x1eteam"
+        calls: list[Callable[[], object]] = [
+            lambda: memory.history(session),
+            lambda: memory.get(session),
+            lambda: memory.get("s", user_id=owner),
+            lambda: memory.update(session, user("x")),
+            lambda: memory.search("secret", user_id=owner),
+            lambda: memory.search("secret", session_id=session),
+            lambda: memory.sessions(user_id=owner),
+            lambda: memory.pop(session),
+            lambda: memory.delete(session),
+            lambda: memory.delete_user(owner),
+            lambda: memory.flush(session),
+            lambda: memory.session(session),
+            lambda: memory.facts(owner),
+            lambda: memory.tools(session),
+            lambda: memory.call_tool(session, "memory_read", {"query": "secret"}),
+            lambda: memory.notes(owner),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidId, match=r"memory\.share"):
+                call()
+
+
+def test_pages_leave_shared_sessions_out(store: Store) -> None:
+    """Wrong: a page is short, or misses sessions, because shared ones stand between."""
+    with AgentMemory(store=store) as memory:
+        share = memory.share("team")
+        share.grant("ann", "write")
+        ann = share.agent("ann")
+        for n in range(7):
+            ann.update(f"s-{n}", user("x"))
+        mine = sorted(["\tz", "\x1da", "a", "b", "\x1fz", "z"])
+        for name in mine:
+            memory.update(name, user("x"))
+        for limit in (1, 2, 3, 100):
+            found: list[str] = []
+            while page := memory.sessions(limit=limit, after=found[-1] if found else None):
+                assert len(page) <= limit
+                found += [head.session_id for head in page]
+            assert found == mine
+            found = []
+            while page := share.sessions(limit=limit, after=found[-1] if found else None):
+                found += [head.session_id for head in page]
+            assert found == [f"s-{n}" for n in range(7)]
+        assert [one.session_id for one in ann.sessions(limit=2, after="s-4")] == ["s-5", "s-6"]
+        assert memory.sessions(limit=0) == []
+
+
+# --- authorship -----------------------------------------------------------------------------------
+
+
+def test_who_wrote_it_cannot_be_forged() -> None:
+    """Wrong: an agent signs with another's id, or a message loses what its caller noted on it."""
+    with AgentMemory(store="memory://") as memory:
+        share = memory.share("team")
+        share.grant("ann", "write")
+        ann = share.agent("ann")
+        given = Message(role="user", content="x", name="Ben", metadata={"agent": "ben", "n": 1})
+        ann.update("s", [given, user("y", metadata={"agent": "ben"}), user("z", x=1)])
+        ann.after_turn(ann.before_turn("s", "Why?"), "So.")
+        log = ann.history("s")
+        assert [entry.message.metadata for entry in log] == [
+            {"agent": "ann", "n": 1}, *[{"agent": "ann"}] * 4
+        ]  # fmt: skip
+        assert log[0].message.name == "Ben"
+        assert log[2].message.to_dict() == user("z", x=1, metadata={"agent": "ann"})
+        assert given.metadata == {"agent": "ben", "n": 1}
+
+
+# --- whole turns ----------------------------------------------------------------------------------
+
+
+def test_a_model_answers_in_a_namespace() -> None:
+    """Wrong: a turn is not stored, or for somebody else; or asked for without write access."""
+    with (
+        FakeLLM("Sage.") as fake,
+        AgentMemory(
+            store="memory://", model="openai/any", api_base=fake.api_base, api_key="k"
+        ) as memory,
+    ):
+        share = memory.share("team")
+        share.grant("ann", "write")
+        share.grant("ben")
+        answer = share.agent("ann").completion("s-1", "What shall we plant?", temperature=0)
+        assert answer.choices[0].message.content == "Sage."
+        log = share.agent("ben").history("s-1")
+        assert texts(log) == ["What shall we plant?", "Sage."]
+        assert {entry.message.metadata["agent"] for entry in log} == {"ann"}
+        assert memory.sessions() == []
+        asked = len(fake.requests)
+        with pytest.raises(AccessDenied):
+            share.agent("ben").completion("s-1", "And what else?")
+        with pytest.raises(InvalidInput, match="no streams"):
+            share.agent("ann").completion("s-1", "And what else?", stream=True)
+        assert len(fake.requests) == asked
+
+
+def test_access_lost_while_the_model_thinks() -> None:
+    """Wrong: the turn of an agent that was shut out meanwhile is stored."""
+    with (
+        FakeLLM("Sage.") as fake,
+        AgentMemory(
+            store="memory://", model="openai/any", api_base=fake.api_base, api_key="k"
+        ) as memory,
+    ):
+        share = memory.share("team")
+        share.grant("ann", "write")
+
+        def season() -> str:
+            """What season it is."""
+            share.revoke("ann")
+            return "spring"
+
+        fake.call(("season", {}))
+        with pytest.raises(AccessDenied):
+            share.agent("ann").completion("s-1", "What shall we plant?", tools=[season])
+        assert share.sessions() == []
+
+
+def test_no_tool_of_the_memory_is_run() -> None:
+    """Wrong: a model reaches what is kept for the namespace past the check of each call."""
+    with (
+        FakeLLM("Sage.") as fake,
+        AgentMemory(
+            store="memory://", model="openai/any", api_base=fake.api_base, api_key="k"
+        ) as memory,
+    ):
+        share = memory.share("team")
+        share.grant("ann", "write")
+        schemas = memory.tools("elsewhere")
+        fake.call(("memory_write", {"text": "x"}))
+        response = share.agent("ann").completion("s-1", "Note it.", tools=schemas)
+        assert response.choices[0].message.tool_calls  # handed back, and not run
+        assert share.sessions() == []
+
+
+def test_a_turn_from_outside_is_not_replaced_inside() -> None:
+    """Wrong: a turn that another face began takes the place of something here."""
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", [user("Why?"), {"role": "assistant", "content": "So."}])
+        memory.share("team").grant("ann", "write")
+        with pytest.raises(InvalidInput, match="Nothing was stored"):
+            memory.share("team").agent("ann").after_turn(memory.regenerate("s"), "Because.")
+        assert texts(memory.history("s")) == ["Why?", "So."]
+        assert memory.share("team").sessions() == []
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+def test_what_a_configuration_grants_is_a_beginning(store: Store) -> None:
+    """Wrong: opening a memory brings back what was revoked, or takes away what was granted."""
+    shares: Any = {"team": {"ann": "write", "ben": "read", "cay": "read"}, "other": {"ann": "read"}}
+    with AgentMemory(store=store, shares=shares) as memory:
+        assert memory.share("team").agents() == {"ann": "write", "ben": "read", "cay": "read"}
+        assert memory.share("other").agents() == {"ann": "read"}
+        memory.share("team").revoke("ann")
+        memory.share("team").grant("ben", "write")
+    with AgentMemory(store=store, shares=shares) as memory:
+        assert memory.share("team").agents() == {"ben": "write", "cay": "read"}
+    changed: Any = {"team": {"ben": "read", "cay": "write", "dan": "read"}}
+    with AgentMemory(store=store, shares=changed) as memory:
+        assert memory.share("team").agents() == {"ben": "write", "cay": "read", "dan": "read"}
+        assert memory.share("other").agents() == {"ann": "read"}
+
+
+def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
+    """Wrong: a memory that has just looked, and found nothing, writes over a revocation."""
+    store = MemoryStore()
+
+    def watch(step: str) -> None:
+        if step == "before put_facts":
+            with AgentMemory(store=store) as other:
+                other.share("team").revoke("ann")
+
+    shares: Any = {"team": {"ann": "write"}}
+    with AgentMemory(store=watched(store, watch), shares=shares) as memory:
+        assert memory.share("team").agents() == {}
+
+
+def test_opening_without_shares_asks_the_store_nothing() -> None:
+    """Wrong: those who share nothing pay for it."""
+    steps: list[str] = []
+    with AgentMemory(store=watched(MemoryStore(), steps.append)) as memory:
+        memory.share("team")
+        assert steps == []
+        memory.share("team").grant("ann", "write")
+        ann = memory.share("team").agent("ann")
+        ann.update("s", user("x"))
+        steps.clear()
+        ann.history("s")
+        assert steps.count("before facts") == 2
+        assert {step for step in steps if "facts" in step} == {"before facts", "after facts"}
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [{"": {}}, {"a\x1eb": {}}, {"n" * 65: {}}, {"a": {"": "read"}}, {"a": {"\x1e": "read"}}],
+)
+def test_bad_names_in_a_configuration(shares: Any) -> None:
+    """Wrong: they are found out when an agent is refused."""
+    with pytest.raises(InvalidId):
+        AgentMemoryConfig(shares=shares)
+
+
+def test_access_in_a_configuration() -> None:
+    """Wrong: a misspelt access is none."""
+    with pytest.raises(ValueError, match="shares"):
+        AgentMemoryConfig(shares=json.loads('{"a": {"b": "all"}}'))
+
+
+# --- other faces ----------------------------------------------------------------------------------
+
+
+def test_the_async_face() -> None:
+    """Wrong: shared namespaces are out of reach for async code."""
+
+    async def main() -> list[str]:
+        async with AsyncAgentMemory(store="memory://") as memory:
+            share = await memory.share("team")
+            await memory.run(share.grant, "ann", "write")
+            ann = await memory.run(share.agent, "ann")
+            await memory.run(ann.update, "s", user("x"))
+            assert await memory.shares() == ["team"]
+            return texts(await memory.run(ann.history, "s"))
+
+    assert asyncio.run(main()) == ["x"]
+
+
+def test_memory_switched_off(tmp_path: Path) -> None:
+    """Wrong: what is refused with memory is done without, or something is remembered."""
+    with NullMemory(store=f"sqlite:///{tmp_path}/m.db") as memory:
+        share = memory.share("team")
+        with pytest.raises(AccessDenied):
+            share.agent("ann").update("s", user("x"))
+        share.grant("ann", "write")
+        ann = share.agent("ann")
+        ann.update("s", user("x"))
+        with pytest.raises(InvalidMessage):
+            ann.update("s", {"role": "nobody"})
+        assert (ann.history("s"), ann.sessions()) == ([], [])
+        assert ann.get("s", "x").messages == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_profiles_need_a_block_that_fills_one() -> None:
+    """Wrong: the access is checked, and then another error than the memory's own is raised."""
+    with AgentMemory(store="memory://") as memory:
+        memory.share("team").grant("ann")
+        with pytest.raises(ConfigError, match="profile"):
+            memory.share("team").agent("ann").profile()

@@ -1,0 +1,191 @@
+"""A session arrives from its snapshot as a whole, or nothing of it stays, whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    InvalidSnapshot,
+    WorkingMemory,
+)
+from agent_memory.errors import StoreUnavailable
+from agent_memory.stores import MemoryStore, open_store
+from agent_memory.stores.base import Store
+from tests.integration.snapshot_world import (
+    CANARY,
+    Opener,
+    left_in,
+    lines,
+    opener,
+    remembering,
+)
+
+__all__ = ["lines", "opener"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Opener) -> None:
+    """Wrong: part of a session is there, or the line is not named; or its id can't be used."""
+    store = opener(kind)
+    with remembering(store) as memory:
+        before = len(list(store.all_facts()))
+        for at in range(0, len(lines), 3 if kind == "memory" else 16):
+            damaged = [*lines[:at], lines[at].replace('"sum":"', '"sum":"x'), *lines[at + 1 :]]
+            for bad in (damaged, lines[:at]):
+                with pytest.raises(InvalidSnapshot, match=f"line {at + 1}: "):
+                    memory.import_session(bad)
+                assert memory.history("s") == memory.sessions() == []
+        assert not left_in(store)
+        named = {one.text for block, one in store.all_facts() if block == "_keepers"}
+        assert len(list(store.all_facts())) == before + len(named)
+        assert memory.search(CANARY, user_id="ada") == memory.facts("ada") == []
+        memory.import_session(lines)
+        assert len(memory.history("s")) == 57
+
+
+def test_nobody_sees_what_has_not_arrived(lines: list[str], opener: Opener) -> None:
+    """Wrong: another caller is shown half a session, or facts of a file that may be damaged."""
+    with remembering(opener("sqlite")) as memory:
+
+        def slowly() -> Iterator[str]:
+            for at, line in enumerate(lines):
+                if at % 8 == 0:
+                    assert memory.sessions() == memory.history("s") == []
+                    assert memory.search(CANARY, user_id="ada") == memory.facts("ada") == []
+                    assert memory.notes("ada").all() == memory.spatial("ada").all() == []
+                    assert memory.get("t", CANARY, user_id="ada").recalls == []
+                yield line
+
+        memory.import_session(slowly())
+        assert memory.search(CANARY, user_id="ada")
+
+
+class Failing(MemoryStore):
+    """A store that fails at one of its writes."""
+
+    left = 10_000
+
+    def _count(self) -> None:
+        self.left -= 1
+        if not self.left:
+            raise StoreUnavailable("It is down.")
+
+    def put_facts(self, *args: object, **more: object) -> None:
+        self._count()
+        super().put_facts(*args, **more)  # type: ignore[arg-type]
+
+    def put_vectors(self, *args: object, **more: object) -> None:
+        self._count()
+        super().put_vectors(*args, **more)  # type: ignore[arg-type]
+
+    def rewrite(self, *args: object, **more: object) -> object:  # type: ignore[override]
+        self._count()
+        return super().rewrite(*args, **more)  # type: ignore[arg-type]
+
+    def move(self, *args: object, **more: object) -> object:  # type: ignore[override]
+        self._count()
+        return super().move(*args, **more)  # type: ignore[arg-type]
+
+
+def test_whatever_write_fails_nothing_stays(lines: list[str]) -> None:
+    """Wrong: after an outage half of a session is there, or its records without it."""
+    for at in range(1, 100):
+        store = Failing()
+        with remembering(store) as memory:
+            store.left = at
+            try:
+                memory.import_session(lines)
+            except StoreUnavailable as error:
+                assert str(error) == "It is down."  # noqa: PT017 - which one is the last is unknown
+                assert not left_in(store)
+                assert memory.sessions() == []
+            else:
+                assert at > 8
+                return
+    pytest.fail("it never came to its end")
+
+
+DYING = """
+import os, signal, sys
+from agent_memory import AgentMemory, FlushToLTM, NoteMemory, VectorMemory, WorkingMemory
+from agent_memory.engine import leases
+from agent_memory.stores.sql.store import SQLStore
+
+leases.LEASE_SECONDS = 1.0
+url, file, when = sys.argv[1], sys.argv[2], sys.argv[3]
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+class Dying(SQLStore):
+    def move(self, head, *, lease=None):
+        if when == "shown" and not head.deleting:
+            die()
+        return super().move(head, lease=lease)
+
+def lines():
+    with open(file, encoding="utf-8", newline="\\n") as opened:
+        for at, line in enumerate(opened):
+            if str(at) == when:
+                die()
+            yield line
+
+blocks = [VectorMemory(), WorkingMemory(), NoteMemory()]
+with AgentMemory(store=Dying(url), overflow=FlushToLTM(blocks=blocks)) as memory:
+    memory.import_session(lines())
+print("not killed")
+"""
+
+
+@pytest.mark.parametrize("when", ["shown", "at its last line"])
+def test_killed_while_it_imports(when: str, lines: list[str], tmp_path: Path) -> None:
+    """Wrong: after a kill somebody sees part of a session, or it stays in the files for ever."""
+    file = tmp_path / "s.jsonl"
+    file.write_bytes("".join(lines).encode())
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    at = when if when == "shown" else str(len(lines) - 1)
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, f"sqlite:///{killed}/m.db", str(file), at],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": "."},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (-9, ""), done.stderr
+    for by in ("delete", "worker", "another import", "delete_user"):
+        folder = shutil.copytree(killed, tmp_path / by)
+        store = open_store(f"sqlite:///{folder}/m.db")
+        with AgentMemory(store=store, blocks=[WorkingMemory()]) as memory:
+            assert left_in(store)
+            assert memory.sessions() == memory.history("s") == []
+            assert memory.working("s").all() == {}
+            assert not memory.notes("ada").all()
+            _wait_for_lease(store)
+            if by == "delete":
+                memory.delete("s")
+            elif by == "worker":
+                memory._parts.worker(1).run_once()
+            elif by == "delete_user":
+                memory.delete_user("ada")
+            else:
+                memory.import_session(lines)
+                assert len(memory.history("s")) == 57
+                memory.delete("s")
+            assert not left_in(store)
+        store.close()
+        for one in folder.iterdir():
+            assert CANARY.encode() not in one.read_bytes(), (by, one.name)
+
+
+def _wait_for_lease(store: Store) -> None:
+    """Until the lease of who was killed has run out."""
+    while not store.lease("s", "nobody", 1):
+        threading.Event().wait(0.1)
+    store.release("s", "nobody")

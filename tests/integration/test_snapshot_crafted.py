@@ -1,0 +1,138 @@
+"""A file made by somebody else, with right sums: it is refused, or gives a session that works."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from agent_memory import AgentMemory, InvalidId, InvalidSnapshot
+from agent_memory.testing import FakeLLM
+from tests.integration.snapshot_world import (
+    bodies_of,
+    left_in,
+    lines,
+    model,
+    remembering,
+    resummed,
+    seen,
+)
+
+__all__ = ["lines"]
+
+_ODD: list[Any] = [
+    None, True, 0, 1, -1, 2, 3, 57, 58, 2**53, 2**70, 0.5, -0.0, 1e300, "", "x", "\x00", "\ud800",
+    "extractive", "user:ben", "2025-01-01T00:00:00", "2025-01-01T00:00:00+00:00", "AAAA", "[", [],
+    [0], [1, 2], ["update", "x"], {}, {"a": 1}, [[["deep"]]], {"batch": {}}, {"key": 5},
+]  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to everything in a value."""
+    if path:
+        yield path
+    if isinstance(value, dict | list):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(one, (*path, key))
+
+
+def changed(bodies: list[dict[str, Any]], rng: Random) -> list[dict[str, Any]]:
+    """Lines with one of them taken away, put elsewhere, or with something else in it."""
+    found = copy.deepcopy(bodies)
+    # of each kind as many, and of the messages and records not only the first
+    kind = rng.choice(sorted({str(one.get("kind")) for one in found}))
+    among = [at for at, one in enumerate(found) if str(one.get("kind")) == kind]
+    at = rng.choice(among)
+    how = rng.choice(["set", "set", "set", "set", "drop", "copy", "take", "twice"])
+    if how == "take":
+        found.insert(rng.randrange(len(found)), found.pop(at))
+    elif how == "twice":
+        found.insert(at, found[at])
+    else:
+        *outer, last = rng.choice(list(places(found[at])))
+        inner: Any = found[at]
+        for key in outer:
+            inner = inner[key]
+        if how == "drop":
+            del inner[last]
+        else:  # something odd, or what stands in another line's place
+            other = copy.deepcopy(bodies[rng.choice(among)]) if how == "copy" else {}
+            inner[last] = other.get(last, copy.deepcopy(rng.choice(_ODD)))
+    return found
+
+
+def works(memory: AgentMemory, session_id: str, user_id: str | None) -> None:
+    """Use a session in every way."""
+    mine = memory.session(session_id, user_id)
+    assert mine.get("tree").tokens <= 700
+    mine.update({"role": "user", "content": "I live in Porto, and what about the tree?"})
+    assert [one.error for one in mine.flush() if one.error] == []
+    assert mine.get("Where does Ada live?").warnings == []
+    mine.search("xylophone")
+    mine.history()
+    mine.audit()
+    mine.stale()
+    mine.pop(3)
+    mine.working().set("plan", 2)
+    mine.notes().add("More.")
+    mine.spatial().observe("A lamp.", (3, 4))
+    mine.spatial().near((0, 0))
+    mine.export_session(_Sink())  # type: ignore[arg-type]
+    mine.flush()
+
+
+class _Sink:
+    def write(self, text: str) -> None:
+        json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    """The address of a model."""
+    with FakeLLM(model()) as fake:
+        yield fake.api_base
+
+
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+@given(seed=st.integers(0, 2**32))
+def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> None:
+    """Wrong: a crafted file makes a later call fail, or leaves something though it was refused."""
+    bodies = changed(bodies_of(lines), Random(seed))
+    opening = bodies[0]
+    session_id, user_id = opening.get("session"), opening.get("user")
+    with remembering("memory://", base=base) as memory:
+        try:
+            memory.import_session(resummed(bodies))
+        except (InvalidSnapshot, InvalidId):
+            assert memory.sessions() == []
+            assert not left_in(memory._store, session_id if isinstance(session_id, str) else "s")
+            return
+        works(memory, session_id, user_id)
+        memory.delete(session_id)
+        assert not left_in(memory._store, session_id)
+
+
+@settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
+@given(seed=st.integers(0, 2**32))
+def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
+    """Wrong: a crafted file changes what another user has, or what is recalled for him."""
+    rng = Random(seed)
+    mine = [{**one, "session": "b", "user": "ben"} if "format" in one else one
+            for one in bodies_of(lines)]  # fmt: skip
+    ids = [one["id"] for one in mine if "id" in one]
+    bodies = changed(bodies_of(lines), rng)
+    target = rng.choice([at for at, one in enumerate(bodies) if "id" in one])
+    bodies[target] = {**bodies[target], "id": rng.choice(ids)}
+    with remembering("memory://", base=base) as memory:
+        assert memory.import_session(resummed(mine)).user_id == "ben"
+        before = seen(memory, "b", "ben")
+        with suppress(InvalidSnapshot, InvalidId):
+            memory.import_session(resummed(bodies))
+        assert seen(memory, "b", "ben") == before

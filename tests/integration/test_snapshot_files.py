@@ -1,0 +1,241 @@
+"""Where snapshots are written and read: paths, pipes, other faces, the command line."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AsyncAgentMemory,
+    Block,
+    InvalidInput,
+    InvalidSnapshot,
+    NoteMemory,
+    NullMemory,
+    Recall,
+    SessionExists,
+    SpatialMemory,
+    StoreError,
+    WorkingMemory,
+)
+from agent_memory.errors import StoreUnavailable
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.records import Entry, Record, Scope
+from tests.integration.snapshot_world import (
+    Opener,
+    contents,
+    exported,
+    head_of,
+    left_in,
+    lines,
+    log_of,
+    opener,
+    remembering,
+)
+
+__all__ = ["lines", "opener"]
+
+
+def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
+    """Wrong: one of the ways to write a snapshot, or to read it, gives another one."""
+    with remembering("memory://") as memory:
+        memory.import_session(lines)
+        path = tmp_path / "s.jsonl"
+        done = memory.session("s").export_session(path)
+        assert (done.session_id, done.entries, done.left_out) == ("s", 57, ())
+        assert done.records == len(lines) - 57 - 4
+        assert path.stat().st_mode & 0o077 == 0
+        assert [file.name for file in tmp_path.iterdir()] == ["s.jsonl"]
+        file = io.StringIO()
+        memory.export_session("s", file)
+        assert contents(file.getvalue().split("\n")[:-1]) == contents(lines)
+        wanted = log_of(memory)
+    reader, writer = os.pipe()
+
+    def feed() -> None:
+        with open(writer, "wb") as pipe:
+            pipe.write(path.read_bytes())
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    with (
+        open(reader, encoding="utf-8", newline="\n") as pipe,
+        path.open(encoding="utf-8", newline="\n") as opened,
+    ):
+        bare = [line.rstrip("\n") for line in lines]
+        for source in (path, str(path), opened, pipe, iter(lines), bare):
+            with AgentMemory(store="memory://") as memory:
+                memory.import_session(source)
+                assert log_of(memory) == wanted
+    thread.join()
+
+
+def test_a_file_that_is_there_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    """Wrong: a backup is lost when the next one fails."""
+    path = tmp_path / "s.jsonl"
+    path.write_text("the one before")
+    with AgentMemory(store="memory://") as memory:
+        with pytest.raises(InvalidInput, match="no session 's'"):
+            memory.export_session("s", path)
+        assert path.read_text() == "the one before"
+        assert list(tmp_path.iterdir()) == [path]
+        memory.update("s", {"role": "user", "content": "x"})
+        memory.export_session("s", path)
+        with AgentMemory(store="memory://") as other:
+            assert other.import_session(path).end == 1
+
+
+def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
+    """Wrong: a snapshot of a session that was deleted while it was taken can be restored."""
+
+    class Deleting(io.StringIO):
+        def write(self, text: str) -> int:
+            if '"kind":"entry"' in text:
+                head = memory._store.head("s")
+                assert head is not None
+                memory._store.move(replace(head, deleting=True))
+            return super().write(text)
+
+    file = Deleting()
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", {"role": "user", "content": "x"})
+        with pytest.raises(StoreUnavailable, match="not a whole one"):
+            memory.export_session("s", file)
+        memory.delete("s")
+        with pytest.raises(InvalidSnapshot, match="line 4: the file ends here"):
+            memory.import_session(io.StringIO(file.getvalue()))
+
+
+def test_not_all_of_a_session_is_held_in_memory(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: reading ahead, or collecting, makes a long session need memory for all of it."""
+    for module in ("exporting", "importing"):
+        monkeypatch.setattr(f"agent_memory.engine.{module}._PAGE", 10)
+    lines: list[str] = []
+    held: list[int] = []
+
+    class Collecting(io.StringIO):
+        def write(self, text: str) -> int:
+            lines.append(text)
+            held.append(tracemalloc.get_traced_memory()[0] - sum(map(len, lines)))
+            return len(text)
+
+    def given() -> Iterator[str]:
+        for line in lines:
+            held.append(tracemalloc.get_traced_memory()[0])
+            yield line
+
+    with AgentMemory(store=opener("sqlite")) as memory:
+        memory.update("s", [{"role": "user", "content": f"{n} " * 3000} for n in range(300)])
+        tracemalloc.start()
+        memory.export_session("s", Collecting())
+        taken, before = max(held) - min(held), tracemalloc.get_traced_memory()[0]
+        held.clear()
+        with AgentMemory(store=opener("sqlite")) as other:
+            other.import_session(given())
+            brought = max(held) - before
+            tracemalloc.stop()
+            assert len(other.history("s", after=290)) == 10
+    assert sum(map(len, lines)) > 3_000_000
+    assert max(taken, brought) < 1_500_000
+
+
+def test_async_and_null(lines: list[str], tmp_path: Path) -> None:
+    """Wrong: the other faces do something else; what is switched off remembers a session."""
+    path = tmp_path / "s.jsonl"
+
+    async def run() -> int:
+        async with AsyncAgentMemory(store="memory://") as memory:
+            await memory.import_session(lines)
+            done = await memory.session("s").export_session(path)
+            await memory.delete("s")
+            head = await memory.import_session(path)
+            assert await memory.export_session("s", path) == done
+            return head.end
+
+    assert anyio.run(run) == 57
+    with NullMemory() as memory:
+        assert memory.import_session(path).end == 57
+        assert memory.sessions() == memory.history("s") == []
+        with pytest.raises(InvalidSnapshot, match="line 2: "):
+            memory.import_session(lines[:1])
+        with pytest.raises(InvalidInput, match="no session"):
+            memory.export_session("s", path)
+
+
+def test_records_of_somebodys_own_block_come_along(opener: Opener) -> None:
+    """Wrong: only blocks of ours are restored; or a block that keeps things elsewhere is thought to
+    have them."""
+
+    class Promises(Block):
+        kind: str = "promises"
+
+        def get(self, scope: object, message: object, limit: int) -> list[Recall]:
+            return []
+
+        def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+            records = [
+                Record(record_id(self.name, scope.owner, e.session_id, e.seq), scope.owner,
+                       e.session_id, e.seq, e.seq, e.message.text(), (e.seq,), e.created_at)
+                for e in entries
+            ]  # fmt: skip
+            self.resources.store.put_facts(self.name, records, lease=scope.lease)
+
+        def delete(self, scope: object) -> None: ...
+
+    class Elsewhere(Block):
+        kind: str = "elsewhere"
+
+        def get(self, scope: object, message: object, limit: int) -> list[Recall]:
+            return []
+
+        def update(self, scope: object, entries: object) -> None: ...
+
+        def delete(self, scope: object) -> None: ...
+
+    def opened(kind: str) -> AgentMemory:
+        return AgentMemory(store=opener(kind), blocks=[Promises(), Elsewhere()])
+
+    with opened("memory") as memory:
+        memory.update("s", [{"role": "user", "content": f"I will {n}"} for n in range(3)])
+        memory.flush()
+        lines = exported(memory)
+    with opened("sqlite") as memory:
+        assert memory.import_session(lines).cursors == {"promises": 3}
+        assert len(memory._store.facts("promises", "session:s")) == 3
+
+
+def test_heads_and_logs_without_messages(opener: Opener) -> None:
+    """Wrong: a session that began with a value on its scratchpad can't be restored."""
+    with AgentMemory(store=opener("memory"), blocks=[WorkingMemory(), NoteMemory()]) as memory:
+        memory.working("s", user_id="ada").set("plan", 1)
+        wanted, lines = head_of(memory), exported(memory)
+    with AgentMemory(store=opener("sqlite"), blocks=[WorkingMemory()]) as memory:
+        memory.import_session(lines)
+        assert head_of(memory) == wanted
+        assert memory.working("s").all() == {"plan": 1}
+
+
+def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
+    """Wrong: observations of other dimensions make all of a user's unreadable."""
+    with remembering("memory://", using=[SpatialMemory(dimensions=3)]) as memory:
+        with pytest.raises(InvalidSnapshot, match="'spatial' has 3 dimensions, and this 2"):
+            memory.import_session(lines)
+        assert not left_in(memory._store)
+
+
+def test_errors_have_a_place_in_the_tree() -> None:
+    """Wrong: who catches what is refused at the door has to name these too."""
+    assert issubclass(InvalidSnapshot, InvalidInput)
+    assert issubclass(SessionExists, InvalidInput)
+    assert not issubclass(SessionExists, StoreError)

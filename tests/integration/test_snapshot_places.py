@@ -1,0 +1,262 @@
+"""Where a session may arrive, what comes along, and what no file can do to others."""
+
+from __future__ import annotations
+
+import io
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    FlushToLTM,
+    InvalidId,
+    InvalidSnapshot,
+    SessionExists,
+    VectorMemory,
+)
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.base import Store
+from tests.integration.snapshot_world import (
+    CANARY,
+    Opener,
+    bodies_of,
+    converse,
+    exported,
+    left_in,
+    lines,
+    opener,
+    remembering,
+    resummed,
+    seen,
+)
+
+__all__ = ["lines", "opener"]
+
+
+def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
+    """Wrong: a restore writes over a session, or mixes two."""
+    with remembering("memory://") as memory:
+        memory.update("s", {"role": "user", "content": "Here."}, user_id="ben")
+        with pytest.raises(SessionExists, match="left as it is"):
+            memory.import_session(lines)
+        assert [e.message.text() for e in memory.history("s")] == ["Here."]
+        assert memory.facts("ada") == memory.search(CANARY, user_id="ada") == []
+
+
+def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
+    """Wrong: after a deletion that was cut off its id can't be used, or old records come back."""
+    with remembering("memory://") as memory:
+        memory.import_session(lines)
+        head = memory.update("s", [])
+        memory._store.move(replace(head, deleting=True))
+        memory.import_session(lines)
+        memory.flush()
+        with remembering("memory://") as other:
+            other.import_session(lines)
+            assert seen(memory) == seen(other)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("session", "\x1eteam\x1es"), ("session", " "), ("user", "\x1eteam"),
+                         ("user", ""), ("session", "x" * 256), ("session", "a\x00")],
+)  # fmt: skip
+def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: list[str]) -> None:
+    """Wrong: a crafted file puts a session into a shared namespace, or where nobody can name it."""
+    bodies = bodies_of(lines)
+    bodies[0][field] = value
+    with remembering("memory://") as memory:
+        with pytest.raises(InvalidId):
+            memory.import_session(resummed(bodies))
+        with pytest.raises(InvalidId):
+            memory.export_session("\x1eteam\x1es", io.StringIO())
+        assert not left_in(memory._store, value)
+
+
+@pytest.mark.parametrize("block", ["extractive", "vector", "notes", "spatial"])
+def test_another_users_records_are_safe(block: str, lines: list[str]) -> None:
+    """Wrong: a crafted file has a record with the id of somebody else's, and destroys that."""
+    with remembering("memory://") as memory:
+        memory.import_session(resummed([{**bodies_of(lines)[0], "user": "ben", "session": "b"},
+                                        *bodies_of(lines)[1:]]))  # fmt: skip
+    bodies = bodies_of(lines)
+    with remembering("memory://") as memory:
+        converse(memory, "b", "ben")
+        before = seen(memory, "b", "ben")
+        store = memory._store
+        if block == "vector":
+            theirs = next(records[0] for records, _ in store.all_vectors("vector"))
+        else:
+            theirs = store.facts(block, "user:ben")[0]
+        kind = "vector" if block == "vector" else "fact"
+        place = next(
+            at for at, one in enumerate(bodies)
+            if one.get("kind") == kind and one["block"] == block and "batch" not in one["metadata"]
+        )  # fmt: skip
+        bodies[place]["id"] = theirs.id
+        with suppress(InvalidSnapshot):
+            memory.import_session(resummed(bodies))
+        assert seen(memory, "b", "ben") == before
+
+
+def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> None:
+    """Wrong: a restore puts a note back to what it said before."""
+    with remembering("memory://") as memory:
+        memory.import_session(lines)
+        (note,) = memory.notes("ada").all()
+        memory.update("t", {"role": "user", "content": "x"}, user_id="ada")
+        memory.notes(session_id="t").update(note.id, "Likes coffee now.")
+        memory.delete("s")
+        memory.import_session(lines)
+        assert [one.text for one in memory.notes("ada").all()] == ["Likes coffee now."]
+
+
+def test_what_others_remember_of_a_user_counts_for_nothing(
+    lines: list[str], opener: Opener
+) -> None:
+    """Wrong: another process goes on recalling as if the session had not come."""
+    store = opener("sqlite")
+    with remembering(store) as memory, remembering(store) as other:
+        say = {"role": "user", "content": "I live in Porto"}
+        other.update("t", say, user_id="ada")
+        other.spatial(session_id="t").observe("A lamp.", (9.0, 9.0))
+        other.flush()
+        assert [one.text for one in other.search("home", user_id="ada", limit=1)]
+        assert len(other.spatial("ada").near((0, 0))) == 1
+        memory.import_session(lines)
+        assert any(CANARY in one.text for one in other.search(CANARY, user_id="ada"))
+        assert len(other.spatial("ada").near((0, 0))) == 2
+        found = other.get("t", "Which instrument does Ada play?").extracted_facts
+        assert "Ada plays the xylophone." in [one.text.split(" (")[0] for one in found]
+
+
+def test_vectors_of_another_model_are_made_anew(
+    lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: vectors that mean something else are searched, the block can't be opened any more, or
+    what has expired is lost and nobody is told."""
+    bodies = bodies_of(lines)
+    (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
+    announced["model"] = "another"
+    with remembering("memory://") as memory:
+        shown = memory.import_session(resummed(bodies))
+        assert "vector" not in shown.cursors
+        assert shown.cursors["extractive"] == shown.end
+        assert not list(memory._store.all_vectors("vector"))
+        assert not [one for one in caplog.records if one.levelname == "WARNING"]
+        memory.flush()
+        with remembering("memory://") as other:
+            other.import_session(lines)
+            assert seen(memory) == seen(other)
+
+
+def test_what_has_expired_cannot_be_absorbed_anew(
+    lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: a block is said to have what it can never get."""
+    with remembering("memory://", retention="window") as memory:
+        memory.import_session(lines)
+        memory.flush()
+        head = memory.update("s", {"role": "user", "content": "Cut."}, user_id="ada")
+        memory.flush()
+        head = memory.update("s", [])
+        assert head.expired
+        wanted, short = seen(memory), exported(memory)
+    with remembering("memory://") as memory:
+        memory.import_session(short)
+        assert seen(memory) == wanted
+    bodies = bodies_of(short)
+    (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
+    announced["dimension"] = 7
+    with remembering("memory://") as memory:
+        memory.import_session(resummed(bodies))
+        assert "without its first" in caplog.text
+        memory.flush()
+        assert memory.search("And tea?", user_id="ada")
+
+
+def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
+    """Wrong: what a block keeps is lost where the restoring process does not have it configured; or
+    it stays when the session is deleted there."""
+    store = MemoryStore()
+    with AgentMemory(store=store, model=None) as memory:
+        shown = memory.import_session(lines)
+        assert shown.cursors == {"extractive": shown.end}  # its vectors are of nobody knows what
+    with remembering(store) as memory:
+        memory.flush()
+        with remembering("memory://") as other:
+            other.import_session(lines)
+            assert seen(memory) == seen(other)
+        memory.delete("s")
+    with AgentMemory(store=store) as memory:
+        memory.import_session(lines)
+        memory.delete("s")
+    assert not left_in(store)
+    with AgentMemory(store=store) as memory:
+        memory.import_session(lines)
+        memory.delete_user("ada")
+    assert not left_in(store)
+    assert not [one for block, one in store.all_facts() if block in ("working", "notes", "spatial")]
+
+
+def test_dead_letters_come_along(opener: Opener) -> None:
+    """Wrong: what a block gave up is forgotten with a restore, or can't be delivered again."""
+
+    class Picky(VectorMemory):
+        def update(self, scope: object, entries: object) -> None:
+            if any("bad" in entry.message.text() for entry in entries):  # type: ignore[attr-defined]
+                raise ValueError("I don't like it.")
+            super().update(scope, entries)  # type: ignore[arg-type]
+
+    def opened(store: Store, block: VectorMemory) -> AgentMemory:
+        return AgentMemory(store=store, overflow=FlushToLTM(blocks=[block]), absorb_attempts=1)
+
+    with opened(opener("memory"), Picky()) as memory:
+        memory.update("s", {"role": "user", "content": "good"}, user_id="ada")
+        memory.flush()
+        memory.update("s", {"role": "user", "content": "bad tree"}, user_id="ada")
+        memory.flush()
+        letters, lines = memory.dead_letters(), exported(memory)
+        assert [one.first for one in letters] == [2]
+    with opened(opener("sqlite"), VectorMemory()) as memory:
+        memory.import_session(lines)
+        assert memory.dead_letters() == letters
+        assert memory.search("tree", user_id="ada") == []
+        assert [one.error for one in memory.retry()] == [None]
+        assert memory.dead_letters() == []
+        assert memory.search("tree", user_id="ada")
+
+
+def test_vectors_in_a_place_of_their_own() -> None:
+    """Wrong: the vectors of a block with a Qdrant of its own are looked for elsewhere."""
+    pytest.importorskip("qdrant_client")
+    with AgentMemory(store="memory://", blocks=[VectorMemory(store=":memory:")]) as memory:
+        for n in range(30):
+            memory.update("s", {"role": "user", "content": f"Tree {n} grows."}, user_id="ada")
+        memory.flush()
+        wanted = [(one.id, one.text) for one in memory.search("Tree 7", user_id="ada")]
+        lines = exported(memory)
+    assert sum('"kind":"vector"' in line for line in lines) == 30
+    for place in (":memory:", None):
+        with AgentMemory(store="memory://", blocks=[VectorMemory(store=place)]) as memory:
+            assert memory.import_session(lines).cursors == {"vector": 30}
+            found = memory.search("Tree 7", user_id="ada")
+            assert [(one.id, one.text) for one in found] == wanted
+
+
+def test_lying_token_counts_do_not_break_the_budget(lines: list[str]) -> None:
+    """Wrong: a crafted file says that its messages cost nothing, and contexts pass their budget."""
+    bodies = bodies_of(lines)
+    for one in bodies:
+        for name in ("tokens", "total", "start_total", "system_tokens"):
+            if name in one:
+                one[name] = 0
+        if one.get("kind") == "head":
+            one["start"], one["summary"] = 0, None
+    with remembering("memory://", max_tokens=400) as memory:
+        memory.import_session(resummed(bodies))
+        context = memory.get("s", "tree")
+        counter = memory._parts.services.resources.counter
+        assert sum(counter.chat(one) for one in context.to_messages()) + counter.overhead <= 400
+        assert context.tokens <= 400

@@ -1,0 +1,207 @@
+"""A session's snapshot gives the session back, in any store, as a whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import threading
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    FlushToLTM,
+    VectorMemory,
+    WorkingMemory,
+)
+from agent_memory.errors import StoreUnavailable
+from tests.integration.fact_stores import KINDS, mongodb_url, mysql_url, postgres_url, redis_url
+from tests.integration.snapshot_world import (
+    Opener,
+    bodies_of,
+    contents,
+    converse,
+    exported,
+    left_in,
+    lines,
+    opener,
+    remembering,
+    scores,
+    seen,
+)
+
+__all__ = ["lines", "mongodb_url", "mysql_url", "opener", "postgres_url", "redis_url"]
+
+RING = ("memory", "sqlite", "redis", "postgres", "mysql", "mongodb", "encrypted", "split", "memory")
+
+
+def test_the_ring_has_every_kind() -> None:
+    """Wrong: a kind of store was added, and its sessions can't be told to come back."""
+    assert set(RING) == {*KINDS, "split"}
+
+
+@pytest.mark.parametrize(("source", "target"), list(pairwise(RING)))
+def test_a_session_comes_back_from_any_store_in_any_other(
+    source: str, target: str, lines: list[str], opener: Opener
+) -> None:
+    """Wrong: the log is not byte-equal, the head is another, or the same question finds something
+    else, in another order, or in a context of another session."""
+    with remembering("memory://") as memory:
+        memory.import_session(lines)
+        memory.flush()
+        wanted, worth = seen(memory), scores(memory)
+    with remembering(opener(source)) as memory:
+        memory.import_session(lines)
+        memory.flush()
+        again = exported(memory)
+    with remembering(opener(target)) as memory:
+        shown = memory.import_session(again)
+        memory.flush()
+        assert shown.end == wanted["head"].end
+        found = seen(memory)
+        for what, value in wanted.items():
+            assert found[what] == value, what
+        assert scores(memory) == pytest.approx(worth, abs=1e-4)
+        # and it goes on, with what is new alone
+        end = shown.end
+        memory.update("s", {"role": "user", "content": "And what now?"}, user_id="ada")
+        fed = {one.block: (one.first, one.last, one.error) for one in memory.flush("s")}
+        assert fed == dict.fromkeys(("vector", "extractive"), (end + 1, end + 1, None))
+        assert [one.text() for one in memory.pop("s")] == ["And what now?"]
+        memory.delete("s")
+        assert not left_in(memory._store)
+
+
+def test_a_snapshot_of_a_copy_is_the_same(lines: list[str]) -> None:
+    """Wrong: something is lost, or gained, each time."""
+    with remembering("memory://") as memory:
+        memory.import_session(lines)
+        memory.flush()
+        assert contents(exported(memory)) == contents(lines)
+
+
+def test_a_session_without_a_user(opener: Opener) -> None:
+    """Wrong: what belongs to a session itself is left behind, or given to a user."""
+    with remembering(opener("memory")) as memory:
+        converse(memory, "s", None)
+        mine = memory.session("s")
+        wanted, lines = seen(memory, "s", None), exported(memory)
+        assert mine.facts()
+    with remembering(opener("sqlite")) as memory:
+        assert memory.import_session(lines).user_id is None
+        assert seen(memory, "s", None) == wanted
+
+
+def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
+    """Wrong: a snapshot of one session takes another's records along, or another user's."""
+    with remembering("memory://") as memory:
+        memory.import_session(lines)
+        memory.notes("ada").add("A note of no session.")
+        memory.update("t", {"role": "user", "content": "I live in Porto"}, user_id="ada")
+        memory.notes(session_id="t").add("A note of another session.")
+        memory.update("u", {"role": "user", "content": "I live in Porto"}, user_id="ben")
+        memory.flush()
+        assert contents(exported(memory)) == contents(lines)
+
+
+# --- while others write ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener) -> None:
+    """Wrong: a snapshot has a gap, a message that was taken back beside one that came after, or
+    records of messages that its cursors do not count."""
+    strategy = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
+    with AgentMemory(
+        store=opener(kind), overflow=strategy, blocks=[WorkingMemory()], max_tokens=400
+    ) as memory:
+        memory.update("s", {"role": "user", "content": "Begin."}, user_id="ada")
+        done = threading.Event()
+
+        def talk(name: str) -> None:
+            n = 0
+            while not done.is_set():
+                n += 1
+                said = {"role": "user", "content": f"{name} says {n}, of a tree by the river."}
+                memory.update("s", said)
+                memory.working("s").set(name, n)
+                done.wait(0.01)
+
+        def undo() -> None:
+            while not done.is_set():
+                memory.pop("s")
+                memory.flush("s")
+                done.wait(0.03)
+
+        threads = [threading.Thread(target=talk, args=(name,)) for name in ("ann", "bob")]
+        threads.append(threading.Thread(target=undo))
+        for thread in threads:
+            thread.start()
+        taken = [exported(memory) for _ in range(4) if not done.wait(0.1)]
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert len({len(one) for one in taken}) > 1
+    for snapshot in taken:
+        _check_moment(snapshot)
+
+
+def _check_moment(snapshot: list[str]) -> None:
+    """See that a snapshot is what a memory has that was told its messages, up to its cursor."""
+    strategy = FlushToLTM(blocks=[VectorMemory()])
+    with (
+        AgentMemory(store="memory://", overflow=strategy, max_tokens=10_000) as copy,
+        AgentMemory(store="memory://", overflow=strategy, max_tokens=10_000) as twin,
+    ):
+        head = copy.import_session(snapshot)
+        entries = copy.history("s")
+        assert [entry.seq for entry in entries] == list(range(1, head.end + 1))
+        for name in ("ann", "bob"):
+            said = [e.message.text() for e in entries if e.message.text().startswith(name)]
+            numbers = [int(text.split()[2].strip(",")) for text in said]
+            assert numbers == sorted(set(numbers))
+        cursor = bodies_of(snapshot)[1]["cursors"].get("vector", 0)
+        twin.update("s", [entry.message for entry in entries[:cursor]], user_id="ada")
+        twin.flush()
+        assert _vectors(copy) == _vectors(twin)
+        assert len(_vectors(copy)) == cursor
+        copy.flush()
+        assert len(_vectors(copy)) == head.end
+
+
+def _vectors(memory: AgentMemory) -> dict[str, tuple[object, ...]]:
+    found: dict[str, tuple[object, ...]] = {}
+    for records, traits in memory._store.all_vectors("vector"):
+        for at, one in enumerate(records):
+            rows = traits.meaning[at].tobytes(), traits.meaning_around[at].tobytes()
+            found[one.id] = (one.text, one.first, rows, set(traits.words_around[at].ids.tolist()))
+    return found
+
+
+def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
+    """Wrong: records of messages that the cursor does not count come along."""
+    strategy = FlushToLTM(blocks=[VectorMemory()])
+    with (
+        AgentMemory(store="memory://", overflow=strategy) as memory,
+        AgentMemory(store="memory://", overflow=strategy) as copy,
+    ):
+        memory.update("s", [{"role": "user", "content": f"Tree {n}"} for n in range(4)])
+        memory.flush()
+        memory._store.move(replace(memory.update("s", []), cursors={"vector": 3}))
+        assert copy.import_session(exported(memory)).cursors == {"vector": 3}
+        assert len(_vectors(copy)) == 3
+        copy.flush()
+        assert _vectors(copy) == _vectors(memory)
+
+
+def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a snapshot is taken in the middle of absorbing, or waits for ever."""
+    monkeypatch.setattr("agent_memory.engine.exporting._WAIT", 0.05)
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", {"role": "user", "content": "x"})
+        assert memory._store.lease("s", "somebody", 60)
+        with pytest.raises(StoreUnavailable, match="did not let go within"):
+            memory.export_session("s", io.StringIO())
+        memory._store.release("s", "somebody")
+        assert exported(memory)

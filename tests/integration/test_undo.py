@@ -1,0 +1,491 @@
+"""After `pop` nothing is left of what was taken back: whatever is asked, the answer is that of a
+memory that never heard of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    ExtractiveMemory,
+    FlushToLTM,
+    NoteMemory,
+    Summarize,
+    Trim,
+    VectorMemory,
+    WorkingMemory,
+)
+from agent_memory.errors import StoreUnavailable
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.stores.base import Store
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM, watched
+from tests.integration.fact_model import Model, said
+from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
+from tests.integration.test_profiles import Small
+from tests.integration.undo_twin import (
+    assert_alike,
+    everything,
+    opened,
+    turn,
+    twins,
+    view,
+    with_tool,
+)
+from tests.servers.qdrant import StandIn
+
+__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
+
+SYSTEM = {"role": "system", "content": "Be kind.", "created_at": "2024-01-05T00:00:00Z"}
+KEPT = [SYSTEM, *turn("I have a dog", "How nice."), *with_tool("And a job", "Acme", "Good.", 1)]
+POPPED = [
+    *turn("The dog is called moon-canary", "A fine name, moon-canary."),
+    {**SYSTEM, "content": "Speak of moon-canary only."},
+    *with_tool("I left the job", "moon-canary Ltd", "Which moon-canary?", 2),
+]
+OTHER = turn("My dog sleeps in the kayak", "On the river?", "2024-01-06")
+
+
+@pytest.fixture
+def model() -> Model:
+    """Finds facts of which those of the popped messages name, update and end those of others."""
+    model = Model()
+    model.tell("I have a dog", "Has a dog.", category="pets")
+    model.tell("And a job", "Works at Acme.", category="work")
+    model.tell("called moon-canary", "Has a dog named moon-canary.", ("update", "Has a dog."))
+    model.tell("I left the job", "Works at moon-canary.", ("update", "Works at Acme."))
+    model.tell("sleeps in the kayak", "The dog sleeps in a kayak.")
+    return model
+
+
+@pytest.fixture
+def fake(model: Model) -> Iterator[FakeLLM]:
+    with FakeLLM(model) as fake:
+        yield fake
+
+
+# --- the twin -------------------------------------------------------------------------------------
+
+
+def together(memory: AgentMemory, popped: Sequence[Any]) -> None:
+    """What is to be popped is absorbed with what came before it, in one batch."""
+    memory.update("s", [*KEPT, *popped], user_id="ada")
+    memory.flush()
+    memory.update("t", OTHER, user_id="ada")
+    memory.flush()
+
+
+def apart(memory: AgentMemory, popped: Sequence[Any]) -> None:
+    """In a batch of its own."""
+    memory.update("s", KEPT, user_id="ada")
+    memory.flush()
+    memory.update("s", popped)
+    memory.flush()
+    memory.update("t", OTHER, user_id="ada")
+    memory.flush()
+
+
+def waiting(memory: AgentMemory, popped: Sequence[Any]) -> None:
+    """Not yet."""
+    memory.update("s", [*KEPT, *popped], user_id="ada")
+    memory.update("t", OTHER, user_id="ada")
+
+
+TOLD = [together, apart, waiting]
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_nothing_is_left(
+    store: Store, fake: FakeLLM, told: Callable[[AgentMemory, Sequence[Any]], None]
+) -> None:
+    """Wrong: a call tells what a twin that never got the popped messages does not: a record that
+    stays, a fact that names them, a score, a total, a system message. Or it lacks what that has."""
+    with twins(fake, store=store) as (memory, twin):
+        told(memory, POPPED)
+        told(twin, [])
+        taken = [message.text() for message in memory.pop("s", len(POPPED))]
+        assert taken[:2] == ["The dog is called moon-canary", "A fine name, moon-canary."]
+        assert "moon-canary" not in everything(memory)
+        assert_alike(memory, twin)
+        for one in (memory, twin):  # what comes later does not find a trace either
+            one.update("s", turn("The dog is called Rex", "I see.", "2024-01-08"))
+        assert_alike(memory, twin)
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("kind", ["split", "qdrant", "qdrant server"])
+def test_nothing_is_left_elsewhere(
+    fake: FakeLLM, kind: str, told: Callable[[AgentMemory, Sequence[Any]], None]
+) -> None:
+    """Wrong: as above, where system messages or vectors are kept in a place of their own."""
+    with ExitStack() as stack:
+        fields: dict[str, Any] = {"system_store": MemoryStore()} if kind == "split" else {}
+        places = {"qdrant": ":memory:"}
+        if kind == "qdrant server":
+            places[kind] = stack.enter_context(StandIn()).url
+        blocks = [VectorMemory(store=places.get(kind)), ExtractiveMemory()]
+        memory = stack.enter_context(opened(fake, *blocks, **fields))
+        twin = stack.enter_context(opened(fake))
+        told(memory, POPPED)
+        told(twin, [])
+        memory.pop("s", len(POPPED))
+        assert "moon-canary" not in everything(memory)
+        assert_alike(memory, twin)
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_a_profile(told: Callable[[AgentMemory, Sequence[Any]], None]) -> None:
+    """Wrong: a field is filled with what was taken back, or lacks what stands."""
+    model = Model()
+    model.fill("a dog", "city", "Oslo")
+    model.fill("called moon", "city", "moon-canary")
+    model.fill("And a job", "hobbies", "chess")
+    model.fill("I left the job", "hobbies", "moon-canary")
+    block = ExtractiveMemory(profile=Small)
+    with FakeLLM(model) as fake, twins(fake, block) as (memory, twin):
+        told(memory, POPPED)
+        told(twin, [])
+        memory.pop("s", len(POPPED))
+        assert_alike(memory, twin)
+        assert memory.profile("ada") == twin.profile("ada") == Small(city="Oslo", hobbies=["chess"])
+
+
+def test_all_of_it(fake: FakeLLM) -> None:
+    """Wrong: of a session that was taken back wholly something stays, or it can't go on."""
+    with twins(fake) as (memory, twin):
+        together(memory, POPPED)
+        assert len(memory.pop("s", 100)) == len(KEPT) + len(POPPED)
+        assert memory.pop("s") == memory.pop("s", 0) == memory.pop("none") == []
+        assert [head.end for head in memory.sessions()] == [0, 2]
+        for one in (memory, twin):
+            one.update("s", KEPT, user_id="ada")
+        twin.update("t", OTHER, user_id="ada")
+        assert_alike(memory, twin)
+
+
+def test_what_is_kept_outright_stays(fake: FakeLLM) -> None:
+    """Wrong: a note that a model took goes with the message in which it was asked to."""
+    blocks = [NoteMemory(), WorkingMemory()]
+    with opened(fake, blocks=blocks) as memory:
+        memory.update("s", turn("Note this", "Done."), user_id="ada")
+        memory.call_tool("s", "memory_write", {"text": "Likes tea."})
+        memory.working("s").set("plan", 1)
+        memory.pop("s", 2)
+        assert [note.text for note in memory.notes("ada").all()] == ["Likes tea."]
+        assert memory.working("s").all() == {"plan": 1}
+
+
+# --- other handles, other blocks ------------------------------------------------------------------
+
+
+def test_another_handle(fake: FakeLLM, tmp_path: Path) -> None:
+    """Wrong: who has read the window, or facts, before goes on showing what was taken back."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with opened(fake, store=url) as one, opened(fake, store=url) as other:
+        together(one, POPPED)
+        assert "moon-canary" in everything(other)
+        one.pop("s", len(POPPED))
+        assert "moon-canary" not in everything(other)
+        assert view(one) == view(other)
+
+
+def test_a_block_that_is_not_configured(
+    store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: a memory without the blocks that absorbed a session leaves their records, and who has
+    the blocks finds in them what was taken back."""
+    with twins(fake, store=store) as (memory, twin):
+        together(memory, POPPED)
+        together(twin, [])
+        assert "moon-canary" in everything(memory)
+        with AgentMemory(store=store, blocks=[]) as bare:
+            bare.pop("s", len(POPPED))
+        assert "'vector' absorbed session 's' and is not configured" in caplog.text
+        assert "moon-canary" not in everything(memory)
+        assert_alike(memory, twin)
+
+
+class Digests(Block):
+    """Keeps one record of each batch."""
+
+    kind: str = "digests"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        kept = self.resources.store.facts(self.name, scope.owner)
+        return [Recall(self.name, one.id, one.text) for one in kept]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        first, last, session_id = entries[0].seq, entries[-1].seq, entries[0].session_id
+        record = Record(
+            id=record_id(self.name, session_id, first, last),
+            owner=scope.owner,
+            session_id=session_id,
+            first=first,
+            last=last,
+            text=" / ".join(entry.message.text() for entry in entries),
+            sources=(first, last),
+            created_at=entries[0].created_at,
+        )
+        self.resources.store.put_facts(self.name, [record], lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        where: dict[str, Any] = {"session_id": scope.session_id, "after": scope.after}
+        if scope.session_id is None:
+            where = {"owner": scope.owner}
+        self.resources.store.delete_facts(self.name, **where, lease=scope.lease)
+
+
+def test_a_record_of_many_messages_is_made_anew() -> None:
+    """Wrong: what a block made of messages on both sides of the cut keeps the words of those that
+    went, or is gone with those that stay."""
+    with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=[Digests()])) as memory:
+        memory.update("s", [said("one"), said("two")], user_id="ada")
+        memory.flush()
+        memory.update("s", [said("three"), said("four"), said("five")])
+        memory.flush()
+        memory.pop("s", 2)
+        texts = [one.text for one in memory.search("", user_id="ada")]
+        assert texts == ["one / two"]
+        memory.flush()
+        assert {one.text for one in memory.search("", user_id="ada")} == {"one / two", "three"}
+
+
+# --- windows, summaries, retention ----------------------------------------------------------------
+
+
+def long(number: int, popped: bool) -> dict[str, Any]:
+    """A message that fills a window soon."""
+    word = "moon-canary" if popped else "garden"
+    return said(f"{word} {number}: " + f"roses and {word} and tulips " * 3)
+
+
+@pytest.mark.parametrize("writer", ["model", "local", "redone"])
+@pytest.mark.parametrize("count", [1, 3, 8, 20, 29, 30])
+def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int) -> None:
+    """Wrong: a word of a popped message stands in the summary, or what has left the window is in
+    none, though the model has been asked; or a summary that holds no such word is thrown away."""
+    fake.default = lambda body: body["messages"][-1]["content"]  # it tells all that it was told
+    fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=120), "max_tokens": 700}
+    fields["store"] = MemoryStore()
+    model = "openai/any" if writer == "model" else None
+    with opened(fake, **fields, model=model) as memory:
+        for number in range(30):
+            memory.update("s", long(number, popped=number >= 30 - count), user_id="ada")
+        before = memory.sessions()[0]
+        assert before.start > 3
+        memory.pop("s", count)
+        head = memory.sessions()[0]
+        assert (head.summary == before.summary) == (before.start < head.end)
+        assert head.summary is None or head.summary.upto <= head.end
+        assert "moon-canary" not in everything(memory)
+    with opened(fake, **fields, model=None if writer == "local" else "openai/any") as memory:
+        memory.update("s", long(99, popped=False))
+        memory.flush()
+        head, told = memory.sessions()[0], everything(memory)
+        assert "moon-canary" not in told
+        assert head.window_tokens == sum(one.tokens for one in memory.history("s")[head.start :])
+        assert (head.start > 0) == (head.summary is not None)
+
+
+@pytest.mark.parametrize("left", [1, 3, 12, 25])
+def test_a_window_of_a_log_that_was_shortened(left: int) -> None:
+    """Wrong: the window's size counts messages that have expired, so that it is cut too soon."""
+    days = timedelta(days=30)
+    with AgentMemory(
+        store="memory://", max_tokens=400, overflow=Trim(), retention=days, recall_timeout=60
+    ) as memory:
+        memory.update("s", SYSTEM, user_id="ada")
+        for number in range(40):
+            day = "2024-01-05" if number < 5 else "2100-01-01"
+            memory.update("s", said(f"message {number} with some words to fill it up", day))
+        head = memory.sessions()[0]
+        assert head.expired == 6
+        memory.pop("s", head.end - head.expired - left)
+        head = memory.sessions()[0]
+        assert head.start >= head.expired
+        shown = [one for one in memory.history("s") if one.seq > head.start]
+        assert head.window_tokens == sum(one.tokens for one in shown)
+        assert len(memory.get("s").messages) == len(shown) + 1
+
+
+def test_a_system_message_comes_back(fake: FakeLLM) -> None:
+    """Wrong: the one that was taken back is still sent, or the older one is not; or one is made up
+    where the older one has expired, of which nothing is left."""
+    with opened(fake) as memory:
+        memory.update("s", [SYSTEM, {**SYSTEM, "content": "Be brief."}, said("Hello")])
+        memory.pop("s", 2)
+        assert memory.get("s").to_messages() == [{"role": "system", "content": "Be kind."}]
+    with AgentMemory(
+        store="memory://", max_tokens=400, overflow=Trim(), retention="window"
+    ) as memory:
+        memory.update("s", SYSTEM)
+        for number in range(40):
+            memory.update("s", said(f"message {number} with some words to fill it up"))
+        memory.update("s", {**SYSTEM, "content": "Be brief."})
+        memory.pop("s")
+        assert memory.sessions()[0].expired > 0
+        assert memory.sessions()[0].system is None
+
+
+# --- anything, in any order -----------------------------------------------------------------------
+
+STEP = st.one_of(
+    st.integers(1, 4).map(lambda n: ("say", n)),
+    st.integers(1, 5).map(lambda n: ("pop", n)),
+    st.sampled_from([("flush", 0), ("other", 0), ("flush", 1)]),
+)
+
+
+def mixing(body: dict[str, Any]) -> str:
+    """Finds one fact in each message, and names the batch's newest message in all of them."""
+    model, shown = Model(), str(body["messages"][1]["content"])
+    words = [word for word in shown.replace("\n", " ").split(" ") if word.startswith("word-")]
+    for word in words:
+        model.tell(word, f"Knows {word} and {words[-1]}.")
+    return model(body)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(STEP, min_size=4, max_size=10))
+def test_whatever_was_said_and_taken_back(
+    kind: str, steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Wrong: after any order of calls a word of a popped message is told, or a message that stays
+    is found in a block twice or not at all."""
+    url = "memory://" if kind == "memory" else f"sqlite:///{tmp_path_factory.mktemp('undo')}/m.db"
+    log: list[str] = []
+    gone: set[str] = set()
+    said_so_far = 0
+    with FakeLLM(mixing) as fake, ExitStack() as stack:
+        handles = [stack.enter_context(opened(fake, store=MemoryStore()))]
+        if kind == "sqlite":
+            handles = [stack.enter_context(opened(fake, store=url)) for _ in range(2)]
+        memory = handles[0]
+        for step, count in steps:
+            if step == "say":
+                words = [f"word-{said_so_far + n}-end" for n in range(count)]
+                said_so_far += count
+                memory.update("s", [said(word) for word in words], user_id="ada")
+                log += words
+            elif step == "pop":
+                taken = [message.text() for message in memory.pop("s", count)]
+                assert taken == log[len(log) - min(count, len(log)) :]
+                gone |= set(taken)
+                del log[len(log) - len(taken) :]
+            elif step == "flush":
+                memory.flush()
+            else:
+                memory = handles[-1 if memory is handles[0] else 0]
+            told = everything(memory)
+            assert not {word for word in gone if word in told}
+        memory.flush()
+        assert [entry.message.text() for entry in memory.history("s")] == log
+        assert sorted(one.quote for fact in memory.facts("ada") for one in fact.evidence) == sorted(
+            log
+        )
+        found = {one.text for one in memory.search("word end", user_id="ada", limit=100)}
+        assert {f"user: {word}" for word in log} <= found
+
+
+# --- broken off, and at the same time -------------------------------------------------------------
+
+
+class Dying:
+    """A process that dies at a step of its work: what it calls after that is never done."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __call__(self, step: str) -> None:
+        if step.startswith("before"):
+            self.left -= 1
+            if self.left < 0:
+                raise StoreUnavailable("dead")
+
+
+def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: at some step of a pop a process can die so that a block lacks, or keeps, something;
+    or that another pop does not do all of it."""
+    monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
+    with opened(fake) as whole, opened(fake) as twin:
+        together(whole, POPPED)
+        together(twin, [])
+        wanted = {len(KEPT) + len(POPPED): view(whole), len(KEPT): view(twin)}
+    left, died = 0, True
+    while died:
+        store, dying = MemoryStore(), Dying(10_000)
+        with opened(fake, store=store) as memory:
+            together(memory, POPPED)
+            while died and len(memory.history("s")) > len(KEPT):
+                with opened(fake, store=watched(store, dying)) as victim:
+                    dying.left = left
+                    with suppress(StoreUnavailable):
+                        victim.pop("s", len(POPPED))
+                    died, dying.left, left = dying.left < 0, 10_000, left + 1
+                memory.flush()
+                assert view(memory) == wanted[len(memory.history("s"))], left
+    assert left > 8
+
+
+class Slow(VectorMemory):
+    """Waits in the middle of absorbing."""
+
+    kind: Any = "vector"
+    begun: Any
+    go_on: Any
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.begun.set()
+        assert self.go_on.wait(60)
+        super().update(scope, entries)
+
+
+def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
+    """Wrong: what is being absorbed while it is taken back is there afterwards."""
+    begun, go_on = threading.Event(), threading.Event()
+    with (
+        opened(fake, Slow(begun=begun, go_on=go_on), ExtractiveMemory()) as memory,
+        opened(fake) as twin,
+    ):
+        memory.update("s", [*KEPT, *POPPED], user_id="ada")
+        absorbing = threading.Thread(target=memory.flush)
+        absorbing.start()
+        assert begun.wait(60)
+        taken: list[Message] = []
+        popping = threading.Thread(target=lambda: taken.extend(memory.pop("s", len(POPPED))))
+        popping.start()
+        go_on.set()
+        for thread in (absorbing, popping):
+            thread.join()
+        memory.update("t", OTHER, user_id="ada")
+        assert len(taken) == len(POPPED)
+        together(twin, [])
+        assert_alike(memory, twin)
+
+
+def test_pop_does_not_wait_for_ever(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: with a worker that keeps the session it says that it has taken something back."""
+    monkeypatch.setattr("agent_memory.engine.undoing._WAIT", 0.0)
+    store = MemoryStore()
+    with opened(fake, store=store) as memory:
+        memory.update("s", KEPT, user_id="ada")
+        assert store.lease("s", "somebody", 60)
+        with pytest.raises(StoreUnavailable, match="Nothing was taken back"):
+            memory.pop("s")
+        assert len(memory.history("s")) == len(KEPT)
+        store.release("s", "somebody")
+        assert memory.pop("s")[0].text() == "Good."

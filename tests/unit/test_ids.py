@@ -1,0 +1,89 @@
+"""Ids: which are taken, and how those of shared namespaces are told apart."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.errors import InvalidId
+from agent_memory.ids import (
+    MAX_ID,
+    MAX_SHARE,
+    PAST_SHARED,
+    OwnId,
+    check_id,
+    check_share,
+    given_id,
+    readable,
+    share_of,
+    shared_session,
+    shared_user,
+)
+
+
+def taken(check: object, *given: object) -> bool:
+    """Whether a check lets something pass."""
+    assert callable(check)
+    try:
+        check(*given)
+    except InvalidId:
+        return False
+    return True
+
+
+TEXTS = st.text(max_size=8) | st.text(alphabet="a\x1d\x1e\x1f\x00 ", max_size=6)
+NAMES = TEXTS.filter(lambda name: taken(check_share, name))
+IDS = TEXTS.filter(lambda one: taken(check_id, "session_id", one))
+
+
+@given(NAMES, IDS, NAMES, IDS)
+def test_no_two_places_are_one(share: str, one: str, other: str, two: str) -> None:
+    """Wrong: a session of one namespace is one of another, or of nobody's."""
+    first, second = shared_session(share, one), shared_session(other, two)
+    assert (first == second) == ((share, one) == (other, two))
+    assert (share_of(first), given_id(first)) == (share, one)
+    assert share_of(shared_user(share)) == share
+    assert first != one
+    assert (share_of(one), given_id(one)) == (None, one)
+    assert readable(one) == one
+    assert share in readable(first)
+    assert one in readable(first)
+
+
+@given(NAMES, IDS)
+def test_only_the_library_makes_them(share: str, session_id: str) -> None:
+    """Wrong: a caller reaches a shared namespace past its grants, by the id it has in the store."""
+    for made in (shared_session(share, session_id), shared_user(share)):
+        assert taken(check_id, "session_id", made)
+        assert not taken(check_id, "session_id", str(made))
+        assert not taken(check_id, "session_id", made[:])
+    assert not taken(shared_session, share, f"\x1e{session_id}")
+
+
+@given(NAMES, IDS, IDS)
+def test_shared_ones_lie_together(share: str, session_id: str, other: str) -> None:
+    """Wrong: a page that leaves shared sessions out skips others with them."""
+    assert (other < shared_session(share, session_id)) or other > PAST_SHARED
+    assert shared_session(share, session_id) < PAST_SHARED
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "x" * (MAX_SHARE + 1), "a\x1eb", "\x1ea", "a\x00b", "\ud800", None, 7]
+)
+def test_names_that_are_refused(name: object) -> None:
+    """Wrong: a name makes ids that cannot be parted again, or that no store can keep."""
+    with pytest.raises(InvalidId, match=r"namespace"):
+        check_share(name)
+
+
+def test_how_long_they_may_be() -> None:
+    """Wrong: an id is refused that would fit, or cut by a database that has no room for it."""
+    name = "n" * MAX_SHARE
+    check_share(name)
+    room = MAX_ID - MAX_SHARE - 2
+    assert len(shared_session(name, "s" * room)) == MAX_ID
+    with pytest.raises(InvalidId, match=f"at most {room}"):
+        shared_session(name, "s" * (room + 1))
+    check_id("session_id", "s" * MAX_ID)
+    assert not taken(check_id, "session_id", OwnId("s" * (MAX_ID + 1)))

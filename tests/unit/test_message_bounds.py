@@ -1,0 +1,123 @@
+"""Capacity in messages: what a window is cut down to, and what a context shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory import Trim
+from agent_memory.records import Entry
+from agent_memory.strategies import Cut, Window
+from agent_memory.testing.histories import call, histories, log_of, result, unpaired
+from agent_memory.window import apply, choose_cut, fit, passes, role_of, visible
+
+U = {"role": "user", "content": "question"}
+A = {"role": "assistant", "content": "answer"}
+PLENTY = 10**9
+
+
+def entries_of(messages: Sequence[object], tokens: int = 10) -> list[Entry]:
+    return log_of(messages, lambda message: tokens)
+
+
+def logs() -> st.SearchStrategy[list[Entry]]:
+    return st.builds(entries_of, histories())
+
+
+def wrong(entries: Sequence[Entry]) -> list[str]:
+    return unpaired([entry.message.to_openai() or {"role": "none"} for entry in entries])
+
+
+def least(entries: Sequence[Entry]) -> int:
+    """Messages of the least that a legal cut can leave: no bound can ask for fewer."""
+    cut = choose_cut(entries, PLENTY, 1)
+    return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
+
+
+@given(logs(), st.integers(2, 60))
+def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
+    """Wrong: more messages than allowed although whole groups would fit; half a group; a window
+    that begins with no user message; or a shorter one although all of it fits."""
+    shown = visible(entries, was_cut=False)
+    kept = fit(shown, PLENTY, most)
+    assert len(kept) <= max(most, least(shown))
+    assert wrong(kept) == []
+    assert kept == [entry for entry in shown if entry in kept]
+    if len(shown) <= most:
+        assert kept == shown
+    else:
+        assert kept
+        assert kept[-1] == shown[-1]
+        if any(role_of(entry.message) == "user" for entry in shown):
+            assert role_of(kept[0].message) == "user"
+
+
+@given(logs(), st.integers(0, 700), st.integers(2, 60))
+def test_both_bounds_hold_at_once(entries: list[Entry], room: int, most: int) -> None:
+    """Wrong: one capacity is forgotten where the other is given."""
+    shown = visible(entries, was_cut=False)
+    kept = fit(shown, room, most)
+    assert sum(entry.tokens for entry in kept) <= room
+    assert len(kept) <= max(most, least(shown))
+
+
+@given(logs(), st.integers(0, 700))
+def test_without_messages_nothing_changes(entries: list[Entry], room: int) -> None:
+    """Wrong: a bound that nobody gave shortens a context."""
+    shown = visible(entries, was_cut=False)
+    assert fit(shown, room, None) == fit(shown, room, len(shown) + 1)
+
+
+@given(st.integers(2, 10_000), st.one_of(st.none(), st.integers(1, 20_000)))
+def test_what_is_kept_leaves_room(most: int, wanted: int | None) -> None:
+    """Wrong: a full window is cut to its limit, so that the next message cuts it again; to
+    nothing; or a strategy's own setting is passed over, or passes the capacity."""
+    kept = Window((), 100, most).keep_messages(wanted)
+    assert kept is not None
+    assert 1 <= kept < most
+    if wanted is not None and wanted < most:
+        assert kept == wanted
+    else:
+        assert kept >= 0.7 * most - 1
+
+
+@given(st.one_of(st.none(), st.integers(1, 99)))
+def test_without_a_capacity_the_strategy_says(wanted: int | None) -> None:
+    """Wrong: a bound that nobody gave cuts a window."""
+    assert Window((), 100).keep_messages(wanted) == wanted
+
+
+def test_a_group_above_the_bound_stays_whole() -> None:
+    """Wrong: results go without their call, or the question that they serve goes."""
+    ids = ["a", "b", "c", "d"]
+    entries = entries_of([U, A, U, call(ids), *map(result, ids)])
+    assert [entry.seq for entry in fit(entries, PLENTY, 3)] == [3, 4, 5, 6, 7, 8]
+    assert [entry.seq for entry in fit(entries[2:], PLENTY, 3)] == [3, 4, 5, 6, 7, 8]
+    assert [entry.seq for entry in fit(entries, 50, 3)] == [3]  # the tokens hold in any case
+
+
+def test_a_long_turn_is_cut_between_its_groups() -> None:
+    """Wrong: a turn of many steps shows them all, or loses its question."""
+    steps = [step for i in "abcdef" for step in (call([i]), result(i))]
+    entries = entries_of([U, *steps])
+    assert [entry.seq for entry in fit(entries, PLENTY, 6)] == [1, 10, 11, 12, 13]
+
+
+def test_passing() -> None:
+    """Wrong: a window that is exactly full counts as too full, or no bound as one of nothing."""
+    entries = entries_of([U, A, U])
+    assert not passes(entries, 3)
+    assert passes(entries, 2)
+    assert not passes(entries, None)
+
+
+@given(logs(), st.integers(2, 40))
+def test_importance_keeps_within_the_messages(entries: list[Entry], most: int) -> None:
+    """Wrong: what says most is kept beside a full window."""
+    if len(visible(entries, was_cut=False)) <= most:
+        return
+    cut = Trim(by="importance").cut(Window(tuple(entries), PLENTY, most)) or Cut(0)
+    kept = visible(apply(entries, cut), was_cut=True)
+    assert len(kept) <= max(most, least(entries))

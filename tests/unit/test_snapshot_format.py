@@ -1,0 +1,356 @@
+"""The file of a session: what was altered is refused, and the line named; what is whole is read."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.errors import InvalidSnapshot
+from agent_memory.messages import Message, compact_json
+from agent_memory.records import DeadLetter, Entry, Head, Record, Summary, empty_head
+from agent_memory.snapshots.lines import Digest
+from agent_memory.snapshots.reading import Fact, Reading, Vectors
+from agent_memory.snapshots.writing import Writing
+
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ODD = 'Grüße \u2028 \x00 \ud83d "quoted"'
+"""Letters, a line separator, a NUL, half of a surrogate pair."""
+
+
+def entry(seq: int, total: int, message: Message, tokens: int = 5) -> Entry:
+    return Entry("s", seq, message, tokens, total, "o200k_base", message.created_at)
+
+
+def log() -> list[Entry]:
+    """Five messages after three that have expired."""
+    said = [
+        Message(role="system", content="Be kind.", created_at=AT),
+        Message(role="user", content=ODD, created_at=AT + timedelta(microseconds=1)),
+        Message(role="assistant", content=None, tool_calls=[{"id": "c", "n": 2**70, "x": 1e22}],
+                created_at=AT),
+        Message(role="tool", content="{}", tool_call_id="c", own={"a": [None, 0.1]}, created_at=AT),
+        Message(raw={"type": "reasoning"}, format="openai.responses", metadata={"k": 1},
+                created_at=AT),
+    ]  # fmt: skip
+    totals = [15, 20, 25, 30, 35]
+    return [entry(4 + at, totals[at], one) for at, one in enumerate(said)]
+
+
+def head() -> Head:
+    return replace(
+        empty_head("s", "ada", AT),
+        end=8, total=35, expired=3, start=6, start_total=25, pinned=(5,), pinned_tokens=5,
+        system=log()[0].message, system_tokens=5, cursors={"facts": 7, "vector": 8},
+        summary=Summary(ODD, 3, 6, "local", redo_after=0, redo_text=ODD),
+    )  # fmt: skip
+
+
+def record(name: str = "r1", owner: str = "user:ada", last: int = 7) -> Record:
+    return Record(
+        name,
+        owner,
+        "s",
+        last,
+        last,
+        ODD,
+        (last,) if last else (),
+        AT,
+        {"deep": [{"x": 1.5}], "t": ODD},
+    )
+
+
+def letter() -> DeadLetter:
+    return DeadLetter("facts", "s", 5, 6, 5, "It failed.", AT)
+
+
+def lines() -> list[str]:
+    """A snapshot with a line of each kind."""
+    writing = Writing(head())
+    gone = {"block": "facts", "fact": "f", "span": (0, 3), "why": "asked", "spared": ("c",)}
+    return [
+        writing.opening("0.1.0"),
+        writing.head(),
+        *(writing.entry(one) for one in log()),
+        writing.vectors("vector", 4, "model"),
+        writing.vector("vector", record(), b"\x01\x02"),
+        writing.fact("facts", record(last=7)),
+        writing.fact("pad", record("r2", "session:s", last=0)),
+        writing.dead_letter(letter()),
+        writing.forgotten(replace(record(), metadata=gone)),
+        writing.end(),
+    ]
+
+
+def read(raw: bytes) -> list[Any]:
+    """All that a file says."""
+    reading = Reading(io.BytesIO(raw))
+    return [reading.head, *(item for _, item in reading.items())]
+
+
+def summed(bodies: Iterable[str]) -> bytes:
+    """Lines with their sums, and in the last one the right digest of all lines before."""
+    digest = Digest()
+    written = []
+    for body in bodies:
+        fields = json.loads(body)
+        if isinstance(fields, dict) and "sha256" in fields:
+            body = compact_json({**fields, "sha256": digest.whole()})
+        written.append(digest.summed(body))
+    return "".join(written).encode()
+
+
+def bodies() -> list[dict[str, Any]]:
+    """The lines without their sums."""
+    found = [json.loads(line) for line in lines()]
+    return [{name: value for name, value in one.items() if name != "sum"} for one in found]
+
+
+def test_what_was_written_is_read() -> None:
+    """Wrong: a head, a message or a record comes back otherwise than it was."""
+    found = read("".join(lines()).encode())
+    assert found[0] == replace(head(), version=0)
+    assert found[1:6] == log()
+    texts = [one.message.to_json() for one in log()]
+    assert [one.message.to_json() for one in found[1:6]] == texts
+    assert found[6] == Vectors("vector", 4, "model")
+    assert (found[7].record, found[7].traits) == (record(), b"\x01\x02")
+    assert found[8:10] == [Fact("facts", record()), Fact("pad", record("r2", "session:s", 0))]
+    assert found[10] == letter()
+    gone = found[11].record
+    assert (gone.owner, gone.first, gone.metadata["span"]) == ("user:ada", 7, [0, 3])
+    assert read(summed(map(compact_json, bodies()))) == found
+
+
+def test_a_file_is_jsonl_that_others_can_check() -> None:
+    """Wrong: the last line's digest is not what `head -n -1 FILE | sha256sum` prints."""
+    import hashlib
+
+    written = [line.encode() for line in lines()]
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in written)
+    whole = hashlib.sha256(b"".join(written[:-1])).hexdigest()
+    assert json.loads(written[-1])["sha256"] == whole
+
+
+def number_of(error: pytest.ExceptionInfo[InvalidSnapshot]) -> int:
+    """The line that an error names."""
+    found = re.match(r"line (\d+): ", str(error.value))
+    assert found is not None
+    return int(found[1])
+
+
+def test_every_flipped_byte_is_refused() -> None:
+    """Wrong: an altered byte is taken for what was written, or the wrong line is named."""
+    raw = "".join(lines()).encode()
+    for at in range(len(raw)):
+        ways = (raw[at] ^ 1, raw[at] ^ 0x80, ord("\n"))  # a bit, no text any more, another line
+        flipped = ways[at % 3] if ways[at % 3] != raw[at] else ord(" ")
+        with pytest.raises(InvalidSnapshot) as error:
+            read(raw[:at] + bytes([flipped]) + raw[at + 1 :])
+        assert number_of(error) == raw.count(b"\n", 0, at) + 1, at
+
+
+def test_every_prefix_is_refused() -> None:
+    """Wrong: a file that was cut off is taken for a whole one."""
+    raw = "".join(lines()).encode()
+    for size in range(len(raw)):
+        with pytest.raises(InvalidSnapshot) as error:
+            read(raw[:size])
+        assert number_of(error) == raw.count(b"\n", 0, size) + 1, size
+        between = raw[:size].endswith(b"\n")
+        assert size < 200 or ("ends here" if between else "in the middle") in str(error.value)
+
+
+@pytest.mark.parametrize("at", range(14))
+def test_lines_left_out_doubled_and_exchanged_are_refused(at: int) -> None:
+    """Wrong: a message is missing or stands twice, and nobody notices."""
+    whole = lines()
+    assert len(whole) == 14
+    after = whole[at + 1 :]
+    for other in ([], [whole[at]] * 2, [*after[:1], whole[at]]):
+        rest = after[1:] if len(other) == 2 and other[-1] is not other[0] else after
+        changed = [*whole[:at], *other, *rest]
+        if changed == whole:
+            continue
+        with pytest.raises(InvalidSnapshot):
+            read("".join(changed).encode())
+
+
+def edited(at: int, /, **fields: Any) -> bytes:
+    """The file with fields of a line set otherwise, and all sums right."""
+    found = bodies()
+    found[at] = {**found[at], **fields}
+    return summed(map(compact_json, found))
+
+
+@pytest.mark.parametrize(
+    ("at", "fields"),
+    [
+        (0, {"format": "other"}),
+        (0, {"version": 0}),
+        (0, {"user": 5}),
+        (0, {"more": 1}),
+        (0, {"at": "yesterday"}),
+        (1, {"kind": "entry"}),
+        (1, {"end": 9}),
+        (1, {"total": 36}),
+        (1, {"expired": 2}),
+        (1, {"expired": 8, "start": 8, "pinned": []}),
+        (1, {"start": 9}),
+        (1, {"start": 2}),
+        (1, {"start_total": 24}),
+        (1, {"pinned": [7]}),
+        (1, {"pinned": [3]}),
+        (1, {"pinned": [5, 5]}),
+        (1, {"pinned_tokens": 4}),
+        (1, {"end": -1}),
+        (1, {"end": 8.0}),
+        (1, {"cursors": {"facts": 9}}),
+        (1, {"cursors": {"_notes": 1}}),
+        (1, {"cursors": {"facts": "7"}}),
+        (1, {"system": {"role": "user", "content": "x"}}),
+        (1, {"system_at": None}),
+        (1, {"summary": {"text": "x"}}),
+        (1, {"begun": "2026-03-01T12:00:00"}),
+        (1, {"begun": "2026-03-01T12:00:00+02:00"}),
+        (2, {"seq": 5}),
+        (2, {"total": 14}),
+        (3, {"total": 21}),
+        (3, {"tokens": 6}),
+        (3, {"tokens": 2**60}),
+        (3, {"encoding": "a\x00"}),
+        (3, {"message": {"content": "no role"}}),
+        (3, {"message": {"role": "nobody"}}),
+        (3, {"message": {"role": "user", "created_at": None}}),
+        (3, {"message": {"role": "user", "created_at": "2020-01-01T00:00:00Z"}}),
+        (3, {"message": {"choices": [{"message": {"role": "user"}}]}}),
+        (3, {"message": []}),
+        (7, {"block": "_notes"}),
+        (7, {"dimension": -1}),
+        (8, {"block": "other"}),
+        (8, {"traits": "not base64!"}),
+        (8, {"id": ""}),
+        (8, {"id": "x" * 256}),
+        (8, {"of": "everyone"}),
+        (8, {"owner": "user:ben"}),
+        (8, {"session_id": "other"}),
+        (9, {"block": "_forgotten"}),
+        (9, {"block": "x" * 65}),
+        (9, {"last": 8}),
+        (9, {"first": 8}),
+        (9, {"last": 9}),
+        (9, {"sources": [9]}),
+        (9, {"sources": [0]}),
+        (9, {"at": 5}),
+        (9, {"kind": "vectors"}),
+        (9, {"kind": "entry"}),
+        (9, {"kind": "thing"}),
+        (9, {"kind": []}),
+        (11, {"last": 8}),
+        (11, {"first": 3}),
+        (11, {"block": "other"}),
+        (11, {"attempts": 0}),
+        (12, {"first": 9}),
+        (12, {"span": [1]}),
+        (12, {"spared": [1]}),
+        (13, {"counts": {}}),
+        (13, {"counts": {"head": 1}}),
+    ],
+)
+def test_what_does_not_fit_is_refused_though_its_sums_are_right(
+    at: int, fields: dict[str, Any]
+) -> None:
+    """Wrong: a crafted file writes what no session could hold, or another's."""
+    with pytest.raises(InvalidSnapshot, match=r"^line \d+: ") as error:
+        read(edited(at, **fields))
+    assert number_of(error) >= at + 1
+
+
+def test_the_digest_of_the_last_line_counts() -> None:
+    """Wrong: what `sha256sum` would refuse is taken."""
+    found = [*map(compact_json, bodies()[:-1]), compact_json({**bodies()[-1], "sha256": "0" * 64})]
+    digest = Digest()
+    with pytest.raises(InvalidSnapshot, match="line 14: its `sha256` is not that"):
+        read("".join(map(digest.summed, found)).encode())
+
+
+def test_records_of_a_user_need_one() -> None:
+    """Wrong: a session without a user writes records of a user named None."""
+    with pytest.raises(InvalidSnapshot, match="line 9: the session has no user"):
+        read(edited(0, user=None))
+
+
+def test_numbers_that_json_does_not_know_are_refused() -> None:
+    """Wrong: NaN, or what a number overflows to, is stored where no database can keep it."""
+    for number in ("NaN", "Infinity", "1e999", "1" * 5000):
+        found = [compact_json(one) for one in bodies()]
+        found[9] = found[9].replace('"x":1.5', f'"x":{number}')
+        assert number in found[9]
+        digest = Digest()
+        with pytest.raises(InvalidSnapshot, match="line 10: it is not plain JSON"):
+            read("".join(map(digest.summed, found)).encode())
+
+
+def test_deep_nesting_is_refused() -> None:
+    """Wrong: a crafted file makes reading or writing fail with a RecursionError."""
+    for depth in (200, 100_000):
+        found = [compact_json(one) for one in bodies()]
+        found[9] = found[9].replace('"x":1.5', f'"x":{"[" * depth}{"]" * depth}')
+        digest = Digest()
+        with pytest.raises(InvalidSnapshot, match="line 10: "):
+            read("".join(map(digest.summed, found)).encode())
+
+
+def test_a_later_version_is_told_from_damage() -> None:
+    """Wrong: whoever has an older release looks for damage that is not there."""
+    with pytest.raises(InvalidSnapshot, match=r"line 1: .* version 2 .* install a newer"):
+        read(edited(0, version=2))
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\n", b'{"role":"user","content":"hi"}\n', b"\xff\xfe\n", b"[]\n", b"[" * 99_999]
+)
+def test_other_files_are_told(raw: bytes) -> None:
+    """Wrong: a chat log, or no text at all, is said to be damaged somewhere in it, or crashes."""
+    with pytest.raises(InvalidSnapshot, match=r"line 1: (the file is empty|this is not)"):
+        read(raw)
+
+
+def test_nothing_may_follow() -> None:
+    """Wrong: what somebody put behind a snapshot passes unseen."""
+    raw = "".join(lines()).encode()
+    for more in (b"\n", b"{}\n", raw):
+        with pytest.raises(InvalidSnapshot, match="line 15: "):
+            read(raw + more)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2**60) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@given(st.integers(0, 13), st.data())
+def test_any_edit_is_read_or_refused(at: int, data: st.DataObject) -> None:
+    """Wrong: a crafted file raises something else than our own error."""
+    found = bodies()
+    name = data.draw(st.sampled_from(sorted(found[at])))
+    if data.draw(st.booleans()):
+        del found[at][name]
+    else:
+        found[at][name] = data.draw(_JSON)
+    try:
+        items = read(summed(json.dumps(one) for one in found))
+    except InvalidSnapshot:
+        return
+    named = {one.record.session_id for one in items if isinstance(one, Fact)}
+    assert named <= {items[0].session_id}
