@@ -1,0 +1,241 @@
+"""What the tests of migrations share: a deployment with something of everything, and what a store
+holds, as values that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    ExtractiveMemory,
+    FileMemory,
+    FlushToLTM,
+    Message,
+    NoteMemory,
+    Recall,
+    SpatialMemory,
+    VectorMemory,
+    WorkingMemory,
+)
+from agent_memory.engine.migration.migrate import migrate_stores
+from agent_memory.engine.migration.steps import MigrationStep
+from agent_memory.errors import ModelOutputInvalid, StoreUnavailable
+from agent_memory.records import Entry, Head, Scope, Summary
+from agent_memory.stores.base import Store
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.contract import DAY, draft, record, stored
+from agent_memory.testing.histories import PNG, call, result
+from agent_memory.testing.traits import units, worded
+from tests.integration.fact_model import Model
+
+SECONDS = 60.0
+ODD = (
+    *("50%", "a_b", "a b", "Case", "case", "caf\u00e9", "cafe\u0301", "漢字 👩‍👩‍👧"),
+    *("it's;--", "\\n", "/"),
+)
+"""Ids that a database may take for something else, or for each other."""
+
+LONG = "word " * 200_000
+
+_HABITS = {"a1": "sing", "a2": "smoke", "b1": "knit", "alone": "hum"}
+
+
+class Picky(Block):
+    """Can't absorb what it does not like."""
+
+    kind: str = "picky"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        if any("poison" in entry.message.text() for entry in entries):
+            raise ModelOutputInvalid("it makes no sense to me")
+
+    def delete(self, scope: Scope) -> None:
+        pass
+
+
+def _model() -> Model:
+    model = Model()
+    model.tell("I live in Oslo", "Lives in Oslo.", category="home")
+    model.tell("I row", "Rows.", category="sport")
+    for habit in _HABITS.values():
+        model.tell(f"I {habit}", f"They {habit}.")
+    return model
+
+
+@contextmanager
+def opened(store: Store | str, **fields: Any) -> Iterator[AgentMemory]:
+    """A memory with one block of each kind that keeps something in the store."""
+    blocks = [ExtractiveMemory(), VectorMemory(), Picky(), NoteMemory(), FileMemory()]
+    with (
+        FakeLLM(_model()) as fake,
+        AgentMemory(
+            store=store,
+            model="openai/any",
+            api_base=fake.api_base,
+            api_key="k",
+            embedding="local",
+            absorb_attempts=1,
+            recall_timeout=SECONDS,
+            overflow=FlushToLTM(blocks=[*blocks, WorkingMemory(persist=True), SpatialMemory()]),
+            **fields,
+        ) as memory,
+    ):
+        yield memory
+
+
+def fill(store: Store) -> None:
+    """Have a store hold something of everything; its users are ada, ben and nobody."""
+    with opened(store) as memory:
+        for user, session_id in (("ada", "a1"), ("ada", "a2"), ("ben", "b1"), (None, "alone")):
+            mine = memory.session(session_id, user)
+            mine.update({"role": "system", "content": f"Be kind to {user}."})
+            mine.update([_said("I live in Oslo"), _said(f"I row, says {user}", "assistant")])
+            mine.update([_said("this is poison"), _said(f"I {_HABITS[session_id]}")])
+            mine.working().set("plan", [user, {"n": 1.5}])
+            mine.notes().add(f"A note on {user}.")
+            mine.files().create(f"/memories/{session_id}.txt", f"{user}\n")
+            mine.spatial().observe(f"Saw {user}.", (1.0, 2.0))
+        memory.flush()
+        assert memory.dead_letters()
+        assert memory.forget(source="a2", why="asked to")
+        memory.pop("b1")
+    for name in ODD:
+        store.append(name, [draft(f"I am {name}"), draft("ok", role="assistant")], f"u{name}")
+        store.put_facts("extractive", [record(f"odd {name}", f"user:u{name}", name)])
+    store.append("forms", [draft(one.pop("content"), 7, **one) for one in _forms()], "ada")
+    store.append("long", [draft(f"{n} of many") for n in range(1, 131)])
+    _move(
+        store, "long", expired=7, start=60, start_total=180, pinned=(12, 15), pinned_tokens=6,
+        summary=Summary("so far \ud800", 6, 60, "local", redo_after=3, redo_text="of before"),
+    )  # fmt: skip
+    store.open_vectors("index", 8, "a model: of 8")
+    words = [f"word{n} fox" for n in range(450)]
+    records = [record(f"v{n}", f"user:{n % 3}", f"index:{n % 2}", last=0) for n in range(450)]
+    store.put_vectors("index", records, worded(words, words[::-1], units(450), units(450, seed=8)))
+    store.open_vectors("bare", 0, "no embedder")
+    store.put_vectors("bare", [record("a", session_id="")], worded(["red fox"]))
+    store.put_facts("items", [record(f"i{n}", session_id="", first=0, last=0) for n in range(430)])
+
+
+def fill_plainly(store: Store, count: int) -> None:
+    """Have a store hold short and long sessions, kept notes, and so many facts and vectors."""
+    with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
+        for name in ("a", "b", "c"):
+            mine = memory.session(name, f"of {name}")
+            mine.update([{"role": "user", "content": f"{name} says {n}"} for n in range(4)])
+            mine.notes().add(f"A note on {name}.")
+    store.append("long", [draft(f"long {n}") for n in range(60)], "of a")
+    store.put_facts("facts", [record(f"f{n}", f"user:{n % 5}", "a") for n in range(count)])
+    store.open_vectors("index", 8, "m")
+    names = [record(f"v{n}", "user:of a", "abc"[n % 3]) for n in range(count)]
+    words = [f"{'red ' * (n % 3)}fox{n}" for n in range(count)]
+    store.put_vectors("index", names, worded(words, meaning=units(count)))
+
+
+def everything(store: Store) -> dict[str, Any]:
+    """What a store holds: all of it, but for versions of heads and its notes of itself."""
+    heads: list[Head] = []
+    while page := store.sessions(limit=7, after=heads[-1].session_id if heads else None):
+        heads += page
+    return {
+        "sessions": [_head(head) for head in sorted(heads, key=lambda one: one.session_id)],
+        "entries": [_entry(entry) for head in heads for entry in store.read(head.session_id)],
+        "facts": sorted(
+            repr((block, asdict(one)))
+            for block, one in store.all_facts()
+            if block != "_notes" or one.owner not in ("migration", "scrubs")
+        ),
+        "vectors": sorted(_vectors(store), key=repr),
+        "blocks": store.vector_blocks(),
+    }
+
+
+def seen(store: Store | str) -> list[Any]:
+    """What users and models see of it, but for when."""
+    with opened(store) as memory:
+        told: list[Any] = [memory.stats().sessions, memory.stats().entries]
+        for user, session_id in (("ada", "a1"), ("ada", "a2"), ("ben", "b1"), (None, "alone")):
+            mine = memory.session(session_id, user)
+            told += [
+                [(one.seq, one.message.to_dict()) for one in mine.history()],
+                mine.get("Where does she live?").to_messages(),
+                mine.working().all(),
+                [str(one) for one in mine.notes().all()],
+                [mine.files().read(path) for path in mine.files().paths()],
+                [one.text for one in mine.spatial().all()],
+            ]
+        for user in ("ada", "ben"):
+            told += [[fact.text for fact in memory.facts(user)], memory.audit(user)]
+            found = memory.search("Who rows in Oslo?", user_id=user)
+            told.append([(one.block, one.text, round(one.score, 4)) for one in found])
+        return [*told, memory.dead_letters()]
+
+
+def moved(source: Store, target: Store) -> MigrationStep:
+    """Migrate, to the end."""
+    *_, last = migrate_stores(source, target, "origin")
+    return last
+
+
+def cut(source: Store, target: Store) -> bool:
+    """Migrate with a store that may fail on purpose; whether it came to its end."""
+    with suppress(StoreUnavailable):
+        moved(source, target)
+        return True
+    return False
+
+
+def file_bytes(folder: Path, name: str) -> bytes:
+    """All that the files of an SQLite database hold."""
+    return b"".join(file.read_bytes() for file in sorted(folder.glob(f"{name}*")))
+
+
+def _said(text: str, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": text, "created_at": DAY}
+
+
+def _forms() -> list[dict[str, Any]]:
+    return [
+        {"content": [{"type": "image_url", "image_url": {"url": PNG}}]},
+        {**call(["call_1", "call_2"], arguments='{"q": "x"}')},
+        result("call_2"),
+        result("call_1", [{"type": "text", "text": "one"}]),
+        {"content": "lone \ud800 and nul \x00", "metadata": {"n": [1, 2.5, None, -0.0, 10**30]}},
+        {"content": "with a name", "name": "Sarah", "from_the_future": {"b": [{}], "a": [True]}},
+        {"content": "of another day", "created_at": DAY},
+        {"content": LONG},
+        {"content": "Be brief.", "role": "developer"},
+    ]  # fmt: skip
+
+
+def _move(store: Store, session_id: str, **fields: Any) -> None:
+    assert store.move(replace(stored(store, session_id), **fields)) is not None
+
+
+def _head(head: Head) -> str:
+    system = None if head.system is None else (head.system.to_dict(), head.system.created_at)
+    return repr((asdict(replace(head, version=0, system=None)), system))
+
+
+def _entry(entry: Entry) -> str:
+    fields = {name: getattr(entry, name) for name in entry.__slots__ if name != "message"}
+    return repr((fields, entry.message.to_dict(), entry.message.created_at))
+
+
+def _vectors(store: Store) -> Iterator[tuple[Any, ...]]:
+    for block in store.vector_blocks():
+        for records, traits in store.all_vectors(block):
+            for place, one in enumerate(records):
+                terms = [*traits.words[place], *traits.words_around[place]]
+                arrays = [traits.meaning[place], traits.meaning_around[place], *terms]
+                yield block, asdict(one), [np.asarray(array).tolist() for array in arrays]

@@ -1,0 +1,623 @@
+"""Moving a deployment to another database: all of it arrives, as it was, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agent_memory
+from agent_memory import AgentMemory, Migrated, NoteMemory
+from agent_memory.encryption import Keys
+from agent_memory.engine import leases
+from agent_memory.engine.migration.migrate import is_unfinished, migrate_stores
+from agent_memory.engine.notes import Notes
+from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnknownStore
+from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
+from agent_memory.stores.base import Store
+from agent_memory.testing import watched
+from agent_memory.testing.contract import draft, record, stored
+from agent_memory.testing.traits import units, worded
+from tests.integration.migrating import cut, everything, file_bytes, fill, moved, opened, seen
+
+KEY = {"k": bytes(range(32))}
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was cut short keeps nobody waiting."""
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.02)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with something of everything."""
+    path = tmp_path_factory.mktemp("filled") / "source.db"
+    store = open_store(f"sqlite:///{path}")
+    fill(store)
+    store.close()
+    return path
+
+
+@pytest.fixture
+def source(filled: Path, tmp_path: Path) -> Iterator[Store]:
+    """A copy of it, to do anything with."""
+    shutil.copy(filled, tmp_path / "source.db")
+    yield from _opened(tmp_path / "source.db")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Store]:
+    """An empty database."""
+    yield from _opened(tmp_path / "target.db")
+
+
+@pytest.fixture
+def small() -> Store:
+    """A source with little, in memory."""
+    store = MemoryStore()
+    for name in ("a", "b", "c"):
+        store.append(name, [draft(f"{name} says {n}") for n in range(3)], f"of {name}")
+        store.put_facts("facts", [record(f"f{name}", f"user:of {name}", name)])
+    store.append("long", [draft(f"long {n}") for n in range(120)], "of a")
+    store.open_vectors("vector", 8, "m")
+    names = [record(f"v{n}", "user:of a", "abc"[n % 3]) for n in range(9)]
+    store.put_vectors("vector", names, worded(["fox"] * 9, meaning=units(9)))
+    return store
+
+
+def _opened(path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{path}")
+    yield store
+    store.close()
+
+
+def _put_vectors(store: Store, name: str, session_id: str = "a") -> None:
+    store.open_vectors("vector", 8, "m")
+    one = record(name, "user:of a", session_id)
+    store.put_vectors("vector", [one], worded(["owl"], meaning=units(1)))
+
+
+# --- what arrives ---------------------------------------------------------------------------------
+
+
+def test_everything_arrives(source: Store, target: Store) -> None:
+    """Wrong: something is left behind, doubled or changed, or is seen otherwise than before; or the
+    source is not as it was."""
+    before = everything(source)
+    last = moved(source, target)
+    assert everything(target) == before == everything(source)
+    facts = len(before["facts"])
+    counts = source.counts()
+    assert last.verified == Migrated(counts.sessions, counts.entries, facts, len(before["vectors"]))
+    assert not is_unfinished(target)
+    assert seen(target) == seen(source)
+
+
+def test_over_a_store_in_memory(source: Store, target: Store) -> None:
+    """Wrong: it depends on the database that something arrives as it was."""
+    between = MemoryStore()
+    moved(source, between)
+    moved(between, target)
+    assert everything(target) == everything(between) == everything(source)
+
+
+def test_by_address(filled: Path, tmp_path: Path) -> None:
+    """Wrong: the public call moves another namespace, or changes the source."""
+    url = f"sqlite:///{tmp_path}/target.db"
+    shutil.copy(filled, tmp_path / "source.db")
+    before = file_bytes(tmp_path, "source.db")
+    steps = list(agent_memory.migrate(f"sqlite:///{tmp_path}/source.db", url))
+    assert file_bytes(tmp_path, "source.db") == before
+    assert [step.what for step in steps if step.verified] == ["verifying"]
+    order = list(dict.fromkeys(step.what for step in steps))
+    assert order == ["facts", "vectors", "sessions", "verifying"]
+    for what in order:
+        dones = [step.done for step in steps if step.what == what and step.total is not None]
+        assert dones == sorted(dones)
+    with pytest.raises(InvalidInput, match="nothing to move in this namespace"):
+        list(agent_memory.migrate(f"sqlite:///{tmp_path}/source.db", url, namespace="other"))
+    with pytest.raises(InvalidInput, match="something in this namespace already: 17 sess"):
+        list(agent_memory.migrate(f"sqlite:///{tmp_path}/source.db", url))
+
+
+def test_one_namespace_at_a_time(tmp_path: Path) -> None:
+    """Wrong: other deployments in the same database come along, or stand in the way."""
+    for name in ("ours", "theirs"):
+        for file in ("source", "target"):
+            store = open_store(f"sqlite:///{tmp_path}/{file}.db", name)
+            if file == "source" or name == "theirs":
+                store.append(f"{name} in {file}", [draft(name)])
+                _put_vectors(store, name)
+                store.put_facts("facts", [record(name)])
+            store.close()
+    urls = [f"sqlite:///{tmp_path}/{file}.db" for file in ("source", "target")]
+    *_, last = agent_memory.migrate(*urls, namespace="ours")
+    assert last.verified == Migrated(1, 1, 1, 1)
+    for name, expected in (("ours", "ours in source"), ("theirs", "theirs in target")):
+        store = open_store(urls[1], name)
+        assert [head.session_id for head in store.sessions()] == [expected]
+        store.close()
+
+
+def test_sessions_arrive_due(small: Store, target: Store) -> None:
+    """Wrong: what blocks had still to absorb waits until somebody writes to the session."""
+    for head in small.due():
+        small.put_off(head, None)
+    moved(small, target)
+    assert sorted(head.session_id for head in target.due()) == ["a", "b", "c", "long"]
+    assert target.append("long", [draft("more")], "of a").end == 121
+
+
+def test_nothing_is_seen_before_it_is_whole(small: Store) -> None:
+    """Wrong: a session stands in the target with a part of its log, or before what blocks derived
+    from it; or a worker there absorbs it half."""
+    target = MemoryStore()
+
+    def look(step: str) -> None:
+        for name in target.standing(["a", "b", "c", "long"]):
+            assert stored(target, name).end == stored(small, name).end
+            assert {"fa", "fb", "fc"} == {one.id for _, one in _facts(target)}
+            assert len(_ids(target)) == 9
+
+    moved(small, watched(target, look))
+    assert len(target.standing(["a", "b", "c", "long"])) == 4
+
+
+def test_vectors_of_no_session_come_along(small: Store, target: Store) -> None:
+    """Wrong: what applications keep in a block's vectors without any session is left behind."""
+    _put_vectors(small, "free", "")
+    _put_vectors(small, "named", "an index of mine")
+    moved(small, target)
+    assert everything(target) == everything(small)
+    assert {"free", "named"} < set(_ids(target))
+
+
+def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store) -> None:
+    """Wrong: it takes a key to move what is encrypted, or it can't be opened afterwards."""
+    plain, sealed = tmp_path / "plain.db", open_store(f"sqlite:///{tmp_path}/sealed.db")
+    with opened(EncryptedStore(sealed, Keys(KEY))) as memory:
+        mine = memory.session("s", "ada")
+        mine.update([{"role": "system", "content": "rules"}, {"role": "user", "content": "I row"}])
+        mine.notes().add("xylophone")
+        memory.flush()
+    moved(sealed, target)
+    assert everything(target) == everything(sealed)
+    assert b"xylophone" not in file_bytes(tmp_path, "target.db")
+    assert not plain.exists()
+    with opened(EncryptedStore(target, Keys(KEY))) as memory:
+        assert [one.message.text() for one in memory.history("s")] == ["rules", "I row"]
+        assert [note.text for note in memory.session("s", "ada").notes().all()] == ["xylophone"]
+        assert [fact.text for fact in memory.facts("ada")] == ["Rows."]
+        assert memory.search("row", user_id="ada")
+    sealed.close()
+
+
+def test_system_messages_in_a_store_of_their_own(target: Store) -> None:
+    """Wrong: after both stores were moved a session has lost its system message."""
+    main, system = MemoryStore(), MemoryStore()
+    rules = {"role": "system", "content": "rules"}
+    with AgentMemory(store=SplitStore(main, system)) as memory:
+        memory.update("s", [rules, {"role": "user", "content": "hi"}])
+    other = MemoryStore()
+    moved(main, target)
+    assert moved(system, other).verified == Migrated(0, 0, 1, 0)
+    with AgentMemory(store=SplitStore(target, other)) as memory:
+        assert memory.get("s").to_messages()[0] == rules
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("put", "told"),
+    [
+        (lambda store: store.append("s", [draft("x")]), "1 sessions"),
+        (lambda store: store.put_facts("facts", [record("x")]), "facts of 'facts'"),
+        (lambda store: _put_vectors(store, "x"), "vectors of 'vector'"),
+    ],
+)
+def test_a_target_that_holds_something(
+    small: Store, target: Store, put: Callable[[Store], None], told: str
+) -> None:
+    """Wrong: two deployments are mixed, or what was there is gone."""
+    put(target)
+    before = everything(target)
+    with pytest.raises(InvalidInput, match=told):
+        moved(small, target)
+    assert everything(target) == before
+    assert not is_unfinished(target)
+
+
+def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
+    """Wrong: who has opened a memory over the target, to see that it works, can't move there."""
+    Notes(target).write("configured jobs", "vector", again_at=None)
+    target.open_vectors("vector", 3, "another model")
+    target.open_vectors("unknown", 3, "m")
+    moved(small, target)
+    assert everything(target) == everything(small)
+
+
+def test_a_migration_from_elsewhere(small: Store, target: Store) -> None:
+    """Wrong: another source's sessions are taken for what an interrupted run has left."""
+    begun = migrate_stores(small, target, "origin")
+    next(begun)
+    begun.close()
+    for origin in ("other", "originx"):
+        with pytest.raises(InvalidInput, match="from another source"):
+            list(migrate_stores(small, target, origin))
+    with pytest.raises(InvalidInput, match="itself the target of a migration"):
+        moved(target, MemoryStore())
+    moved(small, target)
+    assert everything(target) == everything(small)
+
+
+def test_addresses_that_cannot_be(tmp_path: Path) -> None:
+    """Wrong: a mistyped source is made, and an empty deployment moved; or memory is lost."""
+    there = f"sqlite:///{tmp_path}/there.db"
+    for urls, told in (
+        ((f"sqlite:///{tmp_path}/typo.db", there), "no file"),
+        (("memory://", there), "gone with its process"),
+        ((there, "memory://"), "gone with its process"),
+    ):
+        with pytest.raises(InvalidInput, match=told):
+            list(agent_memory.migrate(*urls))
+    with pytest.raises(UnknownStore):
+        list(agent_memory.migrate(there, "oracle://x"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_at_once(small: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: two runs into one target undo what the other does."""
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 60)
+    monkeypatch.setattr(leases, "_LOCK_WAIT_SECONDS", 0.05)
+    target = MemoryStore()
+    first = migrate_stores(small, target, "origin")
+    next(first)
+    with pytest.raises(StoreUnavailable):
+        moved(small, target)
+    list(first)
+    assert everything(target) == everything(small)
+
+
+# --- going on -------------------------------------------------------------------------------------
+
+
+def test_cut_short_at_any_step(small: Store) -> None:
+    """Wrong: after a failure at some call of the target something is missing or doubled, or what
+    had arrived is written again."""
+    steps: list[str] = []
+    moved(small, watched(MemoryStore(), steps.append))
+    for fatal in range(len(steps)):
+        target, left = MemoryStore(), [fatal]
+
+        def watch(step: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                raise StoreUnavailable("cut short")
+
+        ended = cut(small, watched(target, watch))
+        assert ended == (steps[fatal].split()[1] in ("unlock", "release"))
+        done = len(target.standing(["a", "b", "c"]))
+        records = sum(1 for _ in _facts(target)) + len(_ids(target))
+        again: list[str] = []
+        if is_unfinished(target):
+            assert cut(small, watched(target, again.append))
+            assert again.count("before rewrite") <= 5 + 3 - done
+            assert records < 12 or again.count("before put_vectors") == 0
+        elif target.counts().sessions == 0:
+            moved(small, target)
+        assert everything(target) == everything(small)
+        assert not is_unfinished(target)
+
+
+def _changed_log(store: Store) -> None:
+    store.append("a", [draft("one more")])
+    store.append("new", [draft("begun meanwhile")], "of c")
+    head = stored(store, "b")
+    store.rewrite(head, 1)
+    store.append("b", [draft("instead")])
+    store.move(replace(stored(store, "long"), expired=70, start=80, start_total=240))
+
+
+def _changed_unseen(store: Store) -> None:
+    head = stored(store, "b")
+    last = store.read("b")[-1]
+    store.rewrite(head, 2, [replace(last, message=draft("b says other").message)])
+
+
+def _deleted(store: Store) -> None:
+    store.delete("a")
+    store.delete_facts("facts", owner="user:of a")
+    store.delete_vectors("vector", session_id="a")
+    store.delete("long")
+
+
+def _begun_anew(store: Store) -> None:
+    store.delete("c")
+    store.append("c", [draft("another one")], "of b")
+
+
+def _marked(store: Store) -> None:
+    store.move(replace(stored(store, "a"), deleting=True))
+
+
+def _other_records(store: Store) -> None:
+    store.put_facts("facts", [record("fb", "user:of b", "b", text="corrected"), record("fx")])
+    store.delete_facts("facts", record_id="fa")
+    store.put_facts("_keepers", [record("k")])
+
+
+def _another_model(store: Store) -> None:
+    store.clear_vectors("vector")
+    store.open_vectors("vector", 4, "another")
+    one = worded(["owl"], meaning=units(1, 4))
+    store.put_vectors("vector", [record("v1", "user:of a", "a")], one)
+
+
+def _no_vectors(store: Store) -> None:
+    store.clear_vectors("vector")
+
+
+CHANGES = [
+    _changed_log, _changed_unseen, _deleted, _begun_anew, _marked, _other_records, _another_model,
+    _no_vectors,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("after", "times"),
+    [("put_facts", 2), ("put_vectors", 1), ("rewrite", 2), ("counts", 2), ("all_vectors", 2)],
+)
+def test_the_source_goes_on_between_runs(
+    small: Store, change: Callable[[Store], None], after: str, times: int
+) -> None:
+    """Wrong: the target ends with what the source had at one time or another; what was deleted
+    meanwhile comes back by it."""
+    target, calls = MemoryStore(), [0]
+
+    def watch(step: str) -> None:
+        if step == f"after {after}":
+            calls[0] += 1
+            if calls[0] == times:
+                raise StoreUnavailable("cut short")
+
+    assert not cut(small, watched(target, watch))
+    assert is_unfinished(target)
+    change(small)
+    moved(small, target)
+    _same(small, target)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("at", "call"), [("first", "rewrite"), ("last", "counts")])
+def test_the_source_goes_on_meanwhile(
+    small: Store, change: Callable[[Store], None], at: str, call: str
+) -> None:
+    """Wrong: a source that somebody writes to during the run is said to have arrived as it is; or
+    another run does not bring what is missing."""
+    target, changed = MemoryStore(), [False]
+    calls: list[str] = []
+    moved(small, watched(MemoryStore(), calls.append))
+    when = 1 if at == "first" else calls.count(f"after {call}")
+
+    def watch(step: str) -> None:
+        calls.append(step)
+        if calls.count(f"after {call}") == when and not changed[0]:
+            changed[0] = True
+            change(small)
+
+    calls.clear()
+    told = _failure(small, watched(target, watch))
+    assert changed[0]
+    assert is_unfinished(target) == (told is not None)
+    if told is not None:
+        assert "not the same as the source" in told
+        assert "The source was written to meanwhile" in told
+        moved(small, target)
+    _same(small, target)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda store: store.delete_facts("facts", record_id="fa"), "facts of 'facts'"),
+        (lambda store: store.put_facts("facts", [record("fa")]), "facts of 'facts'"),
+        (lambda store: store.delete_vectors("vector", session_id="b"), "vectors of 'vector'"),
+        (lambda store: store.append("extra", [draft("x")]), "sessions that only the target has"),
+    ],
+)
+def test_what_is_wrong_is_found(small: Store, spoil: Callable[[Store], None], told: str) -> None:
+    """Wrong: a target that lost or changed something passes for the same; or the source is blamed;
+    or another run does not mend it."""
+    target, spoilt = MemoryStore(), [False]
+
+    def watch(step: str) -> None:
+        if len(target.standing(["a", "b", "c", "long"])) == 4 and not spoilt[0]:
+            spoilt[0] = True
+            spoil(target)
+
+    with pytest.raises(StoreError, match=f"not the same as the source: {told}") as caught:
+        moved(small, watched(target, watch))
+    assert "meanwhile" not in str(caught.value)
+    moved(small, target)
+    assert everything(target) == everything(small)
+
+
+def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None:
+    """Wrong: a log that differs from the source's, under the same head, stays."""
+    target, spoilt = MemoryStore(), [False]
+
+    def watch(step: str) -> None:
+        if len(target.standing(["a", "b", "c", "long"])) == 4 and not spoilt[0]:
+            spoilt[0] = True
+            _changed_unseen(target)
+
+    moved(small, watched(target, watch))
+    assert everything(target) == everything(small)
+
+
+# --- deletions ------------------------------------------------------------------------------------
+
+
+def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> None:
+    """Wrong: what was being deleted comes back with the target, or is never erased there."""
+    source = MemoryStore()
+
+    def fail(step: str) -> None:
+        if step == "before delete":
+            raise StoreUnavailable("cut short")
+
+    with AgentMemory(store=watched(source, fail), blocks=[NoteMemory()]) as memory:
+        for name in ("s1", "s2", "s3"):
+            mine = memory.session(name, "ada" if name != "s3" else "ben")
+            mine.update({"role": "user", "content": f"canary {name}"})
+            mine.notes().add(f"canary {name}")
+            source.put_facts("gone", [record(f"canary {name}", "session:x", name)])
+        with pytest.raises(StoreUnavailable):
+            memory.delete_user("ada")
+    assert [head.deleting for head in source.sessions()] == [True, True, False]
+    last = moved(source, target)
+    assert last.verified is not None
+    assert (last.verified.sessions, last.verified.messages) == (3, 1)
+    assert [head.deleting for head in target.sessions()] == [True, True, False]
+    assert not [one for one in everything(target)["facts"] if "canary s1" in one]
+    assert not target.read("s1")
+    with AgentMemory(store=target, blocks=[NoteMemory()]) as memory:
+        memory.flush()
+        assert [head.session_id for head in memory.sessions()] == ["s3"]
+    assert [head.session_id for head in target.sessions()] == ["s3"]
+    assert not Notes(target).read("user deletions")
+
+
+def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: Store) -> None:
+    """Wrong: a user who was deleted before the second run stays in the target's file."""
+    source = MemoryStore()
+    with AgentMemory(store=source, blocks=[NoteMemory()]) as memory:
+        for user in ("ada", "ben"):
+            mine = memory.session(f"of {user}", user)
+            mine.update([{"role": "user", "content": f"canary-{user} {n}"} for n in range(60)])
+            for n in range(40):
+                mine.notes().add(f"canary-{user} {n}")
+
+        moved(source, target)
+        Notes(target).write("migration", "origin", removed=False)  # as if it had not ended
+        assert b"canary-ada" in file_bytes(tmp_path, "target.db")
+        memory.delete_user("ada")
+    moved(source, target)
+    assert everything(target) == everything(source)
+    assert b"canary-ada" not in file_bytes(tmp_path, "target.db")
+    assert b"canary-ben" in file_bytes(tmp_path, "target.db")
+
+
+def test_traces_are_erased_even_if_that_was_cut_short(tmp_path: Path, target: Store) -> None:
+    """Wrong: a run that stopped after it had removed something leaves traces for good."""
+    source = MemoryStore()
+    for name in ("a", "b"):
+        source.append(name, [draft(f"canary-{name} {n}") for n in range(40)])
+    moved(source, target)
+    Notes(target).write("migration", "origin", removed=False)
+    source.delete("a")
+
+    def fail(step: str) -> None:
+        if step == "before scrub":
+            raise StoreUnavailable("cut short")
+
+    assert not cut(source, watched(target, fail))
+    steps: list[str] = []
+    moved(source, watched(target, steps.append))
+    assert "after scrub" in steps
+    assert b"canary-a" not in file_bytes(tmp_path, "target.db")
+
+
+def test_the_engines_notes(small: Store, target: Store) -> None:
+    """Wrong: a replay that stopped half-way is forgotten; or the target is told of what only the
+    source has to do."""
+    for kind in ("replays", "scrubs", "user deletions", "configured jobs"):
+        Notes(small).write(kind, "key", done=1)
+    moved(small, target)
+    kinds = ("replays", "scrubs", "user deletions", "configured jobs", "migration")
+    assert [bool(Notes(target).read(kind)) for kind in kinds] == [True, False, True, True, False]
+    assert all(Notes(small).read(kind) for kind in kinds[:-1])
+
+
+def test_the_note_tells_nothing(source: Store, target: Store) -> None:
+    """Wrong: what marks a target that is not complete holds something that was said, or an id."""
+    begun = migrate_stores(source, target, "0" * 64)
+    next(begun)
+    (note,) = target.facts("_notes", "migration")
+    begun.close()
+    assert (note.text, note.metadata, note.session_id) == ("0" * 64, {"removed": False}, "")
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+class Counting:
+    """Tells the most that a store was asked for, or given, at once."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self.most: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            sizes = [len(one) for one in args if isinstance(one, list)]
+            limit = kwargs.get("limit")
+            if name in ("read", "sessions"):
+                assert limit is not None, "all is read at once"
+            self.most[name] = max([self.most.get(name, 0), limit or 0, *sizes])
+            return value(*args, **kwargs)
+
+        return call
+
+
+def test_it_goes_by_pages(source: Store) -> None:
+    """Wrong: a long log, or all records of a block, stand in memory at once."""
+    here: Any = Counting(source)
+    there: Any = Counting(MemoryStore())
+    moved(here, there)
+    assert here.most["read"] <= 50
+    assert there.most["rewrite"] <= 50
+    assert here.most["sessions"] <= 500
+    assert 100 <= there.most["put_facts"] <= 200
+    assert 100 <= there.most["put_vectors"] <= 200
+
+
+def _facts(store: Store) -> list[tuple[str, Any]]:
+    return [(block, one) for block, one in store.all_facts() if block == "facts"]
+
+
+def _ids(store: Store) -> list[str]:
+    pages = (records for records, _ in store.all_vectors("vector"))
+    return [one.id for page in pages for one in page]
+
+
+def _same(source: Store, target: Store) -> None:
+    """All is as in the source; of sessions whose deletion has begun only that."""
+    here, there = everything(source), everything(target)
+    for head in source.sessions():
+        if head.deleting:
+            assert stored(target, head.session_id).deleting
+            assert not target.read(head.session_id)
+            for what in ("sessions", "entries", "facts", "vectors"):
+                own = f"'session_id': {head.session_id!r}"
+                for held in (here, there):
+                    held[what] = [one for one in held[what] if own not in str(one)]
+    assert there == here
+
+
+def _failure(source: Store, target: Store) -> str | None:
+    """What a migration says that does not come to its end."""
+    try:
+        moved(source, target)
+    except StoreError as error:
+        return str(error)
+    return None

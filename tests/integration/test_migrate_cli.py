@@ -1,0 +1,146 @@
+"""The `migrate` command, and what `doctor` tells of a migration that has not come to its end."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import agent_memory
+from agent_memory.cli.app import app
+from agent_memory.engine import leases
+from agent_memory.engine.migration import migrate as migrating
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.testing import watched
+from agent_memory.testing.contract import draft
+from tests.integration.migrating import everything, fill_plainly
+
+FROM, TO = "sqlite:///from.db", "sqlite:///to.db"
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("AGENT_MEMORY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.02)
+    with closing(open_store(FROM)) as store:
+        fill_plainly(store, 3)
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """What a command prints; it must end with this code."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, url: str = TO, *options: str) -> str:
+    """What the command prints when Ctrl-C comes at its second session."""
+    calls: list[str] = []
+
+    def watch(step: str) -> None:
+        calls.append(step)
+        if calls.count("before rewrite") == 2:
+            raise KeyboardInterrupt
+
+    def opened(given: str, *more: Any) -> Store:
+        store = open_store(given, *more)
+        return watched(store, watch) if given == url else store
+
+    with monkeypatch.context() as patch:
+        patch.setattr(migrating, "open_store", opened)
+        return run("migrate", FROM, url, *options, code=130)
+
+
+def same(namespace: str = "default") -> None:
+    with (
+        closing(open_store(FROM, namespace)) as here,
+        closing(open_store(TO, namespace)) as there,
+    ):
+        assert everything(there) == everything(here)
+
+
+def test_it_moves_and_tells_what() -> None:
+    """Wrong: nobody is told how much was moved, or whether it was compared."""
+    told = run("migrate", FROM, TO)
+    rows = [line.split() for line in told.splitlines()]
+    for row in (["sessions", "4"], ["messages", "72"], ["vectors", "3"]):
+        assert [*row, "equal"] in rows
+    assert "to.db holds what sqlite:///from.db holds." in told
+    same()
+    assert "The target holds something" in run("migrate", FROM, TO, code=1)
+    assert "no file 'typo.db'" in run("migrate", "sqlite:///typo.db", TO, code=1)
+    assert not Path("typo.db").exists()
+
+
+def test_the_namespace_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: another deployment's memory is moved than the one asked for."""
+    with closing(open_store(FROM, "team")) as store:
+        store.append("s", [draft("of the team")])
+    run("migrate", FROM, TO, "--namespace", "team")
+    same("team")
+    monkeypatch.setenv("AGENT_MEMORY_NAMESPACE", "nobody's")
+    assert "nothing to move in this namespace" in run("migrate", FROM, TO, code=1)
+
+
+def test_what_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: Ctrl-C is a traceback, or has all to be done again by hand."""
+    told = interrupted(monkeypatch)
+    assert told.strip().endswith("The same command goes on from here.")
+    with closing(open_store("sqlite:///other.db")) as other:
+        other.append("s", [draft("x")])
+    assert "from another source" in run("migrate", "sqlite:///other.db", TO, code=1)
+    run("migrate", FROM, TO)
+    same()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_doctor_tells_of_a_target_that_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch, sealed: bool
+) -> None:
+    """Wrong: somebody uses a target in which sessions are missing, and nothing warns of it; or it
+    takes a key to be warned; or the warning stays."""
+    if sealed:
+        monkeypatch.setenv("KEYS", "k:" + b64encode(bytes(32)).decode())
+        monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "KEYS")
+    interrupted(monkeypatch)
+    told = run("doctor", "--store", TO, code=1)
+    assert "stopped half-way: use the former store until" in " ".join(told.split())
+    monkeypatch.delenv("AGENT_MEMORY_ENCRYPTION", raising=False)
+    assert "migration" not in run("doctor", "--store", FROM)
+    monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", TO)
+    assert "system migration" in run("doctor", "--store", FROM, code=1)
+    monkeypatch.delenv("AGENT_MEMORY_SYSTEM_STORE")
+    run("migrate", FROM, TO)
+    assert "migration" not in run("doctor", "--store", TO)
+
+
+@pytest.mark.parametrize(
+    "urls", [("postgresql://u:hunter2@127.0.0.1:1/db", TO), (FROM, "redis://:hunter2@127.0.0.1:1")]
+)
+def test_passwords_are_not_shown(urls: tuple[str, str]) -> None:
+    """Wrong: a password of an address stands in what the command prints."""
+    told = run("migrate", *urls, code=1)
+    assert "error:" in told
+    assert "hunter2" not in told
+
+
+def test_progress_is_told() -> None:
+    """Wrong: a long migration looks as if it did nothing; or its bar runs backwards."""
+    steps = list(agent_memory.migrate(FROM, TO))
+    sessions = [step for step in steps if step.what == "sessions"]
+    assert [(step.done, step.total) for step in sessions] == [(n, 4) for n in range(1, 5)]
+    compared = [step for step in steps if step.what == "verifying"]
+    assert all(a.done <= b.done for a, b in pairwise(compared))
+    assert compared[-1].done == compared[-1].total
+    assert {step.total for step in compared} == {compared[-1].total}

@@ -1,0 +1,203 @@
+"""Migrations that are killed, at every step and at random: the next run mends it all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from threading import Timer
+
+import pytest
+
+from agent_memory import AgentMemory, NoteMemory
+from agent_memory.engine import leases
+from agent_memory.engine.migration.migrate import is_unfinished, migrate_stores
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.testing import watched
+from agent_memory.testing.contract import draft, record
+from agent_memory.testing.traits import for_words, units, worded
+from tests.integration.migrating import everything, fill_plainly
+
+SEED = 20260722
+QUESTION = for_words("red fox", units(1)[0])
+
+forked = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was killed keeps nobody waiting."""
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.02)
+
+
+def _fill(path: Path, count: int) -> Path:
+    with closing(_store(path)) as store:
+        fill_plainly(store, count)
+    return path
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A database whose records fill more than a page."""
+    return _fill(tmp_path / "source.db", 250)
+
+
+def _store(path: Path) -> Store:
+    return open_store(f"sqlite:///{path}")
+
+
+def _run(source: Path, target: Path, fatal: int | None, steps: list[str]) -> None:
+    """Migrate; at a step of either store, kill this process."""
+
+    def watch(step: str) -> None:
+        steps.append(step)
+        if len(steps) == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with closing(_store(source)) as here, closing(_store(target)) as there:
+        for _ in migrate_stores(watched(here, watch), watched(there, watch), "origin"):
+            pass
+
+
+def _killed(source: Path, target: Path, fatal: int | None, seconds: float | None = None) -> bool:
+    """Whether a process that migrates was killed, at a step or after a time; else it ended well."""
+    process = forked.Process(target=_run, args=(source, target, fatal, []))
+    process.start()
+    timer = Timer(60 if seconds is None else seconds, process.kill)
+    timer.start()
+    process.join()
+    timer.cancel()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def _stopped(source: Path, target: Path, fatal: int | None, seconds: float | None = None) -> bool:
+    """Whether it was killed before its end; how many steps that is depends on how it waits."""
+    if not _killed(source, target, fatal, seconds):
+        return False
+    with closing(_store(target)) as store:
+        return is_unfinished(store) or not store.counts().sessions
+
+
+def _same(source: Path, target: Path) -> None:
+    """Both hold the same, and users are told the same."""
+    told = []
+    for path in (source, target):
+        with closing(_store(path)) as store:
+            assert not is_unfinished(store)
+            held = everything(store)
+            hits = store.search_vectors("index", "user:of a", QUESTION, 20)
+            with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
+                seen = [
+                    (
+                        [(one.seq, one.message.to_dict()) for one in memory.history(name)],
+                        [note.text for note in memory.session(name, f"of {name}").notes().all()],
+                        memory.get(name, "What is noted?", user_id=f"of {name}").to_messages(),
+                    )
+                    for name in ("a", "b", "c")
+                ]
+            found = sorted((hit.record.id, hit.scores) for hit in hits)
+            told.append((held, found, seen))
+    assert told[0] == told[1]
+
+
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    """Wrong: there is a step at which the end of the process loses something, or doubles it."""
+    source, steps = _fill(tmp_path / "source.db", 5), list[str]()
+    _run(source, tmp_path / "whole.db", None, steps)
+    ended = len(steps) - steps[::-1].index("after delete_facts")
+    # before one call is after another
+    for fatal in (n for n, step in enumerate(steps, 1) if step.startswith("before")):
+        target = tmp_path / f"killed-{fatal}.db"
+        assert _killed(source, target, fatal), steps[fatal - 1]
+        with closing(_store(target)) as store:
+            begun = "after put_facts" in steps[:fatal]
+            assert is_unfinished(store) == (begun and fatal < ended)
+        if fatal < ended:
+            assert not _killed(source, target, None)
+        with closing(_store(source)) as here, closing(_store(target)) as there:
+            assert everything(there) == everything(here)
+            assert not is_unfinished(there)
+
+
+def test_killed_over_and_over(source: Path, tmp_path: Path) -> None:
+    """Wrong: what a run that was killed has left stands in the way of the next, or is doubled."""
+    random, target, kills = Random(SEED), tmp_path / "target.db", 0
+    while _stopped(source, target, random.randint(10, 20 + 10 * kills)):
+        kills += 1
+    assert kills > 5
+    _same(source, target)
+
+
+def test_killed_at_any_moment(source: Path, tmp_path: Path) -> None:
+    """Wrong: within a step of the store there is a moment at which something is lost."""
+    random = Random(SEED)
+    for number in range(4):
+        target = tmp_path / f"target-{number}.db"
+        for _ in range(3):
+            if not _stopped(source, target, None, random.uniform(0.01, 0.4)):
+                break
+        else:
+            assert not _stopped(source, target, None)
+        _same(source, target)
+
+
+def _said(store: Store) -> None:
+    store.append("a", [draft("one more")])
+
+
+def _noted(store: Store) -> None:
+    with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
+        memory.session("b", "of b").notes().add("Another note.")
+        memory.session("b", "of b").notes().add("And another.")
+
+
+def _undone(store: Store) -> None:
+    with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
+        memory.pop("b")
+
+
+def _deleted(store: Store) -> None:
+    with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
+        memory.delete_user("of c")
+        memory.update("c", {"role": "user", "content": "back again"}, user_id="of c")
+
+
+def _absorbed(store: Store) -> None:
+    store.open_vectors("index", 8, "m")
+    one = record("v1", "user:of a", "b", text="anew")
+    store.put_vectors("index", [one], worded(["red"], meaning=units(1)))
+    store.delete_vectors("index", session_id="c")
+    store.put_facts("facts", [record("f1"), record("new")], replacing=("a", 1, 1))
+
+
+def test_the_source_is_used_between_kills(source: Path, tmp_path: Path) -> None:
+    """Wrong: what was said, changed or deleted between two runs is missed, or comes back."""
+    changes: list[Callable[[Store], None]] = [_said, _noted, _undone, _deleted, _absorbed]
+    for order in range(3):
+        random = Random(SEED + order)
+        here, there = tmp_path / f"source-{order}.db", tmp_path / f"target-{order}.db"
+        shutil.copy(source, here)
+        for change in random.sample(changes, len(changes)):
+            if not _stopped(here, there, random.randint(20, 120)):
+                with closing(_store(there)) as store:
+                    assert not is_unfinished(store)
+                break
+            with closing(_store(here)) as store:
+                change(store)
+        else:
+            assert not _stopped(here, there, None)
+        _same(here, there)
+
+
+@pytest.fixture(autouse=True)
+def no_children_left() -> Iterator[None]:
+    """Each process has ended."""
+    yield
+    assert not multiprocessing.active_children()

@@ -1,0 +1,197 @@
+"""Checksums of what is moved: equal for what is equal, and for nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.engine.migration.checksums import (
+    Sums,
+    head_digest,
+    record_digest,
+    session_digest,
+)
+from agent_memory.engine.migration.migrate import origin_of
+from agent_memory.engine.migration.mirroring import mirror
+from agent_memory.engine.migration.shelves import Kept
+from agent_memory.messages import Message
+from agent_memory.records import Head, Record, Summary, empty_head
+from agent_memory.testing.histories import histories, log_of
+
+AT = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
+SYSTEM = Message(role="system", content="be kind", created_at=AT)
+SUMMARY = Summary("so far", 3, 4, "local", 1, "before")
+HEAD = replace(
+    empty_head("s", "u", AT), end=9, total=27, start=4, start_total=12, pinned=(2,),
+    pinned_tokens=3, system=SYSTEM, system_tokens=4, summary=SUMMARY, cursors={"a": 1, "b": 2},
+)  # fmt: skip
+OTHERS: dict[str, Any] = {
+    "session_id": "S", "user_id": None, "end": 10, "total": 28, "expired": 1, "start": 5,
+    "start_total": 13, "pinned": (1,), "pinned_tokens": 4, "system": None, "system_tokens": 5,
+    "summary": replace(SUMMARY, redo_text=None), "cursors": {"a": 1}, "deleting": True,
+    "created_at": AT + timedelta(microseconds=1),
+}  # fmt: skip
+RECORD = Record("r", "user:u", "s", 1, 2, "text", (1, 2), AT, {"a": [1, None], "b": 1.5})
+OTHER_RECORDS: dict[str, Any] = {
+    "id": "r2", "owner": "user:v", "session_id": "", "first": 0, "last": 3, "text": "text ",
+    "sources": (1,), "created_at": AT + timedelta(microseconds=1), "metadata": {"a": [1], "b": 1.5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", Head.__slots__)
+def test_each_field_of_a_head_counts(name: str) -> None:
+    """Wrong: a head that came over with another value of a field passes for the same."""
+    changed = replace(HEAD, **{name: OTHERS.get(name, 77)})
+    assert (head_digest(changed) == head_digest(HEAD)) == (name == "version")
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        SYSTEM.model_copy(update={"created_at": AT + timedelta(microseconds=1)}),
+        Message(role="developer", content="be kind", created_at=AT),
+        Message(role="system", content="be kind", created_at=AT, metadata={"a": 1}),
+    ],
+)
+def test_all_of_a_system_message_counts(system: Message) -> None:
+    """Wrong: a system message that lost a field, or its time, passes for the same."""
+    assert head_digest(replace(HEAD, system=system)) != head_digest(HEAD)
+
+
+def test_the_order_of_keys_does_not_count() -> None:
+    """Wrong: a database that orders the keys of what it keeps is taken to have changed it."""
+    assert head_digest(replace(HEAD, cursors={"b": 2, "a": 1})) == head_digest(HEAD)
+    turned = replace(RECORD, metadata={"b": 1.5, "a": [1, None]})
+    assert record_digest("x", turned) == record_digest("x", RECORD)
+
+
+@pytest.mark.parametrize("name", Record.__slots__)
+def test_each_field_of_a_record_counts(name: str) -> None:
+    """Wrong: a record that came over with another value of a field passes for the same."""
+    changed = replace(RECORD, **{name: OTHER_RECORDS[name]})
+    assert record_digest("x", changed) != record_digest("x", RECORD)
+
+
+def test_block_and_traits_of_a_record_count() -> None:
+    """Wrong: a record of another block, or with other vectors, passes for the same."""
+    three = {record_digest("x", RECORD, b"1"), record_digest("y", RECORD, b"1")}
+    assert len(three | {record_digest("x", RECORD, b"2")}) == 3
+
+
+@given(histories(), st.data())
+def test_each_entry_counts(messages: list[dict[str, Any]], data: st.DataObject) -> None:
+    """Wrong: a log with an entry less, more, changed or elsewhere passes for the same; or one that
+    was read back does not."""
+    log = log_of(messages, lambda _: 3)
+    whole = session_digest(HEAD, log)
+    again = [
+        replace(one, message=Message.from_json(one.message.to_json(), one.created_at))
+        for one in log
+    ]
+    assert session_digest(HEAD, again) == whole
+    place = data.draw(st.integers(0, len(log) - 1))
+    name = data.draw(st.sampled_from(["seq", "tokens", "total", "encoding", "created_at"]))
+    value = {"encoding": "other", "created_at": AT}.get(name, 999)
+    message = Message(role="user", content="something else", created_at=AT)
+    for changed in (
+        log[:place] + log[place + 1 :],
+        [*log, log[place]],
+        [*log[:place], replace(log[place], **{name: value}), *log[place + 1 :]],
+        [*log[:place], replace(log[place], message=message), *log[place + 1 :]],
+    ):
+        assert session_digest(HEAD, changed) != whole
+    assert session_digest(replace(HEAD, end=10), log) != whole
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.binary(min_size=32, max_size=32))), st.data())
+def test_sums_know_no_order(records: list[tuple[str, bytes]], data: st.DataObject) -> None:
+    """Wrong: records that came in another order differ; or doubled and missing ones do not."""
+    whole = _sums(records)
+    assert whole.differing(_sums(data.draw(st.permutations(records)))) == []
+    if records:
+        kind, digest = records[0]
+        assert whole.differing(_sums(records[1:])) == [kind]
+        assert whole.differing(_sums([*records, (kind, digest)])) == [kind]
+        assert whole.differing(_sums([*records[1:], (kind, digest[::-1] + b"1")])) == [kind]
+
+
+def test_what_cancels_out_is_told_apart_by_its_count() -> None:
+    """Wrong: records whose checksums sum to nothing pass for none."""
+    half = (2**255).to_bytes(32)
+    assert _sums([("a", half), ("a", half)]).differing(Sums()) == ["a"]
+
+
+def _sums(records: list[tuple[str, bytes]]) -> Sums:
+    sums = Sums()
+    for kind, digest in records:
+        sums.add(kind, digest)
+    return sums
+
+
+class Held:
+    """A shelf that counts what is done to it; what it removes takes its neighbours along."""
+
+    def __init__(self, **records: bytes) -> None:
+        self.records = dict(records)
+        self.written = 0
+
+    def read(self) -> Any:
+        for name, digest in list(self.records.items()):
+            kept = replace(RECORD, id=name)
+            yield Kept(name[0], kept, record_digest(name[0], kept, digest), digest)
+
+    def put(self, records: Any) -> None:
+        self.written += len(records)
+        self.records |= {kept.record.id: kept.blob for kept in records}
+
+    def remove(self, keys: Any) -> None:
+        for block, _ in list(keys):
+            for name in [name for name in self.records if name[0] == block]:
+                del self.records[name]
+
+
+_SHELVES = st.dictionaries(
+    st.text("abc", min_size=1, max_size=3), st.sampled_from([b"1" * 32, b"2" * 32])
+)
+
+
+@given(_SHELVES, _SHELVES, st.integers(1, 5))
+def test_a_mirror_shows_what_is_before_it(
+    source: dict[str, bytes], target: dict[str, bytes], page: int
+) -> None:
+    """Wrong: after an interrupted run something is missing, left over or written without need."""
+    removals: list[None] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agent_memory.engine.migration.mirroring._PAGE", page)
+        here, there, sums = Held(**source), Held(**target), Sums()
+        seen = [kept.record.id for kept in mirror(here, there, sums, lambda: removals.append(None))]
+        assert there.records == here.records == source
+        assert sorted(seen) == sorted(source)
+        assert bool(removals) == bool(target.keys() - source.keys())
+        if not removals:
+            assert there.written == len(source.items() - target.items())
+        assert sums.differing(_sums([(one.block, one.digest) for one in here.read()])) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("postgresql://u:a@h/db", "postgresql://v:b@h/db", True),
+        ("postgresql://u:a@h/db", "postgresql://u:a@h/db2", False),
+        ("postgresql://h/db", "mysql://h/db", False),
+        ("redis://:a@h:1/0?password=x", "redis://:b@h:1/0?password=y", True),
+        ("unix:///s.sock?db=1", "unix:///s.sock?db=2", False),
+        ("mongodb://u:p@a:1,b:2/db?w=1", "mongodb://a:1,b:2/db?w=1", True),
+        ("sqlite:///./a.db", "sqlite:///a.db", True),
+        ("sqlite:///a@b.db", "sqlite:///c@b.db", False),
+    ],
+)
+def test_a_source_is_known_again(one: str, other: str, same: bool) -> None:
+    """Wrong: after a change of password nothing can go on; or another database passes for it."""
+    assert (origin_of(one) == origin_of(other)) == same
+    assert len(origin_of(one)) == 64
