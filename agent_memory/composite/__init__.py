@@ -1,0 +1,1 @@
+"""Several memories as one: read in parallel, written by rule."""

@@ -1,0 +1,99 @@
+"""Asking all members at once for what they recall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from agent_memory.composite.members import Asked, Members
+from agent_memory.engine.recalling import Panel, ask_block, concerns
+from agent_memory.messages import Message
+from agent_memory.records import Recall, Scope
+
+Found = tuple[dict[str, list[Recall]], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        message: What recalls are to bear on.
+        limit: So much of each block at most.
+        scope: Whose memory it is about, and which session, if one.
+        home: The memory in which the session is that session; in the others one of the same id is
+            another.
+    """
+
+    message: Message | None
+    limit: int
+    scope: Scope
+    home: str | None
+
+    def is_in(self, name: str) -> bool:
+        """Whether the session is that session for a block: one of its home's, or one alone."""
+        member, _, block = name.partition(".")
+        return not block or member == self.home
+
+    def scope_in(self, name: str) -> Scope:
+        """Whose memory it is about for a block: the session's, or all of its user's."""
+        return self.scope if self.is_in(name) else Scope(self.scope.user_id)
+
+
+class Asking:
+    """Asks blocks, of memories and alone, each within the time limit of its member.
+
+    Args:
+        members: The members.
+        timeout: Seconds to wait for them.
+        timeouts: By the member's name, the seconds of those that have their own.
+    """
+
+    def __init__(self, members: Members, timeout: float, timeouts: Mapping[str, float]) -> None:
+        self._members = members
+        self._timeout = timeout
+        self._timeouts = timeouts
+        self._panel = Panel()
+
+    def recall(self, question: Question) -> Found:
+        """What each block recalls, and a warning for each that failed or was too slow."""
+        return self._ask(self._members.recalled, question)
+
+    def search(self, question: Question) -> Found:
+        """What each block finds; of a session only what comes from it, and what from none."""
+        found, warnings = self._ask(self._members.searched, question)
+        session_id = question.scope.session_id
+        if session_id is not None:
+            found = {
+                name: [one for one in recalls if _comes(one, session_id, question.is_in(name))]
+                for name, recalls in found.items()
+            }
+        return found, warnings
+
+    def shown(self, question: Question) -> set[str]:
+        """The blocks whose recalls the session's window may show already."""
+        return {asked.name for asked in self._members.recalled if question.is_in(asked.name)}
+
+    def _ask(self, all_asked: list[Asked], question: Question) -> Found:
+        calls: dict[str, Callable[[], list[Recall]]] = {}
+        timeouts: dict[str, float] = {}
+        for asked in all_asked:
+            scope = question.scope_in(asked.name)
+            if concerns(asked.block, scope):
+                calls[asked.name] = partial(_recalled, asked, scope, question)
+                timeouts[asked.name] = self._timeouts.get(asked.member, self._timeout)
+        return self._panel.ask(calls, self._timeout, timeouts)
+
+
+def _recalled(asked: Asked, scope: Scope, question: Question) -> list[Recall]:
+    if asked.memory is not None:
+        asked.memory._check(None, None)
+    recalls = ask_block(asked.block, asked.name, scope, question.message, question.limit)
+    if asked.memory is None:
+        return recalls
+    return asked.memory._standing({asked.name: recalls})[asked.name]
+
+
+def _comes(recall: Recall, session_id: str, here: bool) -> bool:
+    return not recall.sources or (here and any(name == session_id for name, _ in recall.sources))

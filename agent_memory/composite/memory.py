@@ -1,0 +1,312 @@
+"""`CompositeMemory`: several memories and blocks as one."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, Self, TypeVar
+
+from agent_memory.composite.asking import Asking, Question
+from agent_memory.composite.members import Members, memories_in
+from agent_memory.composite.routing import Routing, Rule
+from agent_memory.composite.session import CompositeSession
+from agent_memory.composite.turning import HomeTurns
+from agent_memory.context import MemoryContext
+from agent_memory.engine.bridge import resolve
+from agent_memory.engine.calls import scope_of
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.searching import LOG, search_log
+from agent_memory.engine.stats import Stats
+from agent_memory.errors import ConfigError, StoreError
+from agent_memory.fusion import merge
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.messages import Message
+from agent_memory.records import Absorbed, Entry, Head, Recall, Scope
+from agent_memory.turns import Turn
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_ELSEWHERE = 20
+
+
+class CompositeMemory:
+    """Reads several memories and blocks in parallel; writes each session where a rule says.
+
+    A session has one home: the memory that its window, budget, model and tools are of. `get` and
+    `search` ask all members, each within a time limit; who fails or is too slow is named in
+    `warnings`. What they recall is merged, and packed into the home's budget. Whose memory is read
+    is told apart by each member itself, as ever.
+
+    Args:
+        members: Open memories, and blocks that only read, by names of lower-case letters, digits
+            and underscores. Blocks are bound to the first memory's store, models and embedder.
+        route: The name of the memory that all sessions are written to; or a rule that gives it for
+            `(session_id, user_id)`, always the same for the same. None: the first memory.
+        timeouts: By the member's name, how many seconds `get` and `search` wait for it.
+        timeout: How many seconds they wait for the others.
+
+    Attributes:
+        memories: The members that are memories.
+        blocks: The members that are blocks, bound.
+
+    Raises:
+        ConfigError: There is no memory among them, a block would have to be fed, a name is not
+            usable or unknown, or a time limit is not above 0.
+    """
+
+    def __init__(
+        self,
+        members: Mapping[str, AgentMemory | Block],
+        *,
+        route: str | Rule | None = None,
+        timeouts: Mapping[str, float] | None = None,
+        timeout: float = 2.0,
+    ) -> None:
+        memories = memories_in(members)
+        limits = dict(timeouts or {})
+        if unknown := limits.keys() - members.keys():
+            raise ConfigError(f"`timeouts` names {sorted(unknown)}. Members: {', '.join(members)}.")
+        if min([timeout, *limits.values()]) <= 0:
+            raise ConfigError("A time limit is not above 0. Give the seconds to wait.")
+        self._route = Routing(memories, next(iter(memories)) if route is None else route)
+        self._members = Members.of(members, memories)
+        self.memories, self.blocks = self._members.memories, self._members.blocks
+        self._asking = Asking(self._members, timeout, limits)
+        self._infos = self._members.infos
+
+    def __repr__(self) -> str:
+        return f"CompositeMemory({[*self.memories, *self.blocks]})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def home(self, session_id: str, user_id: str | None = None) -> AgentMemory:
+        """The memory of a session's window: for its facts, notes, files, tools."""
+        return self.memories[self._route.home(session_id, user_id)]
+
+    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
+        """As `AgentMemory.update`, in the session's home.
+
+        Raises:
+            ConfigError: The rule names what is no memory; nothing was stored.
+        """
+        return self.home(session_id, user_id).update(session_id, message, user_id=user_id)
+
+    def get(
+        self, session_id: str, message: Any = None, *, user_id: str | None = None
+    ) -> MemoryContext:
+        """The home's window, plus what all members recall for `message`, within the home's budget.
+
+        Args:
+            session_id: The conversation; one that does not exist yet gives recalls only.
+            message: Text or a message to recall for; it is not appended. None recalls for the
+                newest user message of the window.
+            user_id: The user, needed where the session does not exist yet.
+
+        Raises:
+            InvalidInput: An id or the message is not usable.
+            SessionOfAnotherUser: The session belongs to another user.
+            StoreError: The home's session store failed. What else fails is named in `warnings`.
+        """
+        name = self._route.home(session_id, user_id)
+        home = self.memories[name]
+        head, window, query = home._asked(session_id, message, user_id)
+        packer = replace(home._parts.packer, blocks=self._infos)
+        scope = scope_of(head, user_id, session_id)
+        question = Question(query, packer.candidates, scope, name)
+        found, warnings = self._asking.recall(question)
+        shown = {(entry.session_id, entry.seq) for entry in window.turns}
+        recalls = merge(found, shown, self._asking.shown(question))
+        for other, memory in self.memories.items():
+            troubles = memory._troubles(head if memory is home else None)
+            warnings += [f"{other}: {trouble}" for trouble in troubles]
+        text = query.text() if query is not None else ""
+        return packer.pack(head, window, recalls, warnings, text)
+
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 10,
+    ) -> list[Recall]:
+        """What all members find, merged best first; as `AgentMemory.search`.
+
+        A session is that of its home; of the other members only what comes from no session is given
+        then.
+        """
+        name = self._route.home(session_id, user_id) if session_id is not None else None
+        home = self.memories[name] if name is not None else self._first
+        home._check(session_id, user_id)
+        head = home._owned(session_id, user_id) if session_id is not None else None
+        # of what is found elsewhere nothing is shown, and how much that is nobody knows
+        most = limit if session_id is None else _ELSEWHERE * limit
+        asked, scope = Message(role="user", content=query), scope_of(head, user_id, session_id)
+        found, warnings = self._asking.search(Question(asked, most, scope, name))
+        if head is not None and not home._parts.absorber.blocks:
+            block = f"{name}.{LOG}"
+            logged = search_log(home._store, head, query, limit)
+            found[block] = [replace(recall, block=block) for recall in logged]
+        for warning in warnings:
+            logger.warning("search: %s", warning)
+        count = home._counter.text
+        return [replace(one, tokens=count(one.text)) for one in merge(found)[:limit]]
+
+    def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """The log, as the home has it."""
+        return self.home(session_id).history(session_id, after=after, limit=limit)
+
+    def pop(self, session_id: str, count: int = 1) -> list[Message]:
+        """As `AgentMemory.pop`, in the session's home."""
+        return self.home(session_id).pop(session_id, count)
+
+    def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
+        """As `AgentMemory.end`, in the session's home, and for the blocks alone."""
+        name = self._route.home(session_id, user_id)
+        scope = self.memories[name]._scope(user_id, session_id)
+        absorbed = self.memories[name].end(session_id, user_id=user_id)
+        for block in self.blocks.values():
+            block.end(scope)
+        return _named(name, absorbed)
+
+    def flush(self, session_id: str | None = None) -> list[Absorbed]:
+        """Absorb what is pending, of one session or of all.
+
+        Returns:
+            What was absorbed, under the names "<member>.<block>".
+
+        Raises:
+            StoreError: A memory failed; all were tried, and the error names those.
+        """
+        if session_id is not None:
+            name = self._route.home(session_id, None)
+            return _named(name, self.memories[name].flush(session_id))
+        self._first._check(None, None)
+        done = _all_done("flush", {name: one.flush for name, one in self.memories.items()})
+        return [one for name, absorbed in done.items() for one in _named(name, absorbed)]
+
+    def delete(self, session_id: str) -> None:
+        """Remove a session, and what derives from it, from its home, and what blocks alone keep of
+        it. Idempotent, and resumed by the next call.
+
+        Raises:
+            StoreError: A member failed; all were tried, and the error names those.
+        """
+        name = self._route.home(session_id, None)
+        home = self.memories[name]
+        scope = scope_of(home._owned(session_id, None), None, session_id)
+        calls: dict[str, Callable[[], None]] = {name: partial(home.delete, session_id)}
+        _all_done("delete", {**calls, **self._forgotten(scope)})
+
+    def delete_user(self, user_id: str) -> None:
+        """Remove all of a user's sessions, and what derives from them, from every member.
+
+        Raises:
+            StoreError: A member failed; all were tried, and the error names those. Call it again.
+        """
+        self._first._check(None, user_id)
+        calls: dict[str, Callable[[], None]] = {
+            name: partial(memory.delete_user, user_id) for name, memory in self.memories.items()
+        }
+        _all_done("delete_user", {**calls, **self._forgotten(Scope(user_id))})
+
+    def sessions(
+        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[Head]:
+        """A page of sessions, of all homes, in order of their ids."""
+        self._first._check(None, user_id)
+        pages = [self._route.homed(name, user_id, after, max(1, limit)) for name in self.memories]
+        heads = heapq.merge(*pages, key=lambda head: head.session_id)
+        return list(islice(heads, max(0, limit)))
+
+    def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
+        """As `AgentMemory.before_turn`, with what all members recall."""
+        return self._turns(session_id, user_id).before_turn(session_id, message, user_id=user_id)
+
+    def after_turn(self, turn: Turn, answer: Any) -> Head:
+        """As `AgentMemory.after_turn`, in the session's home."""
+        return self._turns(turn.session_id, turn.user_id).after_turn(turn, answer)
+
+    def completion(
+        self, session_id: str, message: Any, *, user_id: str | None = None, **options: Any
+    ) -> Any:
+        """As `AgentMemory.completion`, with what all members recall, by the home's model.
+
+        Args:
+            session_id: The conversation.
+            message: As for `before_turn`.
+            user_id: The user, needed where the session does not exist yet.
+            **options: `model`, `tools`, `stream`, `max_rounds`, and what else litellm is to send.
+                Tools of a memory are those of the home.
+        """
+        turns = self._turns(session_id, user_id)
+        return turns.completion(session_id, message, user_id=user_id, **options)
+
+    def session(self, session_id: str, user_id: str | None = None) -> CompositeSession:
+        """The same calls with the ids bound."""
+        self._first._check(session_id, user_id)
+        return CompositeSession(self, session_id, user_id)
+
+    def stats(self) -> dict[str, Stats]:
+        """`AgentMemory.stats` of each memory, by its name."""
+        return {name: memory.stats() for name, memory in self.memories.items()}
+
+    def close(self) -> None:
+        """Close every member. Idempotent.
+
+        Raises:
+            StoreError: A member could not be closed; all were tried.
+        """
+        members: dict[str, Block | AgentMemory] = {**self.blocks, **self.memories}
+        _all_done("close", {name: one.close for name, one in members.items()})
+
+    @property
+    def _first(self) -> AgentMemory:
+        return next(iter(self.memories.values()))
+
+    def _turns(self, session_id: str, user_id: str | None) -> HomeTurns:
+        return HomeTurns(self, self.home(session_id, user_id))
+
+    def _forgotten(self, scope: Scope) -> dict[str, Callable[[], None]]:
+        """For each block alone that keeps something: the call that has it forget."""
+
+        def forget(block: Block) -> None:
+            resolve(block.delete(scope))
+            self._first._store.scrub()
+
+        return {name: partial(forget, block) for name, block in self._members.keepers.items()}
+
+
+def _all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+    """Make all calls, one after the other; what they gave.
+
+    Raises:
+        StoreError: Some failed; it names them.
+    """
+    done: dict[str, T] = {}
+    failed: dict[str, Exception] = {}
+    for name, call in calls.items():
+        try:
+            done[name] = call()
+        except Exception as error:  # noqa: BLE001 - the others come first; then it is raised
+            failed[name] = error
+    if failed:
+        told = "; ".join(f"{name!r}: {type(e).__name__}: {e}" for name, e in failed.items())
+        raise StoreError(
+            f"{what}() failed in {told}. The other members are done; call it again."
+        ) from next(iter(failed.values()))
+    return done
+
+
+def _named(name: str, absorbed: Iterable[Absorbed]) -> list[Absorbed]:
+    return [replace(one, block=f"{name}.{one.block}") for one in absorbed]

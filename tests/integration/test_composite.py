@@ -1,0 +1,534 @@
+"""Several memories read as one: what each of them recalls, within one budget, whoever fails."""
+
+from __future__ import annotations
+
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    CompositeMemory,
+    NoteMemory,
+    StaticMemory,
+    Trim,
+    VectorMemory,
+)
+from agent_memory.errors import (
+    ConfigError,
+    InvalidId,
+    MemoryClosed,
+    MessageTooLarge,
+    SessionOfAnotherUser,
+    StoreUnavailable,
+)
+from agent_memory.fusion import merge
+from agent_memory.records import Recall, Scope
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.histories import histories, unpaired
+from tests.integration.composing import (
+    SECONDS,
+    Echo,
+    Outage,
+    Reader,
+    composed,
+    opened,
+    said,
+    texts,
+)
+from tests.integration.turning import MODEL
+
+USERS = ["ada", "bob", "cleo", "dan", "eve"]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Addresses of stores, by name."""
+    if request.param == "memory":
+        return lambda name: "memory://"
+    return lambda name: f"sqlite:///{tmp_path / name}.db"
+
+
+def by_block(recalls: list[Recall]) -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for recall in recalls:
+        found.setdefault(recall.block, []).append((recall.id, recall.text))
+    return found
+
+
+# --- what is recalled -----------------------------------------------------------------------------
+
+
+def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
+    """Wrong: a member's recalls are lost, doubled, altered or ranked otherwise than by `merge`."""
+    support = opened(VectorMemory(), store=stores("support"))
+    company = opened(
+        StaticMemory(facts=["The port opens at nine.", "Ships need a pilot."]),
+        VectorMemory(name="talks"),
+        store=stores("company"),
+    )
+    rules = StaticMemory(facts=["Name no prices.", "Be kind to captains."])
+    with composed({"support": support, "company": company, "rules": rules}) as both:
+        both.update(
+            "s-1", [said("My ship is the Anna."), said("She sails at dawn.")], user_id="ada"
+        )
+        company.update("c-1", said("Ada's ship had a new engine in May."), user_id="ada")
+        both.flush()
+        question = "When may my ship leave the port?"
+        alone = {
+            "support": support.search(question, user_id="ada"),
+            "company": company.search(question, user_id="ada"),
+        }
+        ruled = opened(rules).search(question, user_id="ada")
+        found = both.search(question, user_id="ada", limit=100)
+        grouped = by_block(found)
+        for name, recalls in alone.items():
+            assert recalls
+            for block, pairs in by_block(recalls).items():
+                assert grouped.pop(f"{name}.{block}") == pairs
+        assert grouped.pop("rules") == by_block(ruled)["static"]
+        assert grouped == {}
+        scores = {r.id: r.score for r in [*alone["support"], *alone["company"], *ruled]}
+        assert all(recall.score == scores[recall.id] for recall in found)
+        shares = {name: [one for one in found if one.block == name] for name in by_block(found)}
+        order = ["support.vector", "company.static", "company.talks", "rules"]
+        merged = merge({name: shares[name] for name in order})
+        assert [recall.id for recall in found] == [recall.id for recall in merged]
+        context = both.get("s-2", question, user_id="ada")
+        assert {r.id for r in context.recalls} <= {r.id for r in found}
+        assert {r.block for r in context.recalls} == set(order)
+        assert context.warnings == []
+
+
+def test_the_context_names_blocks_and_their_kinds() -> None:
+    """Wrong: a name makes no legal element, or `static_facts` and its kin miss recalls."""
+    members: dict[str, AgentMemory | Block] = {
+        "support": opened(VectorMemory()),
+        "company_2": opened(StaticMemory(facts=["A < B."])),
+        "rules": StaticMemory(facts=["Be kind."]),
+    }
+    with composed(members) as both:
+        both.update("s-1", said("My ship is the Anna."), user_id="ada")
+        both.flush()
+        context = both.get("s-2", "Which ship is mine?", user_id="ada")
+        memory = ET.fromstring(context.to_messages()[0]["content"])
+        assert [child.tag for child in memory] == [
+            "support.vector_memory", "company_2.static_memory", "rules_memory",
+        ]  # fmt: skip
+        assert [one.text for one in context.static_facts] == ["A < B.", "Be kind."]
+        assert [one.text for one in context.vector_matches] == ["user: My ship is the Anna."]
+        assert context.extracted_facts == []
+
+
+def test_what_the_window_shows_is_not_recalled_again() -> None:
+    """Wrong: a message stands in a context twice."""
+    with composed({"s": opened(Echo()), "a": opened(Echo())}) as both:
+        both.update("s-1", [said("canary one"), said("canary two")], user_id="ada")
+        both.flush()
+        context = both.get("s-1", "What?", user_id="ada")
+        assert context.recalls == []
+        chat = str(context.to_messages())
+        assert (chat.count("canary one"), chat.count("canary two")) == (1, 1)
+        other = both.get("s-2", "What?", user_id="ada")
+        assert sorted(recall.text for recall in other.recalls) == ["canary one", "canary two"]
+
+
+def test_another_member_may_hold_the_same_session_id() -> None:
+    """Wrong: what another member knows is hidden by the home's window, since a session there has
+    the same id and the same seqs; or is taken for this session by `search`."""
+    support, company = opened(Echo()), opened(Echo())
+    with composed({"support": support, "company": company}) as both:
+        company.update("s-1", [said("the anchor"), said("the rudder")], user_id="ada")
+        both.update("s-1", [said("the sail"), said("the mast")], user_id="ada")
+        company.flush()
+        both.flush()
+        context = both.get("s-1", "What?", user_id="ada")
+        assert [entry.message.text() for entry in both.history("s-1")] == ["the sail", "the mast"]
+        assert {(one.block, one.text) for one in context.recalls} == {
+            ("company.echo", "the anchor"), ("company.echo", "the rudder"),
+        }  # fmt: skip
+        found = both.search("the", session_id="s-1", user_id="ada")
+        assert {one.text for one in found} == {"the sail", "the mast"}
+
+
+def test_a_session_without_a_user_is_nobody_in_other_members() -> None:
+    """Wrong: a session without a user reads that of the same id in another member."""
+    reader = Reader()
+    support, company = opened(Echo()), opened(Echo(), reader)
+    with composed({"support": support, "company": company}) as both:
+        company.update("s-1", said("somebody else's secret"))
+        company.flush()
+        both.update("s-1", said("hello"))
+        both.flush()
+        assert [one.block for one in both.get("s-1", "What?").recalls] == ["company.reader"]
+        assert reader.scopes == [Scope()]
+        found = both.search("What?", session_id="s-1")
+        assert {one.text for one in found} == {"hello", "What it knows."}
+
+
+def test_a_block_alone_is_asked_about_the_session() -> None:
+    """Wrong: a block alone is told another scope than a block of the home; or its name is lost."""
+    reader = Reader(says="Tides are high.")
+    with composed({"support": opened(), "tides": reader}) as both:
+        both.update("s-1", said("hello"), user_id="ada")
+        (found,) = both.get("s-1", "When?").recalls
+        assert (found.block, found.text) == ("tides", "Tides are high.")
+        assert reader.scopes == [Scope("ada", "s-1")]
+        both.delete("s-1")
+        both.delete_user("ada")
+
+
+def test_search_reads_the_log_where_no_block_absorbs() -> None:
+    """Wrong: a session of a home without blocks finds nothing; or other sessions are searched."""
+    with composed({"support": opened(), "rules": StaticMemory(facts=["Be kind."])}) as both:
+        both.update("s-1", [said("The anchor is rusty."), said("The sail is new.")])
+        both.update("s-2", said("Another anchor."))
+        found = both.search("anchor", session_id="s-1")
+        logged = [one.text for one in found if one.block == "support.log"]
+        assert logged == ["user: The anchor is rusty.", "user: The sail is new."]
+        assert [one.text for one in found if one.block != "support.log"] == ["Be kind."]
+        assert all(one.tokens > 0 for one in found)
+
+
+def test_without_a_message_the_newest_of_the_user_counts() -> None:
+    """Wrong: `get` without a message recalls for nothing."""
+    with composed({"support": opened(), "company": opened(VectorMemory())}) as both:
+        both.memories["company"].update("c", said("The ferry to Porto leaves at six."), user_id="u")
+        both.flush()
+        both.update(
+            "s", [said("When does the ferry leave?"), said("Hm.", "assistant")], user_id="u"
+        )
+        assert [one.block for one in both.get("s").recalls] == ["company.vector"]
+
+
+def test_notes_of_a_member_are_searched() -> None:
+    """Wrong: `search` asks only what `get` asks."""
+    with composed({"support": opened(), "company": opened(NoteMemory())}) as both:
+        for memory in both.memories.values():
+            memory.notes("ada").add("Ada is vegetarian.")
+        (found,) = both.search("vegetarian", user_id="ada")
+        assert found.block == "support.notes"  # the same twice is one
+        assert [one.block for one in both.get("s", "Food?", user_id="ada").recalls] == [
+            "company.notes"
+        ]
+
+
+# --- who is slow, who fails -----------------------------------------------------------------------
+
+
+def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
+    """Wrong: one that hangs is waited for beyond its own limit, takes the recalls of the others
+    with it, or is not named; or another limit than its own is taken for a member."""
+    never, later = threading.Event(), threading.Event()
+    slow = opened(Reader(name="slow", before=never.wait), Reader(name="quick", says="Quick."))
+    patient = Reader(says="Waited for.", before=later.wait)
+    members: dict[str, AgentMemory | Block] = {
+        "home": opened(), "company": slow, "patient": patient, "hurried": Reader(before=never.wait),
+    }  # fmt: skip
+    timer = threading.Timer(0.3, later.set)
+    try:
+        with composed(members, timeout=0.02, timeouts={"company": 0.1, "patient": SECONDS}) as both:
+            timer.start()
+            context = both.get("s", "What?")
+            assert {one.block for one in context.recalls} == {"company.quick", "patient"}
+            assert context.warnings == [
+                "The block 'company.slow' did not answer within 0.1 s.",
+                "The block 'hurried' did not answer within 0.02 s.",
+            ]
+            never.set()
+    finally:
+        never.set()
+        timer.join()
+
+
+def test_a_failing_member_is_named_and_rests() -> None:
+    """Wrong: a member's failure is raised, or hides the others, or is asked again each time."""
+    asked: list[str] = []
+
+    def fail() -> None:
+        asked.append("asked")
+        raise ConnectionError("down")
+
+    members: dict[str, AgentMemory | Block] = {
+        "home": opened(), "company": opened(Reader(before=fail)), "rules": Reader(says="Be kind."),
+    }  # fmt: skip
+    with composed(members) as both:
+        for n in range(4):
+            context = both.get("s", "What?")
+            assert [one.block for one in context.recalls] == ["rules"]
+            (warning,) = context.warnings
+            told = "failed: ConnectionError: down" if n < 2 else "failed before"
+            assert warning.startswith(f"The block 'company.reader' {told}")
+        assert len(asked) == 2
+
+
+def test_a_member_whose_store_is_down_is_named() -> None:
+    """Wrong: another member's outage is the caller's; or the home's is hidden from him."""
+    outage, broken = Outage(MemoryStore()), Outage(MemoryStore())
+    members: dict[str, AgentMemory | Block] = {
+        "home": opened(store=broken.store), "company": opened(Echo(), store=outage.store),
+    }  # fmt: skip
+    with composed(members) as both:
+        both.memories["company"].update("c", said("The anchor."), user_id="ada")
+        both.flush()
+        assert len(both.get("s", "What?", user_id="ada").recalls) == 1
+        outage.at = {"before standing"}  # whether the session still stands nobody can tell
+        context = both.get("s", "What?", user_id="ada")
+        assert context.recalls == []
+        assert "'company.echo' failed: StoreUnavailable" in context.warnings[0]
+        outage.at = set()
+        broken.at = {"before head"}
+        with pytest.raises(StoreUnavailable):
+            both.get("s", "What?", user_id="ada")
+        broken.at = set()
+
+
+def test_recalls_of_sessions_that_are_gone_are_left_out() -> None:
+    """Wrong: a member's block still tells of a session that was deleted there."""
+
+    class Ghost(Reader):
+        def get(self, scope: Scope, message: Any, limit: int) -> list[Recall]:
+            return [Recall(self.name, "g", "gone", sources=(("no-such", 1),))]
+
+    with composed({"home": opened(), "company": opened(Ghost())}) as both:
+        context = both.get("s", "What?")
+        assert (context.recalls, context.warnings) == ([], [])
+
+
+def test_a_members_trouble_with_absorbing_is_told() -> None:
+    """Wrong: long-term memory of a member is stale, and nobody says so."""
+
+    class Picky(Echo):
+        def update(self, scope: Scope, entries: Any) -> None:
+            raise OSError("full")
+
+    with composed({"home": opened(), "company": opened(Picky())}) as both:
+        both.memories["company"].update("c", said("The anchor."), user_id="ada")
+        both.memories["company"].flush()
+        (warning,) = both.get("s", "What?", user_id="ada").warnings
+        assert warning.startswith("company: The block 'echo' could not absorb")
+
+
+def test_a_member_that_was_closed_is_named() -> None:
+    """Wrong: a member that its owner closed fails every call, or answers still."""
+    with composed({"home": opened(), "company": opened(Reader())}) as both:
+        both.memories["company"].close()
+        context = both.get("s", "What?")
+        assert context.recalls == []
+        assert "MemoryClosed" in context.warnings[0]
+
+
+# --- one budget, many users -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+@hypothesis_settings(max_examples=40)
+@given(given_=st.data())
+def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
+    """Wrong: what several members recall passes the home's budget, or is not counted; or a tool
+    call loses its result."""
+    history = given_.draw(histories(10))
+    budget = given_.draw(st.integers(120, 600))
+    company = opened(Echo(), StaticMemory(facts=["Ships <need> a pilot. " * 9, "Be kind."]))
+    home = opened(
+        Echo(), overflow=Trim(), max_tokens=budget, max_recall_tokens=budget, memory_role=role
+    )
+    tides = Reader(says="Tides are high. " * 40)
+    with composed({"home": home, "company": company, "tides": tides}) as both:
+        for message in history:
+            try:
+                both.update("s", message, user_id="ada")
+            except MessageTooLarge:
+                continue
+            company.update("c", message, user_id="ada")
+        company.flush()
+        context = both.get("s", "Which ships need a pilot?", user_id="ada")
+        chat = context.to_messages()
+        assert context.tokens <= context.max_tokens == budget
+        assert home._counter.context(chat) <= context.tokens
+        assert unpaired(chat) == []
+        assert context.warnings == []
+
+
+def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
+    """Wrong: what one user said in one of the members reaches another through the composite."""
+    members: dict[str, AgentMemory | Block] = {
+        name: opened(Echo(), VectorMemory(), NoteMemory(), store=stores(name))
+        for name in ("one", "two", "three")
+    }
+    homes = ["one", "two", "three"]
+
+    def route(session_id: str, user_id: str | None) -> str:
+        return homes[int(session_id.split("-")[1]) % 3]
+
+    with composed(members, route=route) as both:
+        for n, user in enumerate(USERS):
+            for k in range(3):
+                both.update(f"s-{5 * k + n}", said(f"My code is canary-{user}-{k}."), user_id=user)
+            for name, memory in both.memories.items():
+                memory.notes(user).add(f"The note canary-{user}-{name} is mine.")
+        both.flush()
+        for user in USERS:
+            context = both.get("s-99", "What is my code?", user_id=user)
+            seen = [
+                *map(str, context.to_messages()),
+                *(one.text for one in both.search("code canary note", user_id=user, limit=99)),
+                *(str(both.history(head.session_id)) for head in both.sessions(user_id=user)),
+            ]
+            assert all(f"canary-{user}-{k}" in str(seen) for k in range(3))
+            for other in USERS:
+                assert (f"canary-{other}" in str(seen)) == (other == user)
+        assert "canary" not in str(both.get("s-99", "What is my code?"))
+        assert both.search("code canary note") == []
+        with pytest.raises(SessionOfAnotherUser):
+            both.get("s-0", "code?", user_id="bob")
+        with pytest.raises(SessionOfAnotherUser):
+            both.search("code?", session_id="s-0", user_id="bob")
+
+
+# --- turns, handles, the end ----------------------------------------------------------------------
+
+
+def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
+    """Wrong: a turn is asked without what other members know, or stored in another memory."""
+    with FakeLLM() as fake:
+        home = opened(model=MODEL, api_base=fake.api_base, api_key="k", overflow=Trim())
+        other, tides = opened(), Reader(says="Tides are high.")
+        members: dict[str, AgentMemory | Block] = {"other": other, "home": home, "tides": tides}
+        with composed(members, route="home") as both:
+            turn = both.before_turn("s", "May I sail?", user_id="ada")
+            assert "Tides are high." in str(turn.messages)
+            both.after_turn(turn, "You may.")
+            fake.reply("Sail now.")
+            session = both.session("s", "ada")
+            assert session.completion("And now?").choices[0].message.content == "Sail now."
+            assert "Tides are high." in str(fake.requests[-1]["messages"])
+            assert texts(home, "s") == ["May I sail?", "You may.", "And now?", "Sail now."]
+            again = home.regenerate("s", user_id="ada")
+            both.after_turn(again, "Not yet.")
+            assert texts(home, "s")[-2:] == ["And now?", "Not yet."]
+            assert other.sessions() == []
+
+
+def test_a_session_binds_the_ids() -> None:
+    """Wrong: a call of the handle reaches another session, or is another call."""
+    with composed({"home": opened(Echo()), "rules": Reader(says="Be kind.")}) as both:
+        with both.session("s", "ada") as session:
+            assert repr(session) == "CompositeSession('s', user_id='ada')"
+            session.update([said("one"), said("two"), said("three")])
+            assert [one.text() for one in session.pop()] == ["three"]
+            assert [entry.seq for entry in session.history(after=1)] == [2]
+            assert [one.block for one in session.flush()] == ["home.echo"]
+            assert {one.text for one in session.search("what")} == {"one", "two", "Be kind."}
+            assert session.get("what").head == session.home.get("what").head
+            session.after_turn(session.before_turn("four"), "five")
+        assert both.home("s").blocks["echo"].name == "echo"
+        assert both.memories["home"].stats().blocks["echo"].lag == 0  # leaving it was its end
+        assert both.stats()["home"].entries == 4
+        session.delete()
+        assert both.history("s") == []
+        own = both.session("own")
+        own.update(said("mine"))
+        own.flush()
+        assert {one.text for one in own.search("what")} == {"mine", "Be kind."}
+        with pytest.raises(InvalidId):
+            both.session("")
+
+
+def test_closing_closes_every_member() -> None:
+    """Wrong: a member stays open, or one that cannot be closed keeps the others open."""
+    ended: list[str] = []
+
+    class Closing(Reader):
+        def close(self) -> None:
+            ended.append(self.name)
+            if self.says == "fails":
+                raise OSError("stuck")
+
+    one, two = opened(Closing(name="inner")), opened()
+    both = composed({"one": one, "stuck": Closing(says="fails"), "two": two})
+    assert repr(both) == "CompositeMemory(['one', 'two', 'stuck'])"
+    with pytest.raises(Exception, match=r"close\(\) failed in 'stuck': OSError: stuck"):
+        both.close()
+    assert sorted(ended) == ["inner", "stuck"]
+    for call in (both.stats, both.sessions, both.flush, lambda: both.search("what")):
+        with pytest.raises(MemoryClosed):
+            call()
+    with pytest.raises(MemoryClosed):
+        both.get("s", "what")
+    with pytest.raises(MemoryClosed):
+        two.sessions()
+
+
+# --- what can be no member ------------------------------------------------------------------------
+
+
+def test_what_cannot_work_is_refused() -> None:
+    """Wrong: a composite is made that fails later: no home, a block that nothing feeds, a name that
+    makes no element, a limit for nobody."""
+    memory = opened(StaticMemory(facts=["A."]))
+    refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"rules": StaticMemory()}, {}, "needs an AgentMemory"),
+        ({}, {}, "needs an AgentMemory"),
+        ({"m": memory, "v": VectorMemory()}, {}, "Give it to a memory"),
+        ({"m": memory, "e": Echo()}, {}, "Give it to a memory"),
+        ({"m": memory, "x": "memory://"}, {}, "is a str"),
+        ({"My memory": memory}, {}, "lower-case letters"),
+        ({"a.b": memory}, {}, "lower-case letters"),
+        ({"m": memory, "static": StaticMemory()}, {}, "another name"),
+        ({"m": memory, "notes": NoteMemory()}, {}, "another name"),
+        ({"m": memory, "a": Reader(name="x"), "b": Reader(name="x")}, {}, "another name"),
+        ({"m": memory}, {"timeouts": {"n": 1.0}}, "`timeouts` names"),
+        ({"m": memory}, {"timeouts": {"m": 0.0}}, "not above 0"),
+        ({"m": memory}, {"timeout": -1.0}, "not above 0"),
+        ({"m": memory}, {"route": "n"}, "one of these memories"),
+        ({"m": memory, "r": Reader()}, {"route": "r"}, "one of these memories"),
+        ({"m": memory}, {"route": ["m"]}, "one of these memories"),
+    ]
+    for members, settings, sentence in refused:
+        with pytest.raises(ConfigError, match=sentence):
+            CompositeMemory(members, **settings)
+    assert memory.search("A") != []  # the caller's own, and open still
+    memory.close()
+
+
+def test_blocks_that_were_bound_are_closed_when_another_cannot_be() -> None:
+    """Wrong: what a block opened stays open when the composite cannot be made."""
+    ended: list[str] = []
+
+    class Opening(Reader):
+        def bind(self, resources: Any) -> Any:
+            if self.says == "fails":
+                raise ConfigError("cannot")
+            return super().bind(resources)
+
+        def close(self) -> None:
+            ended.append(self.name)
+
+    with opened() as memory, pytest.raises(ConfigError, match="cannot"):
+        CompositeMemory({"m": memory, "a": Opening(), "b": Opening(says="fails")})
+    assert ended == ["a"]
+
+
+def test_facts_of_blocks_do_not_get_mixed_up(stores: Callable[[str], str]) -> None:
+    """Wrong: two blocks of a kind keep their facts under one name, and the last one wins."""
+    store = stores("m")
+    members: dict[str, AgentMemory | Block] = {
+        "home": opened(StaticMemory(facts=["Home's."]), store=store),
+        "rules": StaticMemory(facts=["Rules'."]),
+        "prices": StaticMemory(facts=["Prices'."]),
+    }
+    with composed(members) as both:
+        recalls = both.get("s", "What?").recalls
+        assert {(one.block, one.text) for one in recalls} == {
+            ("home.static", "Home's."), ("rules", "Rules'."), ("prices", "Prices'."),
+        }  # fmt: skip
