@@ -1,0 +1,230 @@
+"""What every chat history must do, as tests. Subclass, give a `history` fixture, run pytest.
+
+    class TestMyHistory(ChatHistoryContract):
+        @pytest.fixture
+        def history(self):
+            with MyHistory(...) as history:
+                yield history
+
+Give `other` too, a second handle on the same data, where several may share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Protocol
+
+import pytest
+
+from agent_memory.errors import InvalidId, InvalidMessage
+from agent_memory.messages import Message
+from agent_memory.testing.contract import together
+
+_CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}
+_RICH: list[Any] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "name": "ana", "content": [{"type": "text", "text": "é\x00\ud83d 😀"}]},
+    {"role": "assistant", "content": None, "tool_calls": [_CALL], "refusal": None},
+    {"role": "tool", "tool_call_id": "c1", "content": "", "metadata": {"ms": [1, 2.5, None]}},
+    {"role": "user", "content": "late", "created_at": datetime(2024, 2, 29, 1, 2, 3, 4, UTC)},
+]
+_AFTER = [
+    ["a"], ["a", "b", "c", "d"], ["x", "b", "c"], ["a", "x", "c"], ["b", "c"], ["a", "b", "c"],
+    ["c", "b", "a"], [], [str(n) for n in range(300)],
+]  # fmt: skip
+_ROUNDS = 10
+
+
+class History(Protocol):
+    """What is tested."""
+
+    def save(self, session_id: str, messages: Sequence[Any], /) -> None:
+        """Have a session consist of these messages."""
+        ...
+
+    def load(self, session_id: str, /) -> list[Message]:
+        """The messages of a session."""
+        ...
+
+    def clear(self, session_id: str, /) -> None:
+        """Delete a session."""
+        ...
+
+
+def said(*texts: str) -> list[dict[str, Any]]:
+    """What a user said."""
+    return [{"role": "user", "content": text} for text in texts]
+
+
+def texts(history: History, session_id: str = "s") -> list[str]:
+    """What the messages of a session say."""
+    return [message.text() for message in history.load(session_id)]
+
+
+class ChatHistoryContract:
+    """What keeps and gives back whole lists of messages must do."""
+
+    @pytest.fixture
+    def history(self) -> Iterator[History]:
+        """The history under test. Subclasses give it."""
+        pytest.fail("Give the contract a `history` fixture.")
+
+    @pytest.fixture
+    def other(self, history: History) -> History:
+        """A second handle on the same data."""
+        return history
+
+    def test_what_was_saved_is_loaded(self, history: History, other: History) -> None:
+        """Else: a field, a picture or a tool call of somebody's conversation is lost."""
+        history.save("s", _RICH)
+        assert [one.to_dict() for one in other.load("s")] == [
+            Message.of(one).to_dict() for one in _RICH
+        ]
+        again = other.load("s")
+        other.save("s", [*again, *said("more")])
+        assert history.load("s")[:-1] == again
+
+    def test_nothing_is_there_before(self, history: History) -> None:
+        """Else: who looks first gets an error, or somebody else's list."""
+        assert history.load("s") == []
+
+    def test_a_list_takes_the_place_of_another(self, history: History, other: History) -> None:
+        """Else: of what was to be replaced something stays, or what was not goes."""
+        for after in _AFTER:
+            history.save("s", said("a", "b", "c"))
+            assert texts(other) == ["a", "b", "c"]
+            other.save("s", said(*after))
+            assert texts(history) == after
+
+    def test_the_same_words_of_another(self, history: History) -> None:
+        """Else: a message that differs in a field only stays as it was."""
+        history.save("s", said("a", "b"))
+        later = [{"role": "assistant", "content": "a"}, {**said("b")[0], "name": "kim"}]
+        history.save("s", later)
+        assert [(one.role, one.name) for one in history.load("s")] == [
+            ("assistant", None), ("user", "kim"),
+        ]  # fmt: skip
+
+    def test_sessions_are_apart(self, history: History) -> None:
+        """Else: one conversation is written over by another."""
+        history.save("s", said("a"))
+        history.save("t", said("b"))
+        history.save("s", said("c"))
+        assert (texts(history, "s"), texts(history, "t")) == (["c"], ["b"])
+
+    def test_clearing(self, history: History, other: History) -> None:
+        """Else: clearing twice fails, takes another's, or what was cleared comes back."""
+        history.save("s", said("a", "b"))
+        history.save("t", said("c"))
+        for handle in (other, history):
+            handle.clear("s")
+            assert history.load("s") == other.load("s") == []
+        assert texts(other, "t") == ["c"]
+        history.save("s", said("anew"))
+        assert texts(other) == ["anew"]
+
+    def test_an_empty_history(self, history: History, other: History) -> None:
+        """Else: a conversation that was emptied keeps its last list, or can't go on."""
+        history.save("s", [])
+        assert other.load("s") == []
+        other.save("s", said("a"))
+        history.save("s", [])
+        assert other.load("s") == []
+        other.save("s", said("b"))
+        assert texts(history) == ["b"]
+
+    def test_what_is_no_message(self, history: History) -> None:
+        """Else: half of a list takes the place of a whole one."""
+        history.save("s", said("a", "b"))
+        bad: list[Any] = [{"content": "?"}, "text", 7, {"role": "king"}]
+        for one in bad:
+            with pytest.raises(InvalidMessage):
+                history.save("s", [*said("a", "c"), one])
+        for one in [*bad, *said("a"), None]:
+            with pytest.raises(InvalidMessage):
+                history.save("s", one)
+        assert texts(history) == ["a", "b"]
+
+    def test_ids_that_cannot_be_kept(self, history: History) -> None:
+        """Else: an id that a database cuts off is another session's."""
+        bad: list[Any] = ["", " ", "x" * 256, "a\x00b", 7]
+        for name in bad:
+            for call in (history.load, history.clear, lambda one: history.save(one, said("a"))):
+                with pytest.raises(InvalidId):
+                    call(name)
+
+    def test_a_list_is_the_callers_own(self, history: History) -> None:
+        """Else: what a caller does with his list later changes what was saved."""
+        given: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
+        history.save("s", given)
+        given[0]["content"][0]["text"] = "changed"
+        (loaded,) = history.load("s")
+        assert loaded.content == [{"type": "text", "text": "a"}]
+        assert isinstance(loaded.content, list)
+        loaded.content.append({"type": "text", "text": "b"})
+        assert texts(history) == ["a"]
+
+    def test_readers_see_one_list_or_another(self, history: History, other: History) -> None:
+        """Else: a reader gets the beginning of one list and the end of another, or nothing."""
+        lists = [[f"{name}{n}" for n in range(size)] for name, size in (("a", 40), ("b", 3))]
+        history.save("s", said(*lists[0]))
+        done: list[None] = []
+
+        def save() -> None:
+            try:
+                for turn in range(_ROUNDS):
+                    history.save("s", said(*lists[turn % 2]))
+            finally:
+                done.append(None)
+
+        def read() -> list[list[str]]:
+            seen = []
+            while not done:
+                seen.append(texts(other))
+            return seen
+
+        _, *read_by = together([save, read, read])
+        assert [one for seen in read_by for one in seen if one not in lists] == []
+        assert texts(other) == lists[(_ROUNDS - 1) % 2]
+
+    def test_savers_do_not_mix(self, history: History, other: History) -> None:
+        """Else: two that save at once leave a list that neither of them gave."""
+        lists = {
+            name: [f"{name}{n}" for n in range(size)]
+            for name, size in (("a", 30), ("b", 7), ("c", 30), ("d", 1))
+        }
+        handles = (history, other) * 2
+
+        def save(handle: History, mine: list[str]) -> None:
+            for turn in range(_ROUNDS // 2):
+                handle.save("s", said(*mine[turn % 2 :]))
+
+        together([partial(save, *one) for one in zip(handles, lists.values(), strict=True)])
+        found = texts(history)
+        assert found == texts(other)
+        assert found in [some for one in lists.values() for some in (one, one[1:])]
+
+    def test_a_clearing_is_whole(self, history: History, other: History) -> None:
+        """Else: who reads while a session is cleared gets a part of it."""
+        whole = [str(n) for n in range(40)]
+        done: list[None] = []
+
+        def change() -> None:
+            try:
+                for _ in range(_ROUNDS // 2):
+                    history.save("s", said(*whole))
+                    history.clear("s")
+            finally:
+                done.append(None)
+
+        def read() -> list[list[str]]:
+            seen = []
+            while not done:
+                seen.append(texts(other))
+            return seen
+
+        _, seen = together([change, read])
+        assert [one for one in seen if one not in ([], whole)] == []
+        assert texts(other) == []

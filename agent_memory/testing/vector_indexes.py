@@ -1,0 +1,278 @@
+"""What every vector index must do, as tests. Subclass, give an `opened` fixture, run pytest.
+
+class TestMyIndex(VectorIndexContract):
+    @pytest.fixture
+    def opened(self):
+        indexes = []
+        def opened(dimension):
+            indexes.append(MyIndex(..., dimension=dimension))
+            return indexes[-1]
+        yield opened
+        for index in indexes:
+            index.close()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from math import inf, nan, sqrt
+from typing import Any, Protocol
+
+import pytest
+
+from agent_memory.errors import DimensionMismatch, InvalidInput
+from agent_memory.testing.contract import together
+
+
+class Found(Protocol):
+    """One item that a search found."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def text(self) -> str | None: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+
+class Index(Protocol):
+    """What is tested."""
+
+    def store(self, items: Any, /, *, user_id: str | None = None) -> None:
+        """Keep items by their ids."""
+        ...
+
+    def search(
+        self,
+        query: Any,
+        /,
+        *,
+        top_k: int = 10,
+        threshold: float | None = None,
+        user_id: str | None = None,
+    ) -> Sequence[Found]:
+        """The items most like a vector."""
+        ...
+
+    def delete(self, ids: Iterable[str], /, *, user_id: str | None = None) -> None:
+        """Forget items."""
+        ...
+
+
+Opened = Callable[[int], Index]
+"""Opens the same index once more, for vectors of so many numbers."""
+
+COMPASS = {"e": [1.0, 0.0, 0.0], "ne": [3.0, 4.0, 0.0], "n": [0.0, 2.0, 0.0], "w": [-5.0, 0.0, 0.0]}
+EAST = [7.0, 0.0, 0.0]
+
+_NO_VECTORS: list[Any] = [
+    [1, nan, 0], [1, inf, 0], [0, 0, 0], [-inf, 0, 0], [0.0, -0.0, 0.0], ["1", "2", "3"],
+    [[1, 2, 3]], 7, [1, None, 3], [True, False, True], [1j, 0, 0], [[1], [2, 3]], [],
+]  # fmt: skip
+_NO_ITEMS: list[Any] = [
+    {"vector": EAST}, {"id": "", "vector": EAST}, {"id": 7, "vector": EAST}, {"id": "a"},
+    {"id": "a", "vector": EAST, "metadata": {"x": {1, 2}}}, "a", None,
+    {"id": "a", "vector": EAST, "metadata": {"x": nan}}, {"id": "a", "vectors": EAST},
+    {"id": "a", "vector": EAST, "text": 7}, {"id": "x" * 256, "vector": EAST},
+    {"id": "a", "vector": EAST, "metadata": [1]},
+]  # fmt: skip
+
+
+def items(vectors: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+    """Items with these vectors."""
+    return [{"id": name, "vector": vector} for name, vector in vectors.items()]
+
+
+def ids(found: Sequence[Found]) -> list[str]:
+    """What was found, in its order."""
+    return [one.id for one in found]
+
+
+class VectorIndexContract:
+    """What keeps vectors by id and finds them by their cosines must do."""
+
+    @pytest.fixture
+    def opened(self) -> Opened:
+        """Opens the index under test. Subclasses give it."""
+        pytest.fail("Give the contract an `opened` fixture.")
+
+    @pytest.fixture
+    def index(self, opened: Opened) -> Index:
+        """The index, for vectors of three numbers."""
+        return opened(3)
+
+    @pytest.fixture
+    def other(self, opened: Opened, index: Index) -> Index:
+        """A second handle on it."""
+        return opened(3)
+
+    def test_scores_are_cosines_descending(self, index: Index, other: Index) -> None:
+        """Else: what is most alike does not come first, or lengths count."""
+        index.store(items(COMPASS))
+        found = other.search(EAST)
+        assert ids(found) == ["e", "ne", "n", "w"]
+        assert [one.score for one in found] == [1.0, 0.6, 0.0, -1.0]
+        for own in ([1.0, 2.0, 0.0], [0.1, 0.2, 0.3], [1.0, 1.0, 1.0]):
+            index.store({"id": "own", "vector": own}, user_id="own")
+            assert [one.score for one in index.search(own, user_id="own")] == [1.0]
+        (first, *_) = other.search([1.0, 1.0, 1.0])
+        assert first.id == "ne"
+        assert first.score == pytest.approx(7 / (5 * sqrt(3)), abs=1e-12)
+
+    def test_the_threshold_is_exclusive(self, index: Index) -> None:
+        """Else: what is just as much alike as the threshold says is found."""
+        index.store(items(COMPASS))
+        assert ids(index.search(EAST, threshold=0.6)) == ["e"]
+        assert ids(index.search(EAST, threshold=0.5999999)) == ["e", "ne"]
+        assert ids(index.search(EAST, threshold=0)) == ["e", "ne"]
+        assert ids(index.search(EAST, threshold=-1)) == ["e", "ne", "n"]
+        assert ids(index.search(EAST, threshold=-1.5)) == ["e", "ne", "n", "w"]
+        assert index.search(EAST, threshold=1) == []
+        for one in index.search([0.3, -0.2, 0.7]):
+            assert one.id not in ids(index.search([0.3, -0.2, 0.7], threshold=one.score))
+
+    def test_there_is_no_padding(self, index: Index) -> None:
+        """Else: a caller who asks for ten gets some that are not there, or more than ten."""
+        assert index.search(EAST) == []
+        index.store(items(COMPASS))
+        assert [len(index.search(EAST, top_k=k)) for k in (0, 1, 2, 4, 5, 100)] == [
+            0,
+            1,
+            2,
+            4,
+            4,
+            4,
+        ]
+        assert ids(index.search(EAST, top_k=2)) == ["e", "ne"]
+        assert len(index.search(EAST, top_k=3, threshold=0.9)) == 1
+
+    def test_numbers_that_are_none(self, index: Index) -> None:
+        """Else: a slip in `top_k` or `threshold` gives all, or nothing, without a word."""
+        index.store(items(COMPASS))
+        bad: list[Any] = [-1, 1.5, "3", True, None]
+        for one in bad:
+            with pytest.raises(InvalidInput):
+                index.search(EAST, top_k=one)
+        none: list[Any] = [nan, "0.5"]
+        for one in none:
+            with pytest.raises(InvalidInput):
+                index.search(EAST, threshold=one)
+
+    def test_equals_come_in_the_order_of_ids(self, index: Index) -> None:
+        """Else: the same search gives another answer each time, or on another database."""
+        names = [f"{n:03}" for n in range(200)]
+        index.store(items({name: [1.0, 2.0, 3.0] for name in names[::-1]}))
+        index.store(items({"a": [1.0, 2.0, 3.0001], "b": EAST}))
+        assert ids(index.search([1.0, 2.0, 3.0], top_k=7)) == names[:7]
+
+    def test_an_id_has_one_item(self, index: Index, other: Index) -> None:
+        """Else: an item that was changed is found by what it was, too."""
+        index.store([{"id": "a", "vector": EAST, "text": "was", "metadata": {"n": 1}}])
+        other.store([{"id": "a", "vector": [0, 0, 1], "text": "is"}])
+        for handle in (index, other):
+            (found,) = handle.search(EAST)
+            assert (found.score, found.text, dict(found.metadata)) == (0.0, "is", {})
+        index.store([*items({"b": EAST}), *items({"b": [0, 0, 1]})])
+        assert [one.score for one in other.search([0, 0, 1])] == [1.0, 1.0]
+
+    def test_what_goes_in_comes_out(self, index: Index, other: Index) -> None:
+        """Else: a text or a note that was kept with a vector comes back as another."""
+        metadata = {"é\x00": [1, 2.5, None, True, {"deep": ["x"]}], "id": "mine"}
+        index.store({"id": "é/😀 1", "vector": EAST, "text": "a\x00\n😀", "metadata": metadata})
+        index.store({"id": "bare", "vector": [0, 1, 0]})
+        index.store({"id": "blank", "vector": [0, 0, 1], "text": ""})
+        first, bare, blank = other.search([3, 2, 1])
+        assert (first.id, first.text, first.metadata) == ("é/😀 1", "a\x00\n😀", metadata)
+        assert (bare.text, dict(bare.metadata), blank.text) == (None, {}, "")
+
+    def test_what_is_kept_is_not_the_callers(self, index: Index) -> None:
+        """Else: what a caller does with his metadata, or his vector, later changes what is kept."""
+        metadata: dict[str, Any] = {"tags": ["a"]}
+        vector = [1.0, 0.0, 0.0]
+        index.store({"id": "a", "vector": vector, "metadata": metadata})
+        metadata["tags"].append("b")
+        vector[0] = -1.0
+        for _ in range(2):
+            (found,) = index.search(EAST)
+            assert (found.score, found.metadata) == (1.0, {"tags": ["a"]})
+            found.metadata["tags"].append("c")
+
+    def test_deleting(self, index: Index, other: Index) -> None:
+        """Else: what was deleted is found, another goes with it, or deleting twice fails."""
+        index.store(items(COMPASS))
+        assert len(other.search(EAST)) == 4
+        for _ in range(2):
+            other.delete(["ne", "nobody"])
+            assert ids(index.search(EAST)) == ids(other.search(EAST)) == ["e", "n", "w"]
+        other.delete("n")
+        index.delete([])
+        index.store(items({"ne": [0, 0, 1]}))
+        assert [(one.id, one.score) for one in other.search(EAST)] == [
+            ("e", 1.0), ("ne", 0.0), ("w", -1.0),
+        ]  # fmt: skip
+
+    def test_users_are_apart(self, index: Index) -> None:
+        """Else: a user finds, overwrites or deletes what is another's, or everybody's."""
+        for user in ("ana", "ben", None):
+            index.store([{"id": "a", "vector": EAST, "text": f"of {user}"}], user_id=user)
+        index.store(items({"b": EAST}), user_id="ben")
+        index.delete(["a", "b"], user_id="ana")
+        assert index.search(EAST, user_id="ana") == []
+        assert [one.text for one in index.search(EAST, user_id="ben")] == ["of ben", None]
+        assert [one.text for one in index.search(EAST)] == ["of None"]
+        assert index.search(EAST, user_id="everybody") == []
+
+    def test_what_is_no_vector(self, index: Index) -> None:
+        """Else: what can never be found, or always, is kept; or a part of what was refused."""
+        for bad in _NO_VECTORS:
+            with pytest.raises(InvalidInput):
+                index.store(items({"good": EAST, "bad": bad}))
+            with pytest.raises(InvalidInput):
+                index.search(bad)
+        assert index.search(EAST) == []
+
+    def test_what_is_no_item(self, index: Index) -> None:
+        """Else: half of what was given is kept, or something that does not come back."""
+        for bad in _NO_ITEMS:
+            with pytest.raises(InvalidInput):
+                index.store([*items({"good": EAST}), bad])
+        assert index.search(EAST) == []
+
+    def test_lengths_of_every_kind(self, index: Index) -> None:
+        """Else: a very long or short vector is like nothing, or an error of arithmetic."""
+        for scale in (5e-324, 1e-300, 1.0, 1e300):
+            index.store(items({"a": [3 * scale, 0, 0], "b": [0, scale, 0]}))
+            assert [one.score for one in index.search([scale, 0, 0])] == [1.0, 0.0]
+
+    def test_other_dimensions(self, opened: Opened) -> None:
+        """Else: vectors that cannot be compared stand side by side, until a search fails."""
+        index = opened(3)
+        for length in (1, 2, 4):
+            with pytest.raises(DimensionMismatch):
+                index.store(items({"good": EAST, "bad": [1.0] * length}))
+            with pytest.raises(DimensionMismatch):
+                index.search([1.0] * length)
+        assert index.search(EAST) == []
+        index.store(items(COMPASS))
+        for length in (1, 2, 4):
+            with pytest.raises(DimensionMismatch):
+                opened(length)
+            with pytest.raises(DimensionMismatch):
+                index.search([1.0] * length, top_k=0)
+        assert len(opened(3).search(EAST)) == 4
+
+    def test_many_threads(self, index: Index, other: Index) -> None:
+        """Else: what one thread stores or deletes breaks another, or is lost."""
+
+        def work(handle: Index, name: str) -> None:
+            for turn in range(4):
+                handle.store(items({f"{name}{turn}": [turn, 1, 0], f"{name} gone": EAST}))
+                assert f"{name}{turn}" in ids(handle.search([turn, 1, 0], top_k=100))
+                handle.delete(f"{name} gone")
+
+        together([partial(work, one, f"{n}/") for n, one in enumerate((index, other) * 2)])
+        assert ids(index.search([0, 1, 0], top_k=4)) == [f"{n}/0" for n in range(4)]
+        assert len(other.search(EAST, top_k=100)) == 16

@@ -1,0 +1,47 @@
+"""Only one half: a chat history that is saved as a whole, and vectors that are found by id."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+
+from agent_memory import AgentMemory, ChatHistory, DimensionMismatch, Item, VectorIndex
+
+TURNS = [
+    {"role": "user", "content": "Which of these is a berry?"},
+    {"role": "assistant", "content": "The banana."},
+]
+# sweet, sour, crunchy
+FRUIT = {"apple": [5, 3, 8], "banana": [8, 0, 0], "lemon": [1, 9, 0], "pear": [6, 2, 5]}
+
+
+def main() -> None:
+    """Replace a conversation, find some fruit, and delete a user from both."""
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/halves.db"
+        with ChatHistory(url) as history, VectorIndex(url, name="fruit", dimension=3) as index:
+            history.save("quiz", TURNS, user_id="kim")
+            history.save("quiz", [*history.load("quiz"), {"role": "user", "content": "Really?"}])
+            print("Saved:", [message.text() for message in history.load("quiz")])
+            history.save("quiz", TURNS[:1])
+            print("Replaced:", [message.text() for message in history.load("quiz")])
+
+            index.store([Item(name, vector=vector) for name, vector in FRUIT.items()])
+            index.store(Item("mine", "The pear from the garden.", [6, 1, 6]), user_id="kim")
+            print("\nLike something sweet and a little crunchy:")
+            for match in index.search([7, 1, 4], top_k=3, threshold=0.8):
+                print(f"  {match.score:.3f}  {match.id}")
+            print("Of kim's:", [match.text for match in index.search([7, 1, 4], user_id="kim")])
+            try:
+                index.search([7, 1])
+            except DimensionMismatch as error:
+                print("Refused:", error)
+
+            with AgentMemory(store=url) as memory:
+                print("\nA memory over the same store shows:", memory.get("quiz").to_messages())
+                memory.delete_user("kim")
+            print("Left of kim:", history.load("quiz"), index.search([7, 1, 4], user_id="kim"))
+            print("Left of all:", [match.id for match in index.search([7, 1, 4])])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The contracts of `ChatHistory` and `VectorIndex` over every store, and what searches find."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory import ChatHistory, VectorIndex
+from agent_memory.encryption import Keys
+from agent_memory.stores import EncryptedStore, MemoryStore, open_store
+from agent_memory.stores.qdrant.store import QdrantStore
+from agent_memory.testing import ChatHistoryContract, VectorIndexContract
+from tests.contract.mongodb_suite import server, url
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.postgres import PostgresServer
+from tests.servers.qdrant import StandIn
+from tests.servers.redis import RedisServer
+from tests.servers.redis_suite import GIVEN, begun
+from tests.servers.sql import serve
+
+__all__ = ["server", "url"]
+
+QDRANT = ["stand-in", *filter(None, [os.environ.get("AGENT_MEMORY_TEST_QDRANT")])]
+
+Place = Callable[[], Any]
+"""Gives what a half takes as its `store`; each time anew where that is a handle."""
+
+
+class IndexOver(VectorIndexContract):
+    """`VectorIndex` keeps the contract."""
+
+    @pytest.fixture
+    def namespace(self) -> str:
+        return f"halves{uuid4().hex}"
+
+    @pytest.fixture
+    def place(self) -> Place:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def opened(self, place: Place, namespace: str) -> Iterator[Callable[[int], VectorIndex]]:
+        with ExitStack() as stack:
+            yield lambda dimension: stack.enter_context(
+                VectorIndex(place(), dimension=dimension, namespace=namespace)
+            )
+
+
+class HalvesOver(ChatHistoryContract, IndexOver):
+    """And so does `ChatHistory`."""
+
+    @pytest.fixture
+    def history(self, place: Place, namespace: str) -> Iterator[ChatHistory]:
+        with ChatHistory(place(), namespace=namespace) as history:
+            yield history
+
+    @pytest.fixture
+    def other(  # type: ignore[override]
+        self, request: pytest.FixtureRequest, place: Place, namespace: str
+    ) -> Iterator[Any]:
+        if "index" in request.fixturenames:
+            yield request.getfixturevalue("opened")(3)
+            return
+        request.getfixturevalue("history")
+        with ChatHistory(place(), namespace=namespace) as other:
+            yield other
+
+
+class TestOverMemory(HalvesOver):
+    @pytest.fixture
+    def place(self) -> Place:
+        store = MemoryStore()
+        return lambda: store
+
+
+class TestOverSQLite(HalvesOver):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        return lambda: f"sqlite:///{tmp_path}/memory.db"
+
+
+class TestOverEncrypted(HalvesOver):
+    @pytest.fixture
+    def place(self, tmp_path: Path, namespace: str) -> Iterator[Place]:
+        with ExitStack() as stack:
+
+            def place() -> EncryptedStore:
+                inner = open_store(f"sqlite:///{tmp_path}/memory.db", namespace)
+                stack.callback(inner.close)
+                return EncryptedStore(inner, Keys({"k": bytes(range(32))}), namespace)
+
+            yield place
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if GIVEN:
+        yield GIVEN
+        return
+    folder = tmp_path_factory.mktemp("redis")
+    server = begun(lambda binary: RedisServer(folder, binary))
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    for served in serve(PostgresServer, "AGENT_MEMORY_TEST_POSTGRES"):
+        yield served.url
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[str]:
+    for served in serve(MariaDBServer, "AGENT_MEMORY_TEST_MYSQL"):
+        yield served.url
+
+
+@pytest.fixture(scope="module", params=QDRANT)
+def qdrant(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param != "stand-in":
+        yield request.param
+        return
+    with pytest.MonkeyPatch.context() as patch, StandIn() as server:
+        patch.delenv("QDRANT_API_KEY", raising=False)
+        yield server.url
+
+
+class TestOverRedis(HalvesOver):
+    @pytest.fixture
+    def place(self, redis: str) -> Place:
+        return lambda: redis
+
+
+class TestOverPostgres(HalvesOver):
+    @pytest.fixture
+    def place(self, postgres: str) -> Place:
+        return lambda: postgres
+
+
+class TestOverMariaDB(HalvesOver):
+    @pytest.fixture
+    def place(self, mariadb: str) -> Place:
+        return lambda: mariadb
+
+
+class TestOverMongoDB(HalvesOver):
+    @pytest.fixture
+    def place(self, url: str) -> Place:
+        return lambda: url
+
+
+class TestOverQdrant(IndexOver):
+    @pytest.fixture
+    def place(self, qdrant: str) -> Place:
+        return lambda: qdrant
+
+
+class TestOverLocalQdrant(IndexOver):
+    """In the client's local mode each handle has data of its own."""
+
+    @pytest.fixture
+    def place(self) -> Iterator[Place]:
+        with closing(QdrantStore(":memory:")) as store:
+            yield lambda: store
+
+
+_NUMBERS = st.sampled_from([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0]) | st.floats(-1e3, 1e3, width=32)
+_VECTORS = st.lists(_NUMBERS, min_size=3, max_size=3).filter(any)
+
+
+def brute(
+    kept: dict[str, list[float]], query: list[float], top_k: int, threshold: float | None
+) -> list[tuple[str, float]]:
+    """What a search is to find, by the definition."""
+    scored = []
+    for name, vector in kept.items():
+        a, b = np.array(vector), np.array(query)
+        scored.append((name, float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))))
+    best = sorted(scored, key=lambda one: (-round(one[1], 9), one[0]))
+    return [one for one in best if threshold is None or one[1] > threshold][:top_k]
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefghijklmnop"), _VECTORS, max_size=16),
+    st.dictionaries(st.sampled_from("abcdefghijklmnop"), _VECTORS, max_size=4),
+    st.sets(st.sampled_from("abcdefghijklmnop"), max_size=4),
+    _VECTORS,
+    st.integers(0, 20),
+    st.none() | st.floats(-1, 1),
+)
+def test_searches_are_exact(
+    kept: dict[str, list[float]],
+    changed: dict[str, list[float]],
+    gone: set[str],
+    query: list[float],
+    top_k: int,
+    threshold: float | None,
+) -> None:
+    """Wrong: a search finds another than the definition says, after whatever changes."""
+    with VectorIndex(MemoryStore(), dimension=3) as index:
+        for some in (kept, changed):
+            index.store([{"id": name, "vector": vector} for name, vector in some.items()])
+        index.delete(gone)
+        there = {name: v for name, v in {**kept, **changed}.items() if name not in gone}
+        near = [score for _, score in brute(there, query, 99, None)]
+        if threshold is not None and any(abs(score - threshold) < 1e-9 for score in near):
+            threshold = None  # which side of it a rounding error falls on is nobody's promise
+        found = index.search(query, top_k=top_k, threshold=threshold)
+        expected = brute(there, query, top_k, threshold)
+        assert [match.score for match in found] == pytest.approx([s for _, s in expected], abs=1e-9)
+        assert [match.score for match in found] == sorted((m.score for m in found), reverse=True)
+        apart = min((abs(a - b) for a, b in pairwise(near) if a != b), default=1)
+        if apart > 1e-6 and len(set(near)) == len(near):
+            assert [match.id for match in found] == [name for name, _ in expected]
+
+
+def test_what_single_precision_cannot_tell_apart() -> None:
+    """Wrong: of vectors that differ less than a store's numbers can say, not the best is found."""
+    turns = {f"{n:04}": [1.0, n * 1e-5] for n in range(2_000, 0, -1)}
+    with VectorIndex(MemoryStore(), dimension=2) as index:
+        index.store([{"id": name, "vector": vector} for name, vector in turns.items()])
+        found = index.search([1.0, 0.0], top_k=5)
+    assert [match.id for match in found] == ["0001", "0002", "0003", "0004", "0005"]
+    assert len({match.score for match in found}) > 1

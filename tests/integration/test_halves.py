@@ -1,0 +1,581 @@
+"""`ChatHistory` and `VectorIndex` beside an `AgentMemory` over the same store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    ChatHistory,
+    FlushToLTM,
+    Item,
+    Message,
+    Summarize,
+    Trim,
+    VectorIndex,
+    VectorMemory,
+)
+from agent_memory.embedders.none import NoEmbedder
+from agent_memory.errors import (
+    ConfigError,
+    DimensionMismatch,
+    InvalidInput,
+    MemoryClosed,
+    SessionOfAnotherUser,
+    UnsupportedOperation,
+)
+from agent_memory.facts.claims import FORGOTTEN
+from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.stores import MemoryStore, SQLStore
+from agent_memory.testing.chat_histories import said, texts
+from agent_memory.testing.contract import together
+from agent_memory.testing.watching import watched
+
+
+class Notes(Block):
+    """Keeps each message as a fact, and counts what it is fed; `within` is called before."""
+
+    kind: str = "notes"
+    fed: list[str] = []
+    within: Any = lambda: None
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        kept = self.resources.store.facts(self.name, scope.owner)
+        return [Recall(self.name, one.id, one.text) for one in kept]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.within()
+        self.fed.extend(entry.message.text() for entry in entries)
+        records = [
+            Record(
+                f"{one.session_id} {one.seq}", scope.owner, one.session_id, one.seq, one.seq,
+                one.message.text(), (one.seq,), one.created_at,
+            )
+            for one in entries
+        ]  # fmt: skip
+        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        store = self.resources.store
+        if scope.session_id is None:
+            store.delete_facts(self.name, owner=scope.owner)
+        else:
+            store.delete_facts(
+                self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
+            )
+
+
+def memory(store: Any, *blocks: Block, **fields: Any) -> AgentMemory:
+    overflow = FlushToLTM(blocks=blocks) if blocks else Trim()
+    return AgentMemory(store=store, recall_timeout=60, **{"overflow": overflow, **fields})
+
+
+def recalled(agent: AgentMemory, question: str = "moon", session_id: str = "s") -> list[str]:
+    return sorted(one.text for one in agent.search(question, session_id=session_id))
+
+
+def test_a_memory_shows_what_was_saved() -> None:
+    """Wrong: an agent does not see it, or counts its tokens otherwise than its own updates'."""
+    store = MemoryStore()
+    given = [{"role": "system", "content": "Be brief."}, *said("one", "two of them")]
+    with ChatHistory(store) as history, memory(store) as agent:
+        history.save("s", given, user_id="ana")
+        agent.update("twin", given, user_id="ana")
+        for session in ("s", "twin"):
+            assert agent.get(session).to_messages() == given
+        one, twin = (agent.history(session) for session in ("s", "twin"))
+        assert [(e.tokens, e.total, e.encoding) for e in one] == [
+            (e.tokens, e.total, e.encoding) for e in twin
+        ]
+        agent.update("s", said("three"), user_id="ana")
+        assert texts(history)[1:] == ["one", "two of them", "three"]
+        assert [head.session_id for head in agent.sessions(user_id="ana")] == ["s", "twin"]
+
+
+def test_the_system_message_is_the_lists() -> None:
+    """Wrong: an instruction that was replaced, or taken out, is still given to the model."""
+    store = MemoryStore()
+    with ChatHistory(store) as history, memory(store) as agent:
+
+        def shown(*messages: dict[str, Any]) -> list[str]:
+            history.save("s", messages)
+            return [one["content"] for one in agent.get("s").to_messages()]
+
+        first, second = ({"role": "system", "content": text} for text in ("first", "second"))
+        (a,) = said("a")
+        assert shown(first, a) == ["first", "a"]
+        assert shown(first, a, second) == ["second", "a"]
+        assert shown(first, a) == ["first", "a"]
+        assert shown(a) == ["a"]
+        assert shown(second, a) == ["second", "a"]
+        assert shown() == []
+
+
+def test_what_stays_is_not_absorbed_again() -> None:
+    """Wrong: saving a conversation after each turn has blocks do all of it each time."""
+    store, block = MemoryStore(), Notes(fed=[])
+    with ChatHistory(store) as history, memory(store, block) as agent:
+        for count in (1, 2, 2, 3):
+            history.save("s", said(*[f"turn {n}" for n in range(count)]))
+            agent.flush()
+        assert agent.blocks["notes"].fed == ["turn 0", "turn 1", "turn 2"]
+        times = [entry.created_at for entry in agent.history("s")]
+        history.save("s", [*history.load("s"), *said("turn 3")])
+        assert [entry.created_at for entry in agent.history("s")][:3] == times
+
+
+@pytest.mark.parametrize("block", [Notes(), VectorMemory()], ids=["facts", "vectors"])
+def test_what_was_replaced_is_forgotten(block: Block, tmp_path: Path) -> None:
+    """Wrong: a message that is in no list any more is recalled, at once or later."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with ChatHistory(url) as history, memory(url, block) as agent:
+
+        def found() -> list[str]:
+            words = ("golden", "cheese", "silver", "purple", "green")
+            asked = {one: agent.search(f"{one} moon", user_id="u") for one in words}
+            return [one for one in words if any(one in recall.text for recall in asked[one])]
+
+        history.save("s", said("golden moon", "cheese moon", "silver moon"), user_id="u")
+        history.save("t", said("green moon"), user_id="u")
+        agent.flush()
+        assert found() == ["golden", "cheese", "silver", "green"]
+        history.save("s", said("golden moon", "purple moon"))
+        assert set(found()) <= {"golden", "green"}
+        agent.flush()
+        assert found() == ["golden", "purple", "green"]
+        history.save("s", [])
+        assert found() == ["green"]
+
+
+def test_a_block_that_keeps_elsewhere_forgets_when_it_absorbs() -> None:
+    """Wrong: what a block has of a replaced message on a Qdrant of its own stays for good."""
+    store = MemoryStore()
+    with ChatHistory(store) as history, memory(store, VectorMemory(store=":memory:")) as agent:
+        history.save("s", said("moon a", "moon b", "moon c"))
+        agent.flush()
+        assert len(recalled(agent)) == 3
+        history.save("s", said("moon a"))
+        agent.flush()
+        assert recalled(agent) == ["user: moon a"]
+
+
+def test_saving_waits_for_a_block_at_work() -> None:
+    """Wrong: a block that is fed the former list meanwhile keeps it."""
+    store = MemoryStore()
+    begun, go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        assert go.wait(60)
+
+    with ChatHistory(store) as history, memory(store, Notes(fed=[], within=wait)) as agent:
+        history.save("s", said("secret", "old"))
+        flushing = threading.Thread(target=agent.flush)
+        flushing.start()
+        assert begun.wait(60)
+        history.save("s", said("secret", "old", "added"))  # adding waits for nobody
+        saving = threading.Thread(target=partial(history.save, "s", said("new")))
+        saving.start()
+        assert texts(history) == ["secret", "old", "added"]
+        go.set()
+        saving.join()
+        flushing.join()
+        agent.flush()
+        assert texts(history) == recalled(agent) == ["new"]
+
+
+def test_a_worker_is_told_and_old_troubles_are_forgotten() -> None:
+    """Wrong: blocks never come to what was saved, or keep failures at messages that are gone."""
+    store = MemoryStore()
+
+    def refuse() -> None:
+        raise ValueError("as always")
+
+    with (
+        ChatHistory(store) as history,
+        memory(store, Notes(fed=[], within=refuse), absorb_attempts=1) as agent,
+    ):
+        history.save("s", said("a", "b"))
+        agent.flush()
+        (letter,) = agent.dead_letters()
+        assert (letter.first, letter.last) == (1, 2)
+        now = letter.since
+        notes = [Record(str(n), "session:s", "s", n, n, "", (), now) for n in (1, 2)]
+        store.put_facts(FORGOTTEN, notes)
+        for given in (["a", "b", "c"], ["a", "x"]):
+            (head,) = store.sessions()
+            store.put_off(head, None)
+            assert store.due() == []
+            history.save("s", said(*given))
+            assert [head.session_id for head in store.due()] == ["s"]
+        assert agent.dead_letters() == []
+        assert [note.last for note in store.facts(FORGOTTEN, "session:s")] == [1]
+
+
+def test_one_that_stops_half_way_changes_nothing() -> None:
+    """Wrong: a save that fails between two steps leaves a list, or records, of neither."""
+    inner, armed = MemoryStore(), []
+
+    def fail(step: str) -> None:
+        if armed and step == armed[0]:
+            raise ConnectionError(step)
+
+    store = watched(inner, fail)
+    with ChatHistory(store) as history, memory(inner, Notes(fed=[])) as agent:
+        history.save("s", said("a", "b", "c"))
+        agent.flush()
+        for step in ("before move", "after move", "after delete_facts", "before rewrite"):
+            armed[:] = [step]
+            with pytest.raises(ConnectionError):
+                history.save("s", said("a", "x"))
+            armed.clear()
+            assert texts(history) == ["a", "b", "c"]
+            agent.flush()
+            assert recalled(agent) == ["a", "b", "c"]
+        history.save("s", said("a", "x"))
+        agent.flush()
+        assert recalled(agent) == ["a", "x"]
+
+
+@pytest.mark.parametrize(
+    "strategy", [Trim(keep_messages=4), Summarize(keep_messages=4, max_summary_tokens=100)]
+)
+def test_windows_follow(strategy: Any) -> None:
+    """Wrong: an agent goes on with the summary of messages that are gone, or shows none."""
+    store, names = MemoryStore(), [f"message number {n} " + "word " * 30 for n in range(30)]
+    fields: dict[str, Any] = {"overflow": strategy, "max_tokens": 700}
+    with ChatHistory(store) as history, memory(store, **fields) as agent:
+        for name in names:
+            agent.update("s", {"role": "user", "content": name})
+        start = agent.sessions()[0].start
+        assert start > 10
+        history.save("s", [*history.load("s")[:-1], *said("changed")])  # within the window
+        (head,) = agent.sessions()
+        assert (head.start, head.window_tokens) == (
+            start, sum(entry.tokens for entry in agent.history("s", after=start)),
+        )  # fmt: skip
+        assert agent.get("s").to_messages()[-1]["content"] == "changed"
+        history.save("s", [*history.load("s")[:5], *said("begun anew")])  # before it
+        (head,) = agent.sessions()
+        assert (head.start, head.summary, head.pinned) == (0, None, ())
+        assert head.window_tokens == sum(entry.tokens for entry in agent.history("s"))
+        context = agent.get("s")
+        assert context.to_messages()[-1]["content"] == "begun anew"
+        assert context.tokens <= 700
+        history.save("s", said(*names))
+        assert agent.get("s").tokens <= 700
+        agent.update("s", said("and on"))
+        assert agent.sessions()[0].start > 0
+
+
+def test_whose_it_is() -> None:
+    """Wrong: another user's session is written over, or deleting a user leaves a history."""
+    store = MemoryStore()
+    with ChatHistory(store) as history, memory(store, Notes(fed=[])) as agent:
+        history.save("s", said("a"))
+        agent.flush()
+        history.save("s", said("a"), user_id="ana")  # nobody's before
+        agent.flush()
+        assert [one.text for one in agent.search("a", user_id="ana")] == ["a"]
+        for messages in (said("b"), said("a"), []):
+            with pytest.raises(SessionOfAnotherUser):
+                history.save("s", messages, user_id="ben")
+        history.save("s", said("c"))
+        assert texts(history) == ["c"]
+        agent.delete_user("ana")
+        assert history.load("s") == []
+        history.save("s", said("mine"), user_id="ben")
+        history.save("t", said("too"), user_id="ben")
+        history.clear("s")
+        history.save("s", said("anybody's"), user_id="ana")
+        assert [head.session_id for head in agent.sessions(user_id="ben")] == ["t"]
+
+
+def test_a_deletion_that_is_not_finished() -> None:
+    """Wrong: a save waits for ever, or brings back what is being deleted."""
+    store = MemoryStore()
+    with ChatHistory(store) as history:
+        history.save("s", said("old"), user_id="ana")
+        head = store.head("s")
+        assert head is not None
+        store.move(replace(head, deleting=True))
+        assert history.load("s") == []
+        history.save("s", said("new"), user_id="ben")
+        assert texts(history) == ["new"]
+
+
+def test_after_messages_have_expired() -> None:
+    """Wrong: what a retention removed comes back, or numbers begin anew."""
+    store = MemoryStore()
+    fields: dict[str, Any] = {"retention": "window", "max_tokens": 300}
+    with ChatHistory(store) as history, memory(store, **fields) as agent:
+        for n in range(40):
+            agent.update("s", {"role": "user", "content": f"message {n} " + "word " * 20})
+        agent.flush()
+        (head,) = agent.sessions()
+        assert head.expired > 0
+        left = history.load("s")
+        assert len(left) == head.end - head.expired
+        history.save("s", [*left, *said("more")])
+        assert agent.sessions()[0].expired == head.expired
+        history.save("s", said("anew", "and on"))
+        (after,) = agent.sessions()
+        assert (after.end, after.window_tokens) == (
+            head.expired + 2, sum(entry.tokens for entry in agent.history("s")),
+        )  # fmt: skip
+        assert texts(history) == ["anew", "and on"]
+        with pytest.raises(UnsupportedOperation, match="Clear it"):
+            history.save("s", [])
+        history.clear("s")
+        history.save("s", [])
+        assert history.load("s") == []
+
+
+def test_times_are_kept() -> None:
+    """Wrong: a message is moved to the time of the save."""
+    moment = Message(role="user", content="a").created_at - timedelta(days=900)
+    with ChatHistory(MemoryStore()) as history:
+        history.save("s", [Message(role="user", content="a", created_at=moment)])
+        assert history.load("s")[0].created_at == moment
+        history.save("s", [{"role": "user", "content": "a", "created_at": moment.isoformat()}])
+        assert history.load("s")[0].created_at == moment
+
+
+SAVER = """
+import itertools, sys
+from agent_memory import ChatHistory
+
+url, name, turns = sys.argv[1:]
+long = [{"role": "user", "content": f"{name} {n} " + "x" * 2000} for n in range(60)]
+short = [{"role": "user", "content": f"{name} alone {n}"} for n in range(5)]
+with ChatHistory(url, tokenizer="approximate") as history:
+    for turn in range(int(turns)) if int(turns) else itertools.count():
+        history.save("s", short if turn % 2 else long)
+        if turn == 1:
+            print("saved", flush=True)
+"""
+
+
+def saver(url: str, name: str, turns: int) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-W", "error", "-c", SAVER, url, name, str(turns)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+
+def is_whole(found: list[str], names: str) -> bool:
+    """Whether a list is one that some saver gave."""
+    given = [
+        [row for n in range(count) if (row := f"{name}{between}{n}")]
+        for name in names
+        for count, between in ((60, " "), (5, " alone "))
+    ]
+    return [text.partition(" x")[0] for text in found] in given
+
+
+def test_processes_that_save_and_are_killed(tmp_path: Path) -> None:
+    """Wrong: what is read is a mixture of two lists, or nothing; also after `kill -9`."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with ChatHistory(url, tokenizer="approximate") as history:
+        started = [saver(url, "a", 0), saver(url, "b", 0)]
+        for process in started:
+            with process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "saved\n"
+                assert all(is_whole(texts(history), "ab") for _ in range(8))
+                os.kill(process.pid, signal.SIGKILL)
+            assert is_whole(texts(history), "ab")
+        history.save("s", said("goes on"))
+        assert texts(history) == ["goes on"]
+
+
+def test_processes_leave_one_list(tmp_path: Path) -> None:
+    """Wrong: two processes that save at once leave what neither of them gave."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    for process in [saver(url, "a", 8), saver(url, "b", 8)]:
+        with process:
+            assert process.stdout is not None
+            process.stdout.read()
+        assert process.returncode == 0
+    with ChatHistory(url, tokenizer="approximate") as history:
+        found = texts(history)
+        assert is_whole(found, "ab")
+        assert "alone" in found[0]
+
+
+def test_what_is_closed(tmp_path: Path) -> None:
+    """Wrong: a half that was closed works on, or closes a store that somebody lent it."""
+    store = MemoryStore()
+    for given in (store, f"sqlite:///{tmp_path}/m.db"):
+        history, index = ChatHistory(given), VectorIndex(given, dimension=2)
+        for half in (history, index, history, index):
+            half.close()
+        calls = [
+            partial(history.save, "s", []), partial(history.load, "s"), partial(history.clear, "s"),
+            partial(index.store, []), partial(index.search, [1, 0]), partial(index.delete, []),
+            partial(index.delete_user, "u"),
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises(MemoryClosed):
+                call()
+    with ChatHistory(store) as history:
+        history.save("s", said("open"))
+        assert texts(history) == ["open"]
+
+
+def test_namespaces_are_apart(tmp_path: Path) -> None:
+    """Wrong: one deployment reads or clears what is another's."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with ChatHistory(url) as one, ChatHistory(url, namespace="two") as two:
+        one.save("s", said("a"))
+        two.clear("s")
+        assert (texts(one), texts(two)) == (["a"], [])
+    with (
+        VectorIndex(url, dimension=2) as near,
+        VectorIndex(url, dimension=3, namespace="two") as far,
+        VectorIndex(url, dimension=4, name="other") as other,
+    ):
+        near.store(Item("a", vector=[1, 0]))
+        assert far.search([1, 0, 0]) == other.search([1, 0, 0, 0]) == []
+
+
+def test_deleting_a_user_leaves_nothing_of_an_index(tmp_path: Path) -> None:
+    """Wrong: what an index keeps of a user outlives him in the store, or goes with another's."""
+    path = tmp_path / "m.db"
+    url = f"sqlite:///{path}"
+    with (
+        VectorIndex(url, dimension=2) as index,
+        VectorIndex(url, dimension=2, name="second") as second,
+        memory(url, VectorMemory(name="index")) as agent,
+    ):
+        for half in (index, second):
+            for user in ("ana", "ben", None):
+                half.store(Item("a", f"secret of {user}", [1, 0]), user_id=user)
+        agent.update("s", said("secret of the moon"), user_id="ben")
+        agent.flush()
+        agent.delete_user("ana")
+        for half in (index, second):
+            assert half.search([1, 0], user_id="ana") == []
+            assert len(half.search([1, 0], user_id="ben")) == len(half.search([1, 0])) == 1
+        assert len(agent.search("moon", user_id="ben")) == 1
+        agent.delete("s")
+        assert len(index.search([1, 0], user_id="ben")) == 1
+    with closing(sqlite3.connect(path)) as raw:
+        dumped = "\n".join(raw.iterdump())
+    assert "secret of ana" not in dumped
+    assert "user:ana" not in dumped
+    assert "secret of ben" in dumped
+    assert b"secret of ana" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_an_index_deletes_a_user_itself() -> None:
+    """Wrong: on a Qdrant, which no memory knows of, a user's items stay; or others' go."""
+    with VectorIndex(":memory:", dimension=2) as index:
+        for user in ("ana", "ben", None):
+            index.store(Item("a", vector=[1, 0]), user_id=user)
+        index.delete_user("ana")
+        index.delete_user("ana")
+        found = [len(index.search([1, 0], user_id=user)) for user in ("ana", "ben", None)]
+    assert found == [0, 1, 1]
+
+
+class Letters:
+    """An embedder of one's own: how often each letter stands in a text."""
+
+    name, dimension, unrelated = "letters", 26, 0.0
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.asked.append(list(texts))
+        rows = [[text.count(chr(97 + n)) for n in range(26)] for text in texts]
+        counts = np.array(rows, np.float32)
+        return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1)
+
+
+def test_texts_are_embedded() -> None:
+    """Wrong: a text is found by its words, embedded one by one, or though it has no meaning."""
+    store, letters = MemoryStore(), Letters()
+    with VectorIndex(store, embedding=letters) as index:
+        index.store([Item("a", "one"), Item("b", "two"), {"id": "c", "text": "three"}])
+        assert letters.asked == [["one", "two", "three"]]
+        found = index.search("tow", top_k=1)
+        assert [(match.id, match.text) for match in found] == [("b", "two")]
+        assert found[0].score == pytest.approx(1)
+        own = letters.embed(["three"])[0]
+        index.store(Item("d", "four", own))
+        assert {match.id for match in index.search(own, threshold=0.99)} == {"c", "d"}
+        for blank in ("", " \n", "?"):
+            with pytest.raises(InvalidInput, match="zeros"):
+                index.search(blank)
+            with pytest.raises(InvalidInput, match="zeros"):
+                index.store([Item("e", "five"), Item("f", blank)])
+        assert len(index.search(own)) == 4
+    with pytest.raises(DimensionMismatch, match="'letters' with 26 numbers"):
+        VectorIndex(store, dimension=26)
+    with pytest.raises(DimensionMismatch, match="the embedder gives 26"):
+        VectorIndex(store, embedding=letters, dimension=27)
+    VectorIndex(store, embedding=letters, dimension=26).close()
+
+
+def test_without_an_embedder() -> None:
+    """Wrong: an index that can embed nothing is opened for texts, or takes them silently."""
+    with pytest.raises(ConfigError, match="Give `dimension`"):
+        VectorIndex(MemoryStore(), embedding=NoEmbedder())
+    with VectorIndex(MemoryStore(), dimension=2) as index:
+        index.store(Item("a", "with a vector", np.array([1, 0], np.float16)))
+        with pytest.raises(InvalidInput, match="embedding"):
+            index.store(Item("b", "without"))
+        with pytest.raises(InvalidInput, match="embedding"):
+            index.search("without")
+        assert [match.id for match in index.search(np.array([2, 0]))] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": ""}, {"name": "Index"}, {"name": "a b"}, {"name": "x" * 49}, {"name": "_a"},
+        {"dimension": 0}, {"dimension": -3}, {"dimension": 2.0}, {"dimension": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_that_cannot_work(fields: dict[str, Any]) -> None:
+    """Wrong: an index is made that nobody can open again, or that takes another's place."""
+    with pytest.raises(ConfigError):
+        VectorIndex(MemoryStore(), **{"dimension": 2, **fields})
+
+
+def test_a_store_that_cannot_be_opened_is_closed(tmp_path: Path) -> None:
+    """Wrong: a refused index leaves its connection open."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    VectorIndex(url, dimension=2).close()
+    with pytest.raises(DimensionMismatch, match="'given' with 2 numbers"):
+        VectorIndex(url, dimension=3)
+    with closing(SQLStore(url)) as store:
+        assert set(store.vector_blocks()) == {"_index_index"}
+
+
+def test_many_indexes_are_opened_at_once(tmp_path: Path) -> None:
+    """Wrong: of processes or threads that begin an index together, one fails."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    opened = together([partial(VectorIndex, url, dimension=2)] * 6)
+    for n, index in enumerate(opened):
+        index.store(Item(str(n), vector=[1, n]))
+    assert len(opened[0].search([1, 0])) == 6
+    for index in opened:
+        index.close()
