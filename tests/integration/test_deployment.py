@@ -1,0 +1,238 @@
+"""`Deployment`: several stores from one file."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    Deployment,
+    StaticMemory,
+    Summarize,
+    Trim,
+    VectorMemory,
+    errors,
+)
+
+TOML = """
+model = "openai/gpt-4o-mini"
+retention = "P90D"
+max_tokens = 6000
+overflow = { kind = "summarize", max_summary_tokens = 300 }
+blocks = [{ kind = "vector" }]
+
+[stores.support]
+store = "memory://"
+max_tokens = 8000
+[stores.support.shares.team-chat]
+planner = "write"
+critic = "read"
+
+[stores.team-scratch]
+store = "memory://"
+max_messages = 50
+overflow = { kind = "trim" }
+blocks = [{ kind = "static", facts = ["One."] }]
+"""
+
+USER = {"role": "user", "content": "Hello."}
+
+
+def written(folder: Path, text: str = TOML, name: str = "d.toml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_formats_say_the_same(tmp_path: Path) -> None:
+    """Wrong: a default of the top does not reach a store, is mixed with the store's own, or a
+    format gives something else."""
+    import tomllib
+
+    table = tomllib.loads(TOML)
+    support = AgentMemoryConfig(
+        store="memory://",
+        model="openai/gpt-4o-mini",
+        retention=timedelta(days=90),
+        max_tokens=8000,
+        overflow=Summarize(max_summary_tokens=300),
+        blocks=[VectorMemory()],
+        shares={"team-chat": {"planner": "write", "critic": "read"}},
+    )
+    scratch = AgentMemoryConfig(
+        store="memory://",
+        model="openai/gpt-4o-mini",
+        retention=timedelta(days=90),
+        max_tokens=6000,
+        max_messages=50,
+        overflow=Trim(),
+        blocks=[StaticMemory(facts=["One."])],
+    )
+    for name, text in (
+        ("d.toml", TOML),
+        ("d.yaml", yaml.safe_dump(table)),
+        ("d.json", json.dumps(table)),
+    ):
+        stores = Deployment.from_file(written(tmp_path, text, name)).stores
+        assert dict(stores) == {"support": support, "team-scratch": scratch}
+        assert stores["support"].model_fields_set == support.model_fields_set
+
+
+def test_a_file_without_stores_is_a_deployment_of_one(tmp_path: Path) -> None:
+    """Wrong: a plain configuration file cannot be opened as a deployment."""
+    path = written(tmp_path, 'store = "memory://"\nmax_tokens = 700\n')
+    stores = Deployment.from_file(path).stores
+    assert dict(stores) == {"default": AgentMemoryConfig.from_file(path)}
+
+
+def test_it_opens_all_and_closes_all(tmp_path: Path) -> None:
+    """Wrong: a store is not opened with its own settings, is another one's, or stays open."""
+    with Deployment.from_file(written(tmp_path), model=None).open() as memories:
+        assert list(memories) == ["support", "team-scratch"]
+        assert len(memories) == 2
+        assert "support" in repr(memories)
+        for i in range(60):
+            memories["team-scratch"].update("s", {**USER, "content": f"Hello {i}."})
+        assert len(memories["team-scratch"].get("s").messages) <= 50
+        assert memories["support"].history("s") == []
+        assert "elsewhere" not in memories
+    for memory in memories.values():
+        with pytest.raises(errors.MemoryClosed):
+            memory.update("s", USER)
+    memories.close()
+
+
+def test_one_that_cannot_open_closes_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: what was opened before a failure stays open; or nobody learns which store failed."""
+    opened: list[AgentMemory] = []
+    init = AgentMemory.__init__
+
+    def remembered(self: AgentMemory, *args: Any, **fields: Any) -> None:
+        init(self, *args, **fields)
+        opened.append(self)
+
+    monkeypatch.setattr(AgentMemory, "__init__", remembered)
+    missing = tmp_path / "no" / "such" / "folder"
+    text = f"""
+    [stores.first]
+    store = "memory://"
+    [stores.second]
+    store = "sqlite:///{(missing / "m.db").as_posix()}"
+    [stores.third]
+    store = "memory://"
+    """
+    (tmp_path / "no").write_text("a file")
+    with pytest.raises(errors.StoreUnavailable) as failure:
+        Deployment.from_file(written(tmp_path, text)).open()
+    assert failure.value.__notes__ == ["This is about the store 'second' of the deployment."]
+    assert len(opened) == 1
+    with pytest.raises(errors.MemoryClosed):
+        opened[0].update("s", USER)
+
+
+def test_one_that_fails_to_close_keeps_no_other_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: the stores that would be closed after it stay open."""
+    memories = Deployment.from_file(written(tmp_path), model=None).open()
+    last = memories["team-scratch"]
+    close = last.close
+
+    def failing() -> None:
+        close()
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(last, "close", failing)
+    with pytest.raises(OSError, match="the disk is gone"):
+        memories.close()
+    with pytest.raises(errors.MemoryClosed):
+        memories["support"].update("s", USER)
+
+
+def test_the_environment_wins_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a secret cannot come from the environment, reaches another store, or what is meant
+    for one store loses against what is meant for all."""
+    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "5000")
+    monkeypatch.setenv("AGENT_MEMORY_RECALL_TIMEOUT", "7")
+    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__MAX_TOKENS", "4000")
+    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__API_KEY", "sk-support")
+    monkeypatch.setenv("AGENT_MEMORY_STORES__SUPPORT__OVERFLOW__MAX_SUMMARY_TOKENS", "77")
+    monkeypatch.setenv("AGENT_MEMORY_STORES__TEAM_SCRATCH__OVERFLOW__BY", "importance")
+    monkeypatch.setenv("agent_memory_stores__team_scratch__shares", '{"room": {"ana": "read"}}')
+    path = written(tmp_path)
+    support, scratch = Deployment.from_file(path).stores.values()
+    assert (support.max_tokens, scratch.max_tokens) == (4000, 5000)
+    assert (support.recall_timeout, scratch.recall_timeout) == (7, 7)
+    assert support.api_key is not None
+    assert scratch.api_key is None
+    assert support.overflow == Summarize(max_summary_tokens=77)
+    assert scratch.overflow == Trim(by="importance")
+    assert scratch.shares == {"room": {"ana": "read"}}
+    given = Deployment.from_file(path, max_tokens=900, overflow=Trim()).stores
+    assert {one.max_tokens for one in given.values()} == {900}
+    assert given["support"].overflow == Trim()
+    partly = Deployment.from_file(path, overflow={"keep_messages": 4}).stores
+    assert partly["support"].overflow == Summarize(max_summary_tokens=77, keep_messages=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("stores = 3", "must be a table"),
+        ("[stores]", "must be a table"),
+        ("[stores]\nsupport = 3", r"stores\.support"),
+        ('[stores."a b"]', "letters and digits"),
+        ("[stores.a__b]", "letters and digits"),
+        ("[stores.-a]", "letters and digits"),
+        ("stores = ", "not valid TOML"),
+    ],
+)
+def test_a_bad_table_of_stores(tmp_path: Path, text: str, told: str) -> None:
+    """Wrong: a traceback from within, or a store that is passed over."""
+    with pytest.raises(errors.ConfigError, match=told):
+        Deployment.from_file(written(tmp_path, text))
+
+
+def test_a_mistake_names_its_store(tmp_path: Path) -> None:
+    """Wrong: of ten stores nobody knows which one is wrong."""
+    path = written(tmp_path, "[stores.a]\n[stores.b]\nmax_tokens = 3")
+    with pytest.raises(errors.InvalidBudget) as failure:
+        Deployment.from_file(path)
+    assert failure.value.__notes__ == ["This is about the store 'b' of the deployment."]
+    path = written(tmp_path, "[stores.a]\nmax_tokns = 3")
+    with pytest.raises(ValidationError, match="max_tokns") as invalid:
+        Deployment.from_file(path)
+    assert invalid.value.__notes__ == ["This is about the store 'a' of the deployment."]
+
+
+def test_one_memory_from_a_file_of_several_says_what_to_do(tmp_path: Path) -> None:
+    """Wrong: "extra inputs are not permitted", or the first store of them."""
+    with pytest.raises(errors.ConfigError, match=r"d\.toml describes a deployment .* FILE#NAME"):
+        AgentMemoryConfig.from_file(written(tmp_path))
+
+
+def test_what_is_written_in_code() -> None:
+    """Wrong: a deployment needs a file."""
+    with Deployment({"a": AgentMemoryConfig(store="memory://")}).open() as memories:
+        assert memories["a"].update("s", USER).end == 1
+
+
+def test_yaml_repeats_no_line_of_the_file(tmp_path: Path) -> None:
+    """Wrong: an error about a file that cannot be read shows the password on the line."""
+    path = written(tmp_path, "store: [postgresql://ana:hunter2@host/m", "d.yaml")
+    with pytest.raises(errors.ConfigError, match=r"not valid YAML \(at line 1\)") as failure:
+        Deployment.from_file(path)
+    assert "hunter2" not in str(failure.value)
+    assert failure.value.__suppress_context__
