@@ -35,7 +35,7 @@ _TELLING = (
     "after put_facts",
     "after put_vectors",
     "before put_vectors",
-    "before truncate",
+    "before rewrite",
     "before delete_vectors",
     "after delete",
     "before delete",
