@@ -54,6 +54,13 @@ EXPECTED = {
         "The model: Saved under the name weekly-report.",
         "Bob sees: ['deploy']",
     ],
+    "deployment": [
+        "support: 24 messages in the log",
+        "a summary stands for the rest: True",
+        "recalled: ['The office opens at 8.']",
+        "scratch: 24 messages in the log",
+        "a context shows 4, in ",
+    ],
     "mcp_client": [
         "tools: search_memories, add_memory, get_memories, update_memory, delete_memory",
         "found: user: We moved our stand-up to half past nine, on Tuesdays too.",
@@ -66,6 +73,14 @@ EXPECTED = {
         '- plan: ["compare","order"]\n- offers: {"Oak &amp; Sons":310,"Chairly":285}\n- budget:',
         "And in another one of the same user: []",
         "After the end: {}",
+    ],
+    "team_chat": [
+        "auditor was refused.",
+        "  auditor reads: planner: Today: the login page.",
+        "  coder may not read.",
+        "Agents: {'auditor': 'read', 'planner': 'write'}",
+        "  planner reads: nobody: [deleted]",
+        "Outside of the namespace: []",
     ],
     "tools": [
         "-> memory_read was called with bad arguments: user_id: Extra inputs are not permitted.",
@@ -85,11 +100,44 @@ EXPECTED = {
         "Broken off, so that it stays at 4.",
         "  6 messages to send, recalled: Ana wears size 42.",
     ],
+    "halves": [
+        "Saved: ['Which of these is a berry?', 'The banana.', 'Really?']",
+        "  0.977  pear\n  0.870  apple\n  0.862  banana\n",
+        "Refused: The query has 2 numbers; the vectors of the index 'fruit' have 3.",
+        "Left of kim: [] []\nLeft of all: ['pear', 'apple', 'banana', 'lemon']",
+    ],
+    "migrate": [
+        "Stopped after 25 of 40 sessions.",
+        "Sessions: 40 of 40",
+        "Equal on both sides: Migrated(sessions=40, messages=40, facts=41, vectors=0)",
+        "This is talk 40.",
+        "Talk 40 was short.",
+    ],
+    "regenerate": [
+        "Sent for another one: ['system', 'user']",
+        "Found: ['user: Name a plant for a dark corner.', 'assistant: A cast-iron plant.']",
+        "Taken back: ['user', 'assistant'], and found: []",
+    ],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
     "custom_strategy": [
         "Task: compare three offers for chairs.",
         "Offer 10: a chair for $300.",
         "of at most 150 tokens",
+    ],
+    "two_memories": [
+        "  support.vector: user: My drill is a KX-20.",
+        "  company.static: Repairs under warranty are free for 24 months after the sale.",
+        "  rules: Never promise a date.",
+        "Warnings: []",
+        "Left of Kim: [0, 0]",
+    ],
+    "snapshot": [
+        "3 messages and 4 records of blocks.",
+        "Restored: team, of ada, 3 messages.",
+        "The same is found: True",
+        "Its plan: ['order coffee']",
+        "Refused: line 4: it is not as it was written",
+        "Sessions there: []",
     ],
     "async_memory": [
         "ana -> user: I'm ana and I live in Lisbon.",

@@ -38,8 +38,8 @@ from agent_memory.tokens.counter import TokenCounter
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
     *("demo", "chat", "sessions", "show", "search", "stats", "export", "import"),
-    *("facts", "profile", "audit", "forget", "mcp"),
-    *("flush", "worker", "retry", "replay", "delete", "doctor", "config"),
+    *("facts", "profile", "audit", "forget", "mcp", "snapshot", "restore"),
+    *("flush", "worker", "retry", "replay", "delete", "migrate", "shares", "doctor", "config"),
 }
 runner = CliRunner()
 
@@ -528,7 +528,7 @@ def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
     from agent_memory import AgentMemoryConfig
 
     schema = json.loads(run("config", "schema"))
-    assert set(schema["properties"]) == set(AgentMemoryConfig.model_fields)
+    assert set(schema["properties"]) == {*AgentMemoryConfig.model_fields, "stores"}
     monkeypatch.setenv("AGENT_MEMORY_API_KEY", "sk-secret")
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "1234")
     told = run("config", "show")
@@ -552,7 +552,7 @@ def test_doctor_without_anything() -> None:
     told = run("doctor")
     assert marks(told) == {
         "store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013",
-        "absorbing": "\u2013", "mcp": "✓",
+        "absorbing": "\u2013", "shares": "\u2013", "mcp": "✓",
     }  # fmt: skip
     assert "256 numbers" in told
     assert not list(Path().glob("*.db"))

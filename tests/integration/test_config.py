@@ -111,7 +111,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     """Wrong: a field is out of the environment's reach."""
     given = {
         "durability": "power", "store": "memory://", "encryption": "KEYS",
-        "namespace": "n", "max_tokens": "777", "max_recall_tokens": "99",
+        "namespace": "n", "max_tokens": "777", "max_messages": "50", "max_recall_tokens": "99",
         "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
         "model_timeout": "3", "tokenizer": "approximate",
         "embedding": "local", "overflow": '{"kind": "trim"}',
