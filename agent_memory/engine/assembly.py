@@ -22,6 +22,7 @@ from agent_memory.engine.recalling import Recaller
 from agent_memory.engine.redacting import Redaction
 from agent_memory.engine.replaying import Replay
 from agent_memory.engine.retaining import Retaining
+from agent_memory.engine.rewinding import Rewinding
 from agent_memory.engine.services import Services
 from agent_memory.engine.tending import Tender
 from agent_memory.engine.undoing import Undo
@@ -55,6 +56,7 @@ class Parts:
     searcher: Recaller
     replay: Replay
     retention: Retention
+    rewinding: Rewinding
     undo: Undo
     packer: Packer
 
@@ -114,7 +116,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
     authors = Authors(store)
-    redaction = Redaction(store, leases, absorber, failures, grants, authors, windows)
+    rewinding = Rewinding(store, absorber, failures)
+    redaction = Redaction(store, leases, rewinding, failures, grants, authors, windows)
     deletion = Deletion(
         store, leases, absorber, keepers, failures, forgetting, notes, windows, redaction
     )
@@ -147,7 +150,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         searcher=Recaller(searched, config.recall_timeout),
         replay=Replay(store, leases, absorber, notes),
         retention=config.retention,
-        undo=Undo(store, leases, absorber, failures, forgetting, overflow),
+        rewinding=rewinding,
+        undo=Undo(store, leases, rewinding, failures, forgetting, overflow),
         packer=Packer(
             resources.counter,
             config.max_tokens,

@@ -6,16 +6,16 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agent_memory.emptying import emptied
-from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.authorship import Authors, is_by
 from agent_memory.engine.failures import Failures
 from agent_memory.engine.grants import Grants
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.rewinding import Rewinding
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, StoreUnavailable
 from agent_memory.ids import share_of, shared_user
-from agent_memory.records import Entry, Head, Lease, Scope
+from agent_memory.records import Entry, Head, Lease
 from agent_memory.stores.base import Store
 
 _WAIT = 30.0
@@ -28,7 +28,7 @@ class Redaction:
     Args:
         store: The store.
         leases: Which keep other workers off meanwhile.
-        absorber: Whose blocks forget.
+        rewinding: Has blocks forget.
         failures: What blocks could not absorb.
         grants: Say where an agent took part.
         authors: Say where in a session it began.
@@ -39,7 +39,7 @@ class Redaction:
         self,
         store: Store,
         leases: Leases,
-        absorber: Absorber,
+        rewinding: Rewinding,
         failures: Failures,
         grants: Grants,
         authors: Authors,
@@ -47,7 +47,7 @@ class Redaction:
     ) -> None:
         self._store = store
         self._leases = leases
-        self._absorber = absorber
+        self._rewinding = rewinding
         self._failures = failures
         self._grants = grants
         self._authors = authors
@@ -127,10 +127,14 @@ class Redaction:
         if not said:
             return True
         first = said[0]
-        rewound = self._rewound(head, max(first - 1, head.expired), lease)
+        reaches = self._rewinding.reaches(head, max(first - 1, head.expired))
+        rewound = self._rewinding.rewound(head, reaches, lease)
         if rewound is None or rewound.end != head.end or (log and log[-1].seq != head.end):
             return False
-        self._forget(rewound, first - 1, lease)
+        # where it wrote what the log has no more, what was made of that goes too, for good
+        since = {name: min(after, first - 1) for name, after in reaches.items()}
+        self._rewinding.forget(rewound, since, lease)
+        self._failures.forget(head.session_id, after=first - 1, lease=lease)
         kept = max(first - 1, head.expired)
         entries = [_without(entry, agent) for entry in log if entry.seq > kept]
         stored = self._store.rewrite(
@@ -140,28 +144,6 @@ class Redaction:
             return False
         self._store.put_off(stored, 0)
         return True
-
-    def _rewound(self, head: Head, end: int, lease: Lease) -> Head | None:
-        """The head with its cursors put back to `end`, or before a dead letter that is past it.
-
-        None where another writer came first.
-        """
-        cursors = {}
-        for name, cursor in head.cursors.items():
-            letters = self._failures.dead(name, head.session_id)
-            cut = [letter.first - 1 for letter in letters if letter.last > end]
-            cursors[name] = min([cursor, end, *cut])
-        return self._store.move(replace(head, cursors=cursors), lease=lease)
-
-    def _forget(self, head: Head, after: int, lease: Lease) -> None:
-        """Have blocks forget what they made of what follows a seq; they absorb it anew."""
-        scope = Scope(head.user_id, head.session_id, after, lease)
-        for block in self._absorber.blocks.values():
-            self._absorber.forget(block, head, scope)
-        for former in head.cursors.keys() - self._absorber.blocks.keys():
-            self._store.delete_facts(former, session_id=head.session_id, after=after, lease=lease)
-            self._store.delete_vectors(former, session_id=head.session_id, after=after, lease=lease)
-        self._failures.forget(head.session_id, after=after, lease=lease)
 
 
 def _without(entry: Entry, agent: str) -> Entry:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agent_memory.engine.overflow import Overflow
-from agent_memory.engine.undoing import Place, Undo
+from agent_memory.engine.rewinding import Rewinding
+from agent_memory.engine.undoing import Place
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidInput
 from agent_memory.messages import Message
@@ -24,16 +25,16 @@ class Regeneration:
         store: The log.
         windows: What was read of it.
         overflow: Says what a window would be.
-        undo: Says what derives from an answer.
+        rewinding: Says what derives from an answer.
     """
 
     def __init__(
-        self, store: SessionStore, windows: Windows, overflow: Overflow, undo: Undo
+        self, store: SessionStore, windows: Windows, overflow: Overflow, rewinding: Rewinding
     ) -> None:
         self._store = store
         self._windows = windows
         self._overflow = overflow
-        self._undo = undo
+        self._rewinding = rewinding
 
     def question(self, head: Head) -> Entry | None:
         """The newest message of the user; None where the log has none."""
@@ -64,7 +65,7 @@ class Regeneration:
         """Recalls without those that derive from the question, or from what followed it."""
         kept: dict[str, list[Recall]] = {}
         for block, recalls in found.items():
-            last = min(self._undo.reach(block, head, question.seq), question.seq - 1)
+            last = min(self._rewinding.reach(block, head, question.seq), question.seq - 1)
             kept[block] = [
                 recall
                 for recall in recalls

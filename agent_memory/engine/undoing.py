@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
-from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.failures import Failures
 from agent_memory.engine.forgetting import Forgetting
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.overflow import Overflow
+from agent_memory.engine.rewinding import Rewinding
 from agent_memory.errors import LeaseLost, StoreUnavailable
-from agent_memory.ltm_blocks.keepers import erase
 from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Head, Lease, Scope
-from agent_memory.stores.base import Store
+from agent_memory.records import Draft, Entry, Head
+from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entries_after
-
-logger = logging.getLogger(__name__)
 
 _WAIT = 60.0
 
@@ -31,9 +26,9 @@ class Undo:
     """Rewrites the ends of logs.
 
     Args:
-        store: The log, and what blocks keep beside it.
+        store: The log.
         leases: Which keep absorbing off meanwhile.
-        absorber: Whose blocks forget.
+        rewinding: Has blocks forget.
         failures: What blocks could not absorb.
         forgetting: What is to stay forgotten.
         overflow: Says what becomes of the window.
@@ -41,16 +36,16 @@ class Undo:
 
     def __init__(
         self,
-        store: Store,
+        store: SessionStore,
         leases: Leases,
-        absorber: Absorber,
+        rewinding: Rewinding,
         failures: Failures,
         forgetting: Forgetting,
         overflow: Overflow,
     ) -> None:
         self._store = store
         self._leases = leases
-        self._absorber = absorber
+        self._rewinding = rewinding
         self._failures = failures
         self._forgetting = forgetting
         self._overflow = overflow
@@ -81,22 +76,6 @@ class Undo:
         done = self._rewritten(session_id, place, drafts)
         return done[0] if done else None
 
-    def reach(self, block: str, head: Head, end: int) -> int:
-        """The seq after which a block forgets, when a log is cut after seq `end`.
-
-        It lies before what the block made, or failed to make, of messages on both sides of the cut:
-        that is made anew of those that stay.
-        """
-        letters = self._failures.dead(block, head.session_id)
-        cut = [letter.first - 1 for letter in letters if letter.last > end]
-        owner = Scope(head.user_id, head.session_id).owner
-        cut += [
-            record.first - 1
-            for record in self._store.facts(block, owner)
-            if record.session_id == head.session_id and record.first <= end < record.last
-        ]
-        return max(head.expired, min([end, *cut]))  # what has expired could not be made anew
-
     def _rewritten(
         self, session_id: str, place: Place, drafts: Sequence[Draft] | None = None
     ) -> tuple[Head, list[Entry]] | None:
@@ -120,16 +99,11 @@ class Undo:
                     )
                 end = place(head)
                 taken = self._store.read(session_id, after=end, limit=head.end - end)
-                reach = {
-                    name: self.reach(name, head, end)
-                    for name in dict.fromkeys((*self._absorber.blocks, *head.cursors))
-                }
-                # cursors first: if this stops half-way, what blocks forgot is absorbed again
-                rewound = self._rewound(head, reach, lease)
+                reaches = self._rewinding.reaches(head, end)
+                rewound = self._rewinding.rewound(head, reaches, lease)
                 if rewound is None or rewound.end != head.end:  # messages came
                     continue
-                for name, after in reach.items():
-                    self._forget(name, rewound, Scope(head.user_id, session_id, after, lease))
+                self._rewinding.forget(rewound, reaches, lease)
                 self._failures.forget(session_id, after=end, lease=lease)
                 self._forgetting.after(rewound, end, lease)
                 if drafts is None:
@@ -142,33 +116,6 @@ class Undo:
                     if entries:
                         self._store.put_off(stored, 0)
                     return stored, taken
-
-    def _forget(self, name: str, head: Head, scope: Scope) -> None:
-        # whatever the cursors say: a worker that died may have left records past its own
-        block = self._absorber.blocks.get(name)
-        if block is not None:
-            self._absorber.forget(block, head, scope)
-            return
-        erase(self._store, name, scope)
-        self._store.delete_vectors(
-            name, session_id=scope.session_id, after=scope.after, lease=scope.lease
-        )
-        logger.warning(
-            "block %r absorbed session %r and is not configured now: what it keeps of messages "
-            "that were taken back was deleted in this store, and nowhere else",
-            name,
-            head.session_id,
-        )
-
-    def _rewound(self, head: Head, reach: dict[str, int], lease: Lease) -> Head | None:
-        """The head with its cursors put back; None where another writer came first."""
-        cursors = {name: min(cursor, reach[name]) for name, cursor in head.cursors.items()}
-        if cursors == head.cursors:
-            return head
-        moved = self._store.move(replace(head, cursors=cursors), lease=lease)
-        if moved is not None:
-            self._store.put_off(moved, 0)
-        return moved
 
 
 def _following(
