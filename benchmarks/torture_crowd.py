@@ -22,7 +22,8 @@ from agent_memory.errors import (
     StoreUnavailable,
 )
 from agent_memory.ids import Access
-from benchmarks.torture_calls import OPERATIONS, Act, Operation
+from benchmarks import torture_calls, torture_calls_kept  # noqa: F401 - these fill the table
+from benchmarks.torture_acts import OPERATIONS, Act, Operation
 from benchmarks.torture_canaries import Aviary, words_in
 from benchmarks.torture_users import User
 

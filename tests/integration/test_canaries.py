@@ -19,7 +19,7 @@ from agent_memory.errors import AgentMemoryError
 from agent_memory.messages import Message
 from agent_memory.records import Entry, Recall, Scope
 from agent_memory.testing import FakeLLM, watched
-from benchmarks.torture_calls import NOT_CALLED, OPERATIONS, Act
+from benchmarks.torture_acts import NOT_CALLED, OPERATIONS, Act
 from benchmarks.torture_canaries import Aviary, Canary, words_in
 from benchmarks.torture_crowd import TEAMS, Crowd, Plan, Report
 from benchmarks.torture_crowd_run import blocks, run_crowd

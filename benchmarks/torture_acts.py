@@ -1,0 +1,112 @@
+"""What an operation of a run of random calls is, and the table of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, Literal
+
+from agent_memory import AgentMemory
+
+Kind = Literal["own", "alone", "everyone", "trespass", "read", "write"]
+"""Whose words an operation may give back. "own": its user's; "alone": the same, and nobody else
+calls for the user meanwhile. "everyone": of each part those of whom it belongs to. "trespass":
+none, since it is to be refused. "read" and "write": what was said in a shared namespace, if the
+user has that access, and else none."""
+
+NOT_CALLED = {
+    "close": "it ends the run",
+}
+"""Public calls that are in no operation, each with the reason."""
+
+WORDS = ["boat", "garden", "recipe", "train", "violin", "winter", "paper", "orange", "window"]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One operation: who, where, and with which choices.
+
+    Attributes:
+        memory: The memory.
+        user: Who acts.
+        word: What stands in all that is said.
+        session_id: The session at hand.
+        lone: Whether that belongs to nobody.
+        victim: A session of another user.
+        team: A shared namespace, to which the user has access, or not.
+        team_word: What stands in all that the user says there.
+        chance: The choices.
+    """
+
+    memory: AgentMemory
+    user: str
+    word: str
+    session_id: str
+    lone: bool
+    victim: str
+    team: str
+    team_word: str
+    chance: Random
+
+    @property
+    def user_id(self) -> str | None:
+        """Of the session."""
+        return None if self.lone else self.user
+
+    @property
+    def whose(self) -> dict[str, Any]:
+        """For calls that want a user, or else a session."""
+        return {"session_id": self.session_id} if self.lone else {"user_id": self.user}
+
+    def text(self, most: int = 9, word: str | None = None) -> str:
+        """Something to say."""
+        words = self.chance.choices(WORDS, k=self.chance.randint(1, most))
+        words.insert(self.chance.randint(0, len(words)), word or self.word)
+        return " ".join(words)
+
+    def says(self, role: str = "user", **more: Any) -> dict[str, Any]:
+        """A message."""
+        return {"role": role, "content": self.text(), **more}
+
+    def update(self, *messages: Any) -> Any:
+        """Say so."""
+        given = messages[0] if len(messages) == 1 else list(messages)
+        return self.memory.update(self.session_id, given, user_id=self.user_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row of the table.
+
+    Attributes:
+        name: What it is called in the report.
+        weight: How often, in proportion.
+        calls: The calls of `AgentMemory` that it makes.
+        kind: Whose words it may give back.
+        run: Does it; gives back all that the calls did, for "everyone" in pairs of a session's id,
+            or an empty one, and a part.
+    """
+
+    name: str
+    weight: float
+    calls: tuple[str, ...]
+    kind: Kind
+    run: Callable[[Act], Any]
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def operation(
+    weight: float, *calls: str, kind: Kind = "own"
+) -> Callable[[Callable[[Act], Any]], Callable[[Act], Any]]:
+    """Enter a function in the table."""
+
+    def enter(run: Callable[[Act], Any]) -> Callable[[Act], Any]:
+        OPERATIONS[run.__name__] = Operation(run.__name__, weight, calls, kind, run)
+        return run
+
+    return enter
