@@ -35,7 +35,8 @@ def main() -> None:
         with opened(f"sqlite:///{folder}/other.db") as other:
             head = other.import_session(file)
             print(f"Restored: {head.session_id}, of {head.user_id}, {head.end} messages.")
-            print("The same is found:", other.search("When do we meet?", user_id="ada") == found)
+            again = other.search("When do we meet?", user_id="ada")
+            print("The same is found:", [one.id for one in again] == [one.id for one in found])
             print("Its plan:", other.working("team").get("plan"))
 
             other.delete("team")

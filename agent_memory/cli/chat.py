@@ -21,7 +21,6 @@ from agent_memory.cli.common import (
     plain,
 )
 from agent_memory.errors import AgentMemoryError, ModelRequired
-from agent_memory.window import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -170,6 +169,8 @@ class Talk:
         return self._memory.history(after=max(0, self._memory.update([]).end - 1))
 
     def _undo(self) -> None:
+        from agent_memory.window import role_of
+
         entries = self._memory.history()
         asked = [entry for entry in entries if role_of(entry.message) == "user"]
         if not asked:

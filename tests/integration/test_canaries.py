@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from random import Random
 from typing import Any
@@ -151,7 +151,9 @@ def test_a_memory_that_lets_others_in_is_seen(monkeypatch: pytest.MonkeyPatch) -
 def test_a_memory_that_keeps_a_deleted_user_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: what a user had said before being deleted comes back, and counts as the user's own."""
     monkeypatch.setattr(AgentMemory, "delete_user", lambda self, user_id: None)
-    report = run_crowd(Plan("memory://", "n", 400, 2, 1, 4), lambda count: None)
+    often = replace(OPERATIONS["delete_user"], weight=5)
+    monkeypatch.setitem(OPERATIONS, "delete_user", often)
+    report = run_crowd(Plan("memory://", "n", 300, 2, 1, 4), lambda count: None)
     told = [leak.told for leak in report.leaks if leak.name != "the end"]
     assert [one for one in told if one.startswith("gave back") and "life=0" in one]
 

@@ -119,6 +119,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         "background_threads": "2", "idle_minutes": "1.5", "absorb_attempts": "3",
         "absorb_timeout": "60", "system_store": "memory://",
         "memory_role": "user", "retention": "forever", "recall_timeout": "0.5",
+        "shares": '{"team": {"critic": "read"}}',
     }  # fmt: skip
     assert set(given) == set(AgentMemoryConfig.model_fields)
     for name, value in given.items():
