@@ -62,9 +62,7 @@ class Exporting:
             self._check_still(head, lease)
             counts = dict(writing.counts)
             write(writing.end())
-        records = sum(
-            counts.get(kind, 0) for kind in ("fact", "vector", "dead_letter", "forgotten")
-        )
+        records = sum(counts.get(kind, 0) for kind in _RECORDS)
         return Exported(session_id, counts.get("entry", 0), records, tuple(sorted(left_out)))
 
     def _lines(self, head: Head, writing: Writing, left_out: set[str]) -> Iterator[str]:
