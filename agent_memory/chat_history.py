@@ -61,7 +61,12 @@ class ChatHistory:
         self._namespace = namespace
         self._store, self._counter = parts.store, parts.services.resources.counter
         self._replacement = Replacement(
-            parts.store, parts.leases, parts.failures, Forgetting(parts.store), self._drafts
+            parts.store,
+            parts.leases,
+            parts.rewinding,
+            parts.failures,
+            Forgetting(parts.store),
+            self._drafts,
         )
         self._closed = False
 

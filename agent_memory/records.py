@@ -54,6 +54,16 @@ class Entry:
     encoding: str
     created_at: datetime
 
+    @property
+    def counted(self) -> int:
+        """What it adds to the running total: a system message nothing."""
+        return 0 if self.message.is_system else self.tokens
+
+    @property
+    def before(self) -> int:
+        """The running total before it."""
+        return self.total - self.counted
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:

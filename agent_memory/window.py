@@ -8,11 +8,11 @@ one: where a cut has to fall inside a turn, the user message that opened the tur
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from agent_memory.messages import Message
-from agent_memory.records import Entry
+from agent_memory.records import Draft, Entry, Head
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,31 @@ def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
     return max_messages is not None and len(entries) > max_messages
 
 
+def begun_anew(head: Head, first: Entry | None) -> Head:
+    """The head of a window that begins with its log, without a summary.
+
+    Args:
+        head: The head.
+        first: What the log begins with; None for an empty one.
+    """
+    return replace(
+        head,
+        start=head.expired,
+        start_total=first.before if first else 0,
+        pinned=(),
+        pinned_tokens=0,
+        summary=None,
+    )
+
+
+def ruled(head: Head, said: Sequence[Entry | Draft]) -> Head:
+    """The head whose system message is the last one of what is said; none where there is none."""
+    last = next((one for one in reversed(said) if one.message.is_system), None)
+    if last is None:
+        return replace(head, system=None, system_tokens=0)
+    return replace(head, system=last.message, system_tokens=last.tokens)
+
+
 def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:
     """The entries that stay after a cut."""
     return [entry for entry in entries if entry.seq > cut.start or entry.seq in cut.pinned]
@@ -216,7 +241,7 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
             next_shown, messages = entry, messages + 1
             at_turn = _is_user(entry)
             user_after = user_after or at_turn
-        tokens += 0 if entry.message.is_system else entry.tokens
+        tokens += entry.counted
         if any_found and tokens > keep_tokens:
             return
 

@@ -141,7 +141,7 @@ def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block
     try:
         for name, block in blocks.items():
             bound[name] = block.bind(resources)
-    except BaseException:
+    except BaseException:  # raised again: what was bound stays open for nobody
         for block in bound.values():
             block.close()
         raise

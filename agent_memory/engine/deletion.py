@@ -13,14 +13,14 @@ from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.bridge import resolve
 from agent_memory.engine.failures import Failures
 from agent_memory.engine.forgetting import Forgetting
-from agent_memory.engine.leases import Leases
+from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.notes import Notes
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.redacting import Redaction
 from agent_memory.engine.windows import Windows
-from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.errors import LeaseLost
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.keepers import enrolled, erase, erase_indexed
+from agent_memory.ltm_blocks.keepers import enrolled, erase, erase_derived, erase_indexed
 from agent_memory.records import Head, Lease, Scope
 from agent_memory.stores.base import Store
 
@@ -169,10 +169,7 @@ class Deletion:
             if head is None or not head.deleting:
                 return
             if lease is None:
-                raise StoreUnavailable(
-                    f"Session {session_id!r} is being absorbed and did not let go within "
-                    f"{_WAIT:g} s. It is marked for deletion; call delete again."
-                )
+                raise busy(session_id, _WAIT, "It is marked for deletion; call delete again.")
             try:
                 self._clear(head, lease)
                 return
@@ -202,8 +199,7 @@ class Deletion:
         return enrolled(self._store) - {block.name for block in self._keepers}
 
     def _forget_former(self, block: str, scope: Scope) -> None:
-        erase(self._store, block, scope)
-        self._store.delete_vectors(block, session_id=scope.session_id, lease=scope.lease)
+        erase_derived(self._store, block, scope)
         logger.warning(
             "block %r absorbed session %r and is not configured now: its records in this store "
             "were deleted, what it kept elsewhere was not",

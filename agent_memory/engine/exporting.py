@@ -7,7 +7,8 @@ from itertools import chain
 from math import inf
 
 from agent_memory.engine.failures import Failures
-from agent_memory.engine.leases import Leases
+from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.paging import LogChanged, log_pages
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.facts.claims import FORGOTTEN
 from agent_memory.ltm_blocks.base import Block
@@ -52,10 +53,7 @@ class Exporting:
             if head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
             if lease is None:
-                raise StoreUnavailable(
-                    f"Session {session_id!r} is being absorbed and did not let go within "
-                    f"{_WAIT:g} s. No snapshot was taken; try again."
-                )
+                raise busy(session_id, _WAIT, "No snapshot was taken; try again.")
             writing, left_out = Writing(head), set[str]()
             for line in self._lines(head, writing, left_out):
                 write(line)
@@ -87,14 +85,11 @@ class Exporting:
                 yield writing.forgotten(note)
 
     def _entries(self, head: Head) -> Iterator[Entry]:
-        after = head.expired
-        while after < head.end:
-            limit = min(_PAGE, head.end - after)
-            page = self._store.read(head.session_id, after=after, limit=limit)
-            if not page or page[0].seq != after + 1:
-                raise _gone(head)
-            yield from page
-            after = page[-1].seq
+        try:
+            for page in log_pages(self._store, head, _PAGE):
+                yield from page
+        except LogChanged:
+            raise _gone(head) from None
 
     def _facts(self, block: str, head: Head, writing: Writing) -> Iterator[str]:
         reach = self._reach(block, head)

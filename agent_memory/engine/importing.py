@@ -75,7 +75,7 @@ class Importing:
                     receiving.take(number, one)
                 # the last line was read: it is whole
                 shown = arrival.show(replace(head, cursors=receiving.finish()))
-        except BaseException:
+        except BaseException:  # raised again, once what has arrived is erased
             if begun:
                 self._erase(session_id)
             raise

@@ -64,6 +64,19 @@ class Leases:
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 
 
+def busy(session_id: str, seconds: float, told: str) -> StoreUnavailable:
+    """What to raise where another worker did not give a session's lease back.
+
+    Args:
+        session_id: The session.
+        seconds: For how long it was waited for.
+        told: What that means for the caller, and what to do.
+    """
+    return StoreUnavailable(
+        f"Session {session_id!r} is being absorbed and did not let go within {seconds:g} s. {told}"
+    )
+
+
 class Locks:
     """Takes named locks.
 

@@ -13,7 +13,7 @@ from agent_memory.ltm_blocks.base import Resources
 from agent_memory.records import Entry, Head, Summary
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Departure, Strategy, Window
-from agent_memory.window import Cut, apply, passes, snap, visible
+from agent_memory.window import Cut, apply, begun_anew, passes, ruled, snap, visible
 
 if TYPE_CHECKING:
     from agent_memory.llm import LLM
@@ -136,24 +136,10 @@ class Overflow:
         head = replace(head, cursors=cursors)
         if any(entry.message.is_system for entry in taken):
             left = self._store.read(head.session_id, limit=end) if end else []
-            systems = [e for e in left if e.message.is_system and e.seq <= end]
-            system = systems[-1] if systems else None
-            head = replace(
-                head,
-                system=system.message if system else None,
-                system_tokens=system.tokens if system else 0,
-            )
+            head = ruled(head, [entry for entry in left if entry.seq <= end])
         if head.start >= end:
             first = self._store.read(head.session_id, after=head.expired, limit=1)
-            before = first[0].total - sum(entry.tokens for entry in turns(first)) if first else 0
-            head = replace(
-                head,
-                start=head.expired,
-                start_total=before,
-                pinned=(),
-                pinned_tokens=0,
-                summary=None,
-            )
+            head = begun_anew(head, first[0] if first else None)
         return head
 
     def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:

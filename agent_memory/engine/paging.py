@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent_memory.ids import PAST_SHARED, share_of
-from agent_memory.records import Head
+from agent_memory.records import Entry, Head
 from agent_memory.stores.base import SessionStore
 
 _PAGE = 500
@@ -18,6 +18,25 @@ def all_heads(
     while page := store.sessions(user_id=user_id, limit=_PAGE, after=after):
         yield from page
         after = page[-1].session_id
+
+
+class LogChanged(Exception):
+    """A log is not what its head says: somebody changes it at this moment. Told to no caller."""
+
+
+def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:
+    """A session's log, up to where its head says it ends, so many entries at a time.
+
+    Raises:
+        LogChanged: There is less.
+    """
+    at = head.expired
+    while at < head.end:
+        page = store.read(head.session_id, after=at, limit=min(size, head.end - at))
+        if not page or page[0].seq != at + 1:
+            raise LogChanged
+        yield page
+        at = page[-1].seq
 
 
 def page_of(

@@ -9,14 +9,15 @@ from agent_memory.emptying import emptied
 from agent_memory.engine.authorship import Authors, is_by
 from agent_memory.engine.failures import Failures
 from agent_memory.engine.grants import Grants
-from agent_memory.engine.leases import Leases
+from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.rewinding import Rewinding
 from agent_memory.engine.windows import Windows
-from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.errors import LeaseLost
 from agent_memory.ids import share_of, shared_user
 from agent_memory.records import Entry, Head, Lease
 from agent_memory.stores.base import Store
+from agent_memory.window import begun_anew, ruled
 
 _WAIT = 30.0
 _PAGE = 500
@@ -106,9 +107,8 @@ class Redaction:
                 if head is None or head.deleting:
                     return
                 if lease is None:
-                    raise StoreUnavailable(
-                        f"Session {session_id!r} is being absorbed and did not let go within "
-                        f"{_WAIT:g} s. The deletion is finished later; call delete_user again."
+                    raise busy(
+                        session_id, _WAIT, "The deletion is finished later; call delete_user again."
                     )
                 if self._rewrite(head, agent, lease):
                     self._windows.forget(session_id)
@@ -158,21 +158,7 @@ def _revised(head: Head, log: list[Entry], agent: str, first: int) -> Head:
     """The head without what an agent said from a seq on; without a summary, the window begins with
     the log."""
     if is_by(head.system, agent):
-        others = [e for e in log if e.message.is_system and not is_by(e.message, agent)]
-        system = others[-1] if others else None
-        head = replace(
-            head,
-            system=system.message if system else None,
-            system_tokens=system.tokens if system else 0,
-        )
+        head = ruled(head, [entry for entry in log if not is_by(entry.message, agent)])
     if head.summary is not None and head.summary.upto >= first and log:
-        cost = 0 if log[0].message.is_system else log[0].tokens
-        head = replace(
-            head,
-            start=head.expired,
-            start_total=log[0].total - cost,
-            pinned=(),
-            pinned_tokens=0,
-            summary=None,
-        )
+        head = begun_anew(head, log[0])
     return head

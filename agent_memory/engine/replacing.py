@@ -9,19 +9,20 @@ from datetime import UTC, datetime
 
 from agent_memory.engine.failures import Failures
 from agent_memory.engine.forgetting import Forgetting
-from agent_memory.engine.leases import Leases
+from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.rewinding import Rewinding
 from agent_memory.errors import (
     LeaseLost,
     SessionDeleting,
     SessionOfAnotherUser,
-    StoreUnavailable,
     UnsupportedOperation,
 )
-from agent_memory.ltm_blocks.keepers import erase
+from agent_memory.ltm_blocks.keepers import erase_derived
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Entry, Head, Lease, Scope, empty_head
 from agent_memory.stores.base import Store
 from agent_memory.stores.log import entries_after
+from agent_memory.window import begun_anew, ruled
 
 _WAIT = 60.0
 
@@ -67,15 +68,14 @@ def change(
     """
     same = _agreeing(log, messages)
     drafts = drafted(messages[same:])
-    end, before = head.expired + same, _before(log)
+    end, first = head.expired + same, log[0] if log else None
+    before = first.before if first else 0
     total = log[same - 1].total if same else before
     entries = entries_after(head.session_id, end, total, drafts)
     cursors = {name: cursor if cursor <= end else 0 for name, cursor in head.cursors.items()}
     after = replace(_ruled(head, log, same, drafts), cursors=cursors)
     if same < len(log) and head.start >= end:  # of what the window began after, some is replaced
-        after = replace(
-            after, start=head.expired, start_total=before, pinned=(), pinned_tokens=0, summary=None
-        )
+        after = begun_anew(after, first)
     return Change(head, after, end, entries)
 
 
@@ -85,6 +85,7 @@ class Replacement:
     Args:
         store: The log, and what blocks keep beside it.
         leases: Which keep absorbing off meanwhile.
+        rewinding: Puts cursors back.
         failures: What blocks could not absorb.
         forgetting: What is to stay forgotten.
         drafted: Counts messages.
@@ -94,12 +95,14 @@ class Replacement:
         self,
         store: Store,
         leases: Leases,
+        rewinding: Rewinding,
         failures: Failures,
         forgetting: Forgetting,
         drafted: Drafts,
     ) -> None:
         self._store = store
         self._leases = leases
+        self._rewinding = rewinding
         self._failures = failures
         self._forgetting = forgetting
         self._drafted = drafted
@@ -127,10 +130,7 @@ class Replacement:
             if lease is None:
                 if self._store.head(session_id) is None:
                     return False
-                raise StoreUnavailable(
-                    f"Session {session_id!r} is being absorbed and did not let go within "
-                    f"{_WAIT:g} s. Nothing was saved; try again."
-                )
+                raise busy(session_id, _WAIT, "Nothing was saved; try again.")
             plan = self._plan(session_id, messages, user_id)  # of what is there by now
             left = self._forgotten(plan, lease)
             return left is not None and self._written(left, lease)
@@ -163,19 +163,13 @@ class Replacement:
     def _forgotten(self, plan: Change, lease: Lease) -> Change | None:
         """The change that is left once blocks have forgotten; None where another came first."""
         head, cursors = plan.before, plan.after.cursors
-        # cursors first: if this stops half-way, what was forgotten is absorbed again
-        rewound = head
-        if cursors != head.cursors:
-            moved = self._store.move(replace(head, cursors=cursors), lease=lease)
-            if moved is None:
-                return None
-            self._store.put_off(moved, 0)
-            rewound = moved
-        for name in head.cursors:
-            after = max(head.expired, cursors.get(name, 0))
-            scope = Scope(head.user_id, head.session_id, after, lease)
-            erase(self._store, name, scope)
-            self._store.delete_vectors(name, session_id=head.session_id, after=after, lease=lease)
+        reaches = {name: cursors.get(name, 0) for name in head.cursors}
+        rewound = self._rewinding.rewound(head, reaches, lease)
+        if rewound is None:
+            return None
+        for name, reach in reaches.items():
+            after = max(head.expired, reach)
+            erase_derived(self._store, name, Scope(head.user_id, head.session_id, after, lease))
         self._failures.forget(head.session_id, after=plan.end, lease=lease)
         self._forgetting.after(head, plan.end, lease)
         return replace(plan, before=rewound, after=replace(plan.after, version=rewound.version))
@@ -200,22 +194,9 @@ def _agreeing(log: Sequence[Entry], messages: Sequence[Message]) -> int:
     return min(len(log), len(messages))
 
 
-def _before(log: Sequence[Entry]) -> int:
-    """The running total before the first entry of a log."""
-    first = log[0] if log else None
-    if first is None:
-        return 0
-    return first.total - (0 if first.message.is_system else first.tokens)
-
-
 def _ruled(head: Head, log: Sequence[Entry], same: int, drafts: Sequence[Draft]) -> Head:
     """The head with the system message of the list; one of before the log stays, if none comes."""
-    new = [one for one in drafts if one.message.is_system]
-    kept = [one for one in log[:same] if one.message.is_system]
-    gone = any(one.message.is_system for one in log[same:])
-    if not new and not gone:
+    changed = [*(entry.message for entry in log[same:]), *(draft.message for draft in drafts)]
+    if not any(message.is_system for message in changed):
         return head
-    ruling = (new or kept or [None])[-1]
-    if ruling is None:
-        return replace(head, system=None, system_tokens=0)
-    return replace(head, system=ruling.message, system_tokens=ruling.tokens)
+    return ruled(head, [*log[:same], *drafts])

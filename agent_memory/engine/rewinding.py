@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent_memory.engine.absorbing import Absorber
 from agent_memory.engine.failures import Failures
-from agent_memory.ltm_blocks.keepers import erase
+from agent_memory.ltm_blocks.keepers import erase_derived
 from agent_memory.records import Head, Lease, Scope
 from agent_memory.stores.base import Store
 
@@ -72,8 +72,7 @@ class Rewinding:
             if block is not None:
                 self._absorber.forget(block, head, scope)
                 continue
-            erase(self._store, name, scope)
-            self._store.delete_vectors(name, session_id=head.session_id, after=after, lease=lease)
+            erase_derived(self._store, name, scope)
             logger.warning(
                 "block %r absorbed session %r and is not configured now: what it keeps of messages "
                 "that are gone was deleted in this store, and nowhere else",

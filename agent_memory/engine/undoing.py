@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from agent_memory.engine.failures import Failures
 from agent_memory.engine.forgetting import Forgetting
-from agent_memory.engine.leases import Leases
+from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.overflow import Overflow
 from agent_memory.engine.rewinding import Rewinding
-from agent_memory.errors import LeaseLost, StoreUnavailable
+from agent_memory.errors import LeaseLost
 from agent_memory.messages import Message
 from agent_memory.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
@@ -93,10 +93,7 @@ class Undo:
                 if head is None or head.deleting:
                     return None
                 if lease is None:
-                    raise StoreUnavailable(
-                        f"Session {session_id!r} is being absorbed and did not let go within "
-                        f"{_WAIT:g} s. Nothing was taken back; try again."
-                    )
+                    raise busy(session_id, _WAIT, "Nothing was taken back; try again.")
                 end = place(head)
                 taken = self._store.read(session_id, after=end, limit=head.end - end)
                 reaches = self._rewinding.reaches(head, end)
@@ -123,5 +120,5 @@ def _following(
 ) -> list[Entry]:
     """What comes in the place of entries: the system messages among them, then the drafts."""
     kept = [Draft(one.message, one.tokens, one.encoding) for one in taken if one.message.is_system]
-    total = head.total - sum(one.tokens for one in taken if not one.message.is_system)
+    total = head.total - sum(one.counted for one in taken)
     return entries_after(head.session_id, end, total, [*kept, *drafts])

@@ -142,5 +142,4 @@ def _follow(entries: Sequence[Entry], newer: Sequence[Entry]) -> bool:
     """Whether the running totals go on from one to the other; see `_Kept.serves`."""
     if not entries or not newer:
         return True
-    cost = 0 if newer[0].message.is_system else newer[0].tokens
-    return newer[0].total - cost == entries[-1].total
+    return newer[0].before == entries[-1].total

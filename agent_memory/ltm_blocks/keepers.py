@@ -53,6 +53,18 @@ def erase(store: FactStore, block: str, scope: Scope) -> None:
         store.delete_facts(block, owner=version_owner(owner), lease=scope.lease)
 
 
+def erase_derived(store: Store, block: str, scope: Scope) -> None:
+    """As `erase`, of a session, the block's vectors in the store too.
+
+    Raises:
+        LeaseLost: The scope's lease is not held any more.
+    """
+    erase(store, block, scope)
+    store.delete_vectors(
+        block, session_id=scope.session_id, after=scope.after, lease=scope.lease
+    )
+
+
 def _enrol(store: FactStore, name: str, owner: str) -> None:
     if name not in _enrolled(store, owner):
         now = datetime.now(UTC)

@@ -300,14 +300,13 @@ class _Log:
     def wrong(self, entry: Entry) -> str | None:
         """What is wrong with the next entry."""
         head = self._head
-        own = 0 if entry.message.is_system else entry.tokens
         if entry.seq != self._seq + 1:
             return f"message {self._seq + 1} should be here"
         if self._total is None:
-            self._total = entry.total - own
+            self._total = entry.before
             if self._total < 0 or (head.start == head.expired and head.start_total != self._total):
                 return "its `total` does not fit the head"
-        if entry.total != self._total + own:
+        if entry.before != self._total:
             return "its `total` is not the sum of the tokens so far"
         if entry.seq == head.start and entry.total != head.start_total:
             return "its `total` is not the head's `start_total`"

@@ -10,46 +10,13 @@ from pydantic import Field
 
 from agent_memory import AgentMemory, Block, CompositeMemory
 from agent_memory.errors import StoreUnavailable
-from agent_memory.ltm_blocks.base import record_id
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.records import Entry, Recall, Scope
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
-
-
-class Echo(Block):
-    """Keeps every message as a fact and brings all of them back."""
-
-    kind: str = "echo"
-
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return [
-            Recall(self.name, fact.id, fact.text, 1.0, sources=((fact.session_id, fact.last),))
-            for fact in self.resources.store.facts(self.name, scope.owner)
-        ]
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        records = [
-            Record(
-                id=record_id(scope.owner, entry.session_id, entry.seq),
-                owner=scope.owner,
-                session_id=entry.session_id,
-                first=entry.seq,
-                last=entry.seq,
-                text=entry.message.text(),
-                sources=(entry.seq,),
-                created_at=entry.created_at,
-            )
-            for entry in entries
-        ]
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
-
-    def delete(self, scope: Scope) -> None:
-        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
 
 
 class Reader(Block):

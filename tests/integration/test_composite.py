@@ -37,7 +37,6 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import histories, unpaired
 from tests.integration.composing import (
     SECONDS,
-    Echo,
     Outage,
     Reader,
     composed,
@@ -45,6 +44,7 @@ from tests.integration.composing import (
     said,
     texts,
 )
+from tests.integration.echoing import Echo
 from tests.integration.turning import MODEL
 
 USERS = ["ada", "bob", "cleo", "dan", "eve"]

@@ -20,7 +20,8 @@ from agent_memory.errors import (
 from agent_memory.messages import Message
 from agent_memory.records import Recall, Scope
 from agent_memory.stores.memory import MemoryStore
-from tests.integration.composing import Echo, Outage, composed, opened, said, texts
+from tests.integration.composing import Outage, composed, opened, said, texts
+from tests.integration.echoing import Echo
 
 
 @pytest.fixture

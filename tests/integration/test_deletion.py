@@ -28,51 +28,28 @@ from agent_memory.config import AgentMemoryConfig
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import StoreUnavailable
-from agent_memory.ltm_blocks.base import record_id
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.records import Entry, Recall, Scope
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
+from tests.integration.echoing import Echo
 
 SECONDS = 60.0
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]
 
 
-class Notes(Block):
+class Notes(Echo):
     """Keeps each message as a fact; `within` is called before it does."""
 
     kind: str = "notes"
     within: Callable[[], None] = lambda: None
 
-    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        return [
-            Recall(self.name, fact.id, fact.text, sources=((fact.session_id, fact.last),))
-            for fact in self.resources.store.facts(self.name, scope.owner)
-        ]
-
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.within()
-        records = [
-            Record(
-                id=record_id(scope.owner, entry.session_id, entry.seq),
-                owner=scope.owner,
-                session_id=entry.session_id,
-                first=entry.seq,
-                last=entry.seq,
-                text=entry.message.text(),
-                sources=(entry.seq,),
-                created_at=entry.created_at,
-            )
-            for entry in entries
-        ]
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
-
-    def delete(self, scope: Scope) -> None:
-        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
+        super().update(scope, entries)
 
 
 class Elsewhere(Block):

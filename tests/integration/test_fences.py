@@ -16,11 +16,11 @@ import pytest
 
 from agent_memory import AgentMemory, Block, FlushToLTM
 from agent_memory.errors import StoreError
-from agent_memory.ltm_blocks.base import record_id
 from agent_memory.messages import Message
-from agent_memory.records import Entry, Lease, Recall, Record, Scope
+from agent_memory.records import Entry, Lease, Recall, Scope
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.watching import watched
+from tests.integration.echoing import Echo
 
 Kept = dict[tuple[str, int], tuple[str, str]]
 """By session and seq, the owner and the text of what a block keeps."""
@@ -51,35 +51,13 @@ class Notebook(Block):
         self.step("after erase")
 
 
-class Facts(Block):
+class Facts(Echo):
     """A block that keeps its records in the engine's store, under the lease."""
 
     kind: str = "facts"
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return []
-
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        records = [
-            Record(
-                id=record_id(scope.owner, entry.session_id, entry.seq),
-                owner=scope.owner,
-                session_id=entry.session_id,
-                first=entry.seq,
-                last=entry.seq,
-                text=entry.message.text(),
-                sources=(entry.seq,),
-                created_at=entry.created_at,
-            )
-            for entry in entries
-        ]
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
-
-    def delete(self, scope: Scope) -> None:
-        which: dict[str, Any] = {"session_id": scope.session_id, "after": scope.after}
-        if scope.session_id is None:
-            which = {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **which, lease=scope.lease)
 
 
 @dataclass

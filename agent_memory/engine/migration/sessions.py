@@ -9,8 +9,9 @@ from dataclasses import replace
 from agent_memory.engine.arriving import arriving
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.migration.checksums import Sums, head_digest, session_digest
+from agent_memory.engine.paging import LogChanged, all_heads, log_pages
 from agent_memory.errors import StoreError
-from agent_memory.records import Entry, Head, empty_head
+from agent_memory.records import Head, empty_head
 from agent_memory.stores.base import SessionStore
 
 _HEADS = 200
@@ -73,9 +74,8 @@ class Sessions:
     def summed(self) -> Sums:
         """The source's sessions as they are now."""
         sums = Sums()
-        for heads in _pages(self._source):
-            for head in heads:
-                sums.add(_STATES, _state(_carried(head)))
+        for head in all_heads(self._source):
+            sums.add(_STATES, _state(_carried(head)))
         return sums
 
     def _compared(self, head: Head, there: Head | None) -> tuple[Head, str | None]:
@@ -111,8 +111,9 @@ class Sessions:
         if head is None:
             return None
         try:
-            return session_digest(head, (entry for page in _log(store, head) for entry in page))
-        except _Changed:
+            pages = log_pages(store, head, _ENTRIES)
+            return session_digest(head, (entry for page in pages for entry in page))
+        except LogChanged:
             return None
 
     def _bring(self, head: Head) -> None:
@@ -123,7 +124,7 @@ class Sessions:
             self._target.delete(head.session_id)
             if self._arrived(head):
                 return
-        except _Changed:  # the comparison finds it
+        except LogChanged:  # the comparison finds it
             return
         raise StoreError(
             f"Session {head.session_id!r} was begun in the target by somebody else while it was "
@@ -132,7 +133,7 @@ class Sessions:
 
     def _arrived(self, head: Head) -> bool:
         """Whether it could be written; not where there is one already."""
-        log = _log(self._source, head)
+        log = log_pages(self._source, head, _ENTRIES)
         first = next(log, [])
         if not first or first[-1].seq == head.end:
             whole = self._target.rewrite(replace(head, version=0), head.expired, first)
@@ -146,31 +147,12 @@ class Sessions:
             return True
 
 
-class _Changed(Exception):
-    """A log is not what its head says: somebody changes it at this moment."""
-
-
 def _carried(head: Head) -> Head:
     """A session as it is to be in the target."""
     if not head.deleting:
         return head
     marked = empty_head(head.session_id, head.user_id, head.created_at)
     return replace(marked, cursors=head.cursors, deleting=True)
-
-
-def _log(store: SessionStore, head: Head) -> Iterator[list[Entry]]:
-    """A session's log, up to where its head says it ends, in pages.
-
-    Raises:
-        _Changed: There is less.
-    """
-    at = head.expired
-    while at < head.end:
-        page = store.read(head.session_id, after=at, limit=min(_ENTRIES, head.end - at))
-        if not page or page[0].seq != at + 1:
-            raise _Changed
-        yield page
-        at = page[-1].seq
 
 
 def _pages(store: SessionStore) -> Iterator[list[Head]]:

@@ -1,0 +1,42 @@
+"""A block that keeps every message as a fact, for tests of what becomes of a block's records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent_memory import Block
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.messages import Message
+from agent_memory.records import Entry, Recall, Record, Scope
+
+
+class Echo(Block):
+    """Brings all messages back. It keeps its records in the engine's store, under the lease."""
+
+    kind: str = "echo"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return [
+            Recall(self.name, fact.id, fact.text, 1.0, sources=((fact.session_id, fact.last),))
+            for fact in self.resources.store.facts(self.name, scope.owner)
+        ]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        records = [
+            Record(
+                id=record_id(scope.owner, entry.session_id, entry.seq),
+                owner=scope.owner,
+                session_id=entry.session_id,
+                first=entry.seq,
+                last=entry.seq,
+                text=entry.message.text(),
+                sources=(entry.seq,),
+                created_at=entry.created_at,
+            )
+            for entry in entries
+        ]
+        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+
+    def delete(self, scope: Scope) -> None:
+        where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
+        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
