@@ -8,27 +8,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_memory.lazy import lazily
+from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.aio.session import AsyncSession
     from agent_memory.aio.streams import AsyncCompletionStream
-    from agent_memory.chat_history import ChatHistory
     from agent_memory.composite.memory import CompositeMemory
     from agent_memory.composite.session import CompositeSession
-    from agent_memory.config import AgentMemoryConfig
-    from agent_memory.context import MemoryContext
-    from agent_memory.deployment import Deployment, Memories
-    from agent_memory.engine.conversing import CompletionStream
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.messages import Message
+    from agent_memory.core.records import (
+        Absorbed,
+        DeadLetter,
+        Entry,
+        Head,
+        Lease,
+        Recall,
+        Scope,
+        Span,
+        Summary,
+    )
+    from agent_memory.core.redaction import Redactor
+    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.tools import Arguments, Tool
+    from agent_memory.core.turns import Turn
+    from agent_memory.engine.deployment import Deployment, Memories
+    from agent_memory.engine.loop.conversing import CompletionStream
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.engine.migration.migrate import migrate
-    from agent_memory.engine.migration.steps import Migrated, MigrationStep
     from agent_memory.engine.rebuilding import rebuild
     from agent_memory.engine.session import Session
-    from agent_memory.engine.shared import SharedMemory
-    from agent_memory.engine.shares import Share
+    from agent_memory.engine.sharing.shared import SharedMemory
+    from agent_memory.engine.sharing.shares import Share
     from agent_memory.engine.stats import Progress, Stats
+    from agent_memory.engine.transfer.migration.migrate import migrate
+    from agent_memory.engine.transfer.migration.steps import Migrated, MigrationStep
+    from agent_memory.engine.transfer.snapshots.writing import Exported
     from agent_memory.errors import (
         AccessDenied,
         AgentMemoryError,
@@ -63,57 +79,41 @@ if TYPE_CHECKING:
         UnknownStore,
         UnsupportedOperation,
     )
-    from agent_memory.facts.auditing import Change
-    from agent_memory.facts.fact import Evidence, Fact
-    from agent_memory.facts.scoring import ImportanceScorer
-    from agent_memory.facts.staleness import Stale, StalenessDetector
     from agent_memory.ltm_blocks.base import Block, FactBlock, KeepingBlock
-    from agent_memory.ltm_blocks.extractive import ExtractiveMemory
-    from agent_memory.ltm_blocks.files import FileMemory, Files
+    from agent_memory.ltm_blocks.extractive.block import ExtractiveMemory
+    from agent_memory.ltm_blocks.extractive.history.auditing import Change
+    from agent_memory.ltm_blocks.extractive.history.fact import Evidence, Fact
+    from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
+    from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector
+    from agent_memory.ltm_blocks.files.block import FileMemory, Files
     from agent_memory.ltm_blocks.notes import Note, Notebook, NoteMemory
-    from agent_memory.ltm_blocks.skills import SkillMemory, Skills
-    from agent_memory.ltm_blocks.spatial import SpatialMemory
-    from agent_memory.ltm_blocks.spatial_places import Places
+    from agent_memory.ltm_blocks.skills.block import SkillMemory, Skills
+    from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
+    from agent_memory.ltm_blocks.spatial.block import SpatialMemory
+    from agent_memory.ltm_blocks.spatial.observation import Observation, Sighting
+    from agent_memory.ltm_blocks.spatial.places import Places
     from agent_memory.ltm_blocks.static import StaticMemory
     from agent_memory.ltm_blocks.vector import VectorMemory
     from agent_memory.ltm_blocks.working import Scratchpad, WorkingMemory
-    from agent_memory.messages import Message
-    from agent_memory.null import NullMemory
-    from agent_memory.records import (
-        Absorbed,
-        DeadLetter,
-        Entry,
-        Head,
-        Lease,
-        Recall,
-        Scope,
-        Span,
-        Summary,
-    )
-    from agent_memory.redaction import Redactor
-    from agent_memory.skills.skill import BrokenSkill, Skill
-    from agent_memory.snapshots.writing import Exported
-    from agent_memory.spatial.observation import Observation, Sighting
+    from agent_memory.standalone.chat_history import ChatHistory
+    from agent_memory.standalone.null import NullMemory
+    from agent_memory.standalone.vector_index import VectorIndex
+    from agent_memory.standalone.vector_items import Item, Match
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
     from agent_memory.strategies.flush import FlushToLTM
     from agent_memory.strategies.summarize import Summarize
     from agent_memory.strategies.trim import Trim
-    from agent_memory.tokens.counter import TokenCounter
-    from agent_memory.tools import Arguments, Tool
-    from agent_memory.turns import Turn
-    from agent_memory.vector_index import VectorIndex
-    from agent_memory.vector_items import Item, Match
 
 __version__ = "0.1.0"
 
 _HOMES = {
     ".composite.memory": ("CompositeMemory",),
     ".composite.session": ("CompositeSession",),
-    ".chat_history": ("ChatHistory",),
-    ".config": ("AgentMemoryConfig",),
-    ".context": ("MemoryContext",),
-    ".deployment": ("Deployment", "Memories"),
+    ".standalone.chat_history": ("ChatHistory",),
+    ".config.settings": ("AgentMemoryConfig",),
+    ".core.context": ("MemoryContext",),
+    ".engine.deployment": ("Deployment", "Memories"),
     ".engine.memory": ("AgentMemory",),
     ".errors": (
         "AccessDenied",
@@ -149,17 +149,17 @@ _HOMES = {
         "UnknownStore",
         "UnsupportedOperation",
     ),
-    ".facts.auditing": ("Change",),
-    ".facts.fact": ("Evidence", "Fact"),
-    ".facts.scoring": ("ImportanceScorer",),
-    ".facts.staleness": ("Stale", "StalenessDetector"),
+    ".ltm_blocks.extractive.history.auditing": ("Change",),
+    ".ltm_blocks.extractive.history.fact": ("Evidence", "Fact"),
+    ".ltm_blocks.extractive.history.scoring": ("ImportanceScorer",),
+    ".ltm_blocks.extractive.history.staleness": ("Stale", "StalenessDetector"),
     ".ltm_blocks.base": ("Block", "FactBlock", "KeepingBlock"),
-    ".ltm_blocks.extractive": ("ExtractiveMemory",),
+    ".ltm_blocks.extractive.block": ("ExtractiveMemory",),
     ".ltm_blocks.static": ("StaticMemory",),
     ".ltm_blocks.vector": ("VectorMemory",),
-    ".messages": ("Message",),
-    ".null": ("NullMemory",),
-    ".records": (
+    ".core.messages": ("Message",),
+    ".standalone.null": ("NullMemory",),
+    ".core.records": (
         "Absorbed",
         "DeadLetter",
         "Entry",
@@ -170,28 +170,28 @@ _HOMES = {
         "Span",
         "Summary",
     ),
-    ".redaction": ("Redactor",),
-    ".engine.migration.migrate": ("migrate",),
-    ".engine.migration.steps": (
+    ".core.redaction": ("Redactor",),
+    ".engine.transfer.migration.migrate": ("migrate",),
+    ".engine.transfer.migration.steps": (
         "Migrated",
         "MigrationStep",
     ),
     ".engine.rebuilding": ("rebuild",),
     ".engine.session": ("Session",),
-    ".engine.shared": ("SharedMemory",),
-    ".engine.shares": ("Share",),
+    ".engine.sharing.shared": ("SharedMemory",),
+    ".engine.sharing.shares": ("Share",),
     ".engine.stats": ("Progress", "Stats"),
     ".strategies.base": ("Strategy",),
     ".strategies.chain": ("Chain",),
     ".strategies.flush": ("FlushToLTM",),
     ".strategies.summarize": ("Summarize",),
     ".strategies.trim": ("Trim",),
-    ".tokens.counter": ("TokenCounter",),
+    ".core.tokens.counter": ("TokenCounter",),
     ".aio.memory": ("AsyncAgentMemory",),
     ".aio.session": ("AsyncSession",),
     ".aio.streams": ("AsyncCompletionStream",),
-    ".engine.conversing": ("CompletionStream",),
-    ".ltm_blocks.files": (
+    ".engine.loop.conversing": ("CompletionStream",),
+    ".ltm_blocks.files.block": (
         "FileMemory",
         "Files",
     ),
@@ -200,18 +200,18 @@ _HOMES = {
         "NoteMemory",
         "Notebook",
     ),
-    ".ltm_blocks.skills": (
+    ".ltm_blocks.skills.block": (
         "SkillMemory",
         "Skills",
     ),
-    ".skills.skill": (
+    ".ltm_blocks.skills.skill": (
         "BrokenSkill",
         "Skill",
     ),
-    ".snapshots.writing": ("Exported",),
-    ".ltm_blocks.spatial": ("SpatialMemory",),
-    ".ltm_blocks.spatial_places": ("Places",),
-    ".spatial.observation": (
+    ".engine.transfer.snapshots.writing": ("Exported",),
+    ".ltm_blocks.spatial.block": ("SpatialMemory",),
+    ".ltm_blocks.spatial.places": ("Places",),
+    ".ltm_blocks.spatial.observation": (
         "Observation",
         "Sighting",
     ),
@@ -219,13 +219,13 @@ _HOMES = {
         "Scratchpad",
         "WorkingMemory",
     ),
-    ".tools": (
+    ".core.tools": (
         "Arguments",
         "Tool",
     ),
-    ".turns": ("Turn",),
-    ".vector_index": ("VectorIndex",),
-    ".vector_items": (
+    ".core.turns": ("Turn",),
+    ".standalone.vector_index": ("VectorIndex",),
+    ".standalone.vector_items": (
         "Item",
         "Match",
     ),

@@ -19,7 +19,7 @@ from rich.progress import track
 from rich.table import Table
 
 from agent_memory import AgentMemory, Block, Entry, Message, Recall, Scope, VectorMemory
-from agent_memory.embedders import open_embedder
+from agent_memory.models.embedders import open_embedder
 from benchmarks.messages import chats
 
 _BATCH = 100

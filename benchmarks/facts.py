@@ -27,7 +27,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Scope, TokenCounter
-from agent_memory.messages import Message
+from agent_memory.core.messages import Message
 from agent_memory.testing import FakeLLM
 from benchmarks.running import machine
 from benchmarks.scale import message_text

@@ -72,22 +72,22 @@ KINDS = {
 
 def ours(encoding: str) -> Count:
     """agent-memory, as it begins."""
-    from agent_memory.tokens.encodings import encoding as get
+    from agent_memory.core.tokens.encodings import encoding as get
 
     return get(encoding).count
 
 
 def ours_first(encoding: str) -> Count:
     """agent-memory's counter of the first texts."""
-    from agent_memory.tokens.merges import MergeCounter
-    from agent_memory.tokens.vocabularies import VOCABULARIES
+    from agent_memory.core.tokens.merges import MergeCounter
+    from agent_memory.core.tokens.vocabularies import VOCABULARIES
 
     return MergeCounter(VOCABULARIES[encoding], VOCABULARIES[encoding].ranks)
 
 
 def estimate(encoding: str) -> Count:
     """agent-memory's estimate, whatever the encoding."""
-    from agent_memory.tokens.estimates import Estimate
+    from agent_memory.core.tokens.estimates import Estimate
 
     return Estimate.count
 
@@ -113,7 +113,7 @@ def with_tokie(encoding: str) -> Count:
 
 def with_gigatoken(encoding: str) -> Count:
     """gigatoken."""
-    from agent_memory.tokens.vocabularies import VOCABULARIES, OpenAI
+    from agent_memory.core.tokens.vocabularies import VOCABULARIES, OpenAI
 
     load = import_module("gigatoken").Tokenizer.from_tiktoken
     vocabulary = VOCABULARIES[encoding]
@@ -183,10 +183,10 @@ def measure(name: str, encoding: str, turns: int) -> dict[str, Any]:
     count(KINDS["prose, 240"][0])
     ready = (perf_counter() - began) * 1e3
     if name == "agent-memory":
-        from agent_memory.tokens.encodings import encoding as get
+        from agent_memory.core.tokens.encodings import encoding as get
 
         count = get(encoding).build()
-    from agent_memory.tokens.merges import MergeCounter
+    from agent_memory.core.tokens.merges import MergeCounter
 
     micros = {}
     for kind, texts in KINDS.items():

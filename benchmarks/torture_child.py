@@ -13,7 +13,7 @@ from random import Random
 from time import perf_counter
 
 from agent_memory import AgentMemory
-from agent_memory.context import MemoryContext
+from agent_memory.core.context import MemoryContext
 from agent_memory.engine import leases
 from agent_memory.errors import InvalidBudget
 from agent_memory.strategies.base import Absorb

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent_memory import AgentMemory
+from agent_memory.core.ids import Access
 from agent_memory.errors import (
     AccessDenied,
     InvalidInput,
@@ -21,7 +22,6 @@ from agent_memory.errors import (
     SessionDeleting,
     StoreUnavailable,
 )
-from agent_memory.ids import Access
 from benchmarks import torture_calls, torture_calls_kept  # noqa: F401 - these fill the table
 from benchmarks.torture_acts import OPERATIONS, Act, Operation
 from benchmarks.torture_canaries import Aviary, words_in

@@ -10,8 +10,8 @@ from uuid import uuid4
 import numpy as np
 
 from agent_memory import AgentMemory
+from agent_memory.core.records import Entry, Head, Record, Scope
 from agent_memory.engine.paging import all_heads
-from agent_memory.records import Entry, Head, Record, Scope
 from agent_memory.stores.base import Store
 from agent_memory.testing.traits import everything
 from benchmarks.torture_ledger import DOUBLED, LOST, REORDERED, UNFINISHED, Finding

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from agent_memory import AgentMemory, Block, Entry, FlushToLTM, Message, Recall, Scope
+from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.records import Record
 
 
 class Promises(Block):

@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from agent_memory import AgentMemory, Strategy
+from agent_memory.core.window import choose_cut
 from agent_memory.strategies import Cut, Window
-from agent_memory.window import choose_cut
 
 
 class KeepTask(Strategy):

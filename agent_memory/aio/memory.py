@@ -20,26 +20,26 @@ from pydantic import BaseModel
 
 from agent_memory.aio.session import AsyncSession
 from agent_memory.aio.streams import AsyncCompletionStream
-from agent_memory.config import AgentMemoryConfig
-from agent_memory.context import MemoryContext
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Recall
+from agent_memory.core.turns import Turn
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.stats import Progress, Stats
-from agent_memory.messages import Message
-from agent_memory.records import Absorbed, DeadLetter, Entry, Head, Recall
-from agent_memory.turns import Turn
 
 if TYPE_CHECKING:
-    from agent_memory.engine.offering import GivenTool
-    from agent_memory.engine.shares import Share
-    from agent_memory.facts.auditing import Change
-    from agent_memory.facts.fact import Fact
-    from agent_memory.facts.staleness import Stale
-    from agent_memory.ltm_blocks.files import Files
+    from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.sharing.shares import Share
+    from agent_memory.engine.transfer.snapshots.writing import Exported
+    from agent_memory.ltm_blocks.extractive.history.auditing import Change
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
+    from agent_memory.ltm_blocks.files.block import Files
     from agent_memory.ltm_blocks.notes import Notebook
-    from agent_memory.ltm_blocks.skills import Skills
-    from agent_memory.ltm_blocks.spatial import Places
+    from agent_memory.ltm_blocks.skills.block import Skills
+    from agent_memory.ltm_blocks.spatial.block import Places
     from agent_memory.ltm_blocks.working import Scratchpad
-    from agent_memory.snapshots.writing import Exported
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 import anyio
 from pydantic import BaseModel
 
-from agent_memory.context import MemoryContext
-from agent_memory.messages import Message
-from agent_memory.records import Absorbed, Entry, Head, Recall
-from agent_memory.turns import Turn
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Absorbed, Entry, Head, Recall
+from agent_memory.core.turns import Turn
 
 if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
-    from agent_memory.engine.offering import GivenTool
-    from agent_memory.facts.auditing import Change
-    from agent_memory.facts.fact import Fact
-    from agent_memory.facts.staleness import Stale
-    from agent_memory.ltm_blocks.files import Files
+    from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.transfer.snapshots.writing import Exported
+    from agent_memory.ltm_blocks.extractive.history.auditing import Change
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
+    from agent_memory.ltm_blocks.files.block import Files
     from agent_memory.ltm_blocks.notes import Notebook
-    from agent_memory.ltm_blocks.skills import Skills
-    from agent_memory.ltm_blocks.spatial import Places
+    from agent_memory.ltm_blocks.skills.block import Skills
+    from agent_memory.ltm_blocks.spatial.block import Places
     from agent_memory.ltm_blocks.working import Scratchpad
-    from agent_memory.snapshots.writing import Exported
 
 
 class AsyncSession:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Self
 
-from agent_memory.engine.conversing import CompletionStream
+from agent_memory.engine.loop.conversing import CompletionStream
 
 Run = Callable[[Callable[[], Any]], Awaitable[Any]]
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from agent_memory.core.records import Entry
+    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.turns import Turn
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.llm import LLM
-    from agent_memory.records import Entry
-    from agent_memory.tokens.counter import TokenCounter
-    from agent_memory.turns import Turn
+    from agent_memory.models.llm import LLM
 
 _HELP = """\
 /again         another answer to your last question, in the place of the old one
@@ -73,8 +73,8 @@ def chat(
             "Chat needs a language model. Give one with --model, such as --model "
             "openai/gpt-4o-mini (its key in OPENAI_API_KEY), or set AGENT_MEMORY_MODEL."
         )
-    from agent_memory.llm import LLM
-    from agent_memory.tokens.counter import TokenCounter
+    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.models.llm import LLM
 
     llm = LLM(
         settings.model,
@@ -169,7 +169,7 @@ class Talk:
         return self._memory.history(after=max(0, self._memory.update([]).end - 1))
 
     def _undo(self) -> None:
-        from agent_memory.window import role_of
+        from agent_memory.core.window import role_of
 
         entries = self._memory.history()
         asked = [entry for entry in entries if role_of(entry.message) == "user"]
@@ -221,7 +221,7 @@ class Talk:
 
     def _recall(self, words: str) -> None:
         from agent_memory.cli.view import grid, holdings, one_line, recalls_table, sources
-        from agent_memory.records import Scope
+        from agent_memory.core.records import Scope
 
         if words:
             found = self._memory.search(words)

@@ -18,10 +18,10 @@ from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.core.records import Absorbed, Head
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.ltm_blocks.base import Block
-    from agent_memory.records import Absorbed, Head
 
 P = ParamSpec("P")
 
@@ -211,7 +211,7 @@ def plain(text: str) -> str:
 
 def local_embedder() -> bool:
     """Whether the extra `local` is installed."""
-    from agent_memory.embedders.local import is_installed
+    from agent_memory.models.embedders.local import is_installed
 
     return is_installed()
 

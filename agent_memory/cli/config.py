@@ -29,8 +29,8 @@ _MASK = "***"
 @guarded
 def schema() -> None:
     """Print the JSON schema of configuration files, deployments included."""
-    from agent_memory.config import AgentMemoryConfig
-    from agent_memory.deployment import STORES
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.engine.deployment import STORES
 
     told = AgentMemoryConfig.model_json_schema()
     store = {name: told[name] for name in ("properties", "additionalProperties", "type")}

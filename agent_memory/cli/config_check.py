@@ -15,7 +15,7 @@ from agent_memory.cli.view import cell, grid
 if TYPE_CHECKING:
     from agent_memory.cli.config_layers import Layers
     from agent_memory.cli.config_mistakes import Examined, Finding
-    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.config.settings import AgentMemoryConfig
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
@@ -28,7 +28,7 @@ def check(
 
     Opens no store and asks no network: `agent-memory doctor --config FILE` does.
     """
-    from agent_memory.config_sources import read_settings
+    from agent_memory.config.sources import read_settings
 
     try:
         stores, findings = examine(read_settings(file))
@@ -55,7 +55,7 @@ def examine(
     from agent_memory.cli.config_layers import Layers
     from agent_memory.cli.config_mistakes import Finding, examined
     from agent_memory.cli.config_remarks import PLACED_BY, places, variables
-    from agent_memory.deployment import ONLY, STORES, store_problem
+    from agent_memory.engine.deployment import ONLY, STORES, store_problem
 
     top = {name: value for name, value in table.items() if name != STORES}
     tables = table.get(STORES, {ONLY: {}})

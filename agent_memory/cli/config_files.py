@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.config.settings import AgentMemoryConfig
 
 
 def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
@@ -21,9 +21,9 @@ def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
     Raises:
         ConfigError: A deployment has several stores and none is named, or none of that name.
     """
-    from agent_memory.config import AgentMemoryConfig
-    from agent_memory.config_sources import read_settings
-    from agent_memory.deployment import STORES, store_config, store_tables
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.config.sources import read_settings
+    from agent_memory.engine.deployment import STORES, store_config, store_tables
 
     if file is None:
         return AgentMemoryConfig(**given)
@@ -43,8 +43,8 @@ def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
 
 def store_files(file: Path | None) -> dict[str, Path | None]:
     """FILE#NAME of every store of a deployment, by its name; what else is given, under ""."""
-    from agent_memory.config_sources import read_settings
-    from agent_memory.deployment import STORES, store_tables
+    from agent_memory.config.sources import read_settings
+    from agent_memory.engine.deployment import STORES, store_tables
 
     if file is None or _parted(file)[1] is not None:
         return {"": file}

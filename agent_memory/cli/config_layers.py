@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_memory.cli.config_mistakes import Path, place
-from agent_memory.config import AgentMemoryConfig
-from agent_memory.config_sources import NESTED, PREFIX, from_environment, merged
-from agent_memory.deployment import STORES, store_prefix
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.config.sources import NESTED, PREFIX, from_environment, merged
+from agent_memory.engine.deployment import STORES, store_prefix
 
 _FIELD = re.compile(r'field "(\w+)"')
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.kinds import BUILT_IN, ByKind, find_kind
 from agent_memory.errors import AgentMemoryError, InvalidShares, UnknownKind
-from agent_memory.kinds import BUILT_IN, ByKind, find_kind
 
 _PROBE = "\0"
 """A field that no class has. Beside it a field is validated alone: no validator of the whole runs

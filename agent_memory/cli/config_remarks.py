@@ -12,9 +12,9 @@ from agent_memory.cli.common import local_embedder
 from agent_memory.cli.config_mistakes import Finding, unknown
 from agent_memory.cli.doctor import missing_keys
 from agent_memory.cli.doctor_store import NO_EMBEDDER, is_remote
-from agent_memory.config import AgentMemoryConfig
-from agent_memory.config_sources import NESTED, PREFIX
-from agent_memory.deployment import STORES, store_prefix
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.config.sources import NESTED, PREFIX
+from agent_memory.engine.deployment import STORES, store_prefix
 from agent_memory.errors import AgentMemoryError, MissingExtra
 from agent_memory.ltm_blocks import ExtractiveMemory, SpatialMemory, VectorMemory
 from agent_memory.strategies import Chain, Strategy, Summarize
@@ -121,7 +121,7 @@ def variables(environ: Iterable[str], stores: Mapping[str, AgentMemoryConfig]) -
 
 def _keys(variable: str) -> Iterator[str]:
     """What keeps the keys of an environment variable from being used."""
-    from agent_memory.encryption import Keys
+    from agent_memory.stores.encrypted.keys import Keys
 
     if not variable.isidentifier():  # perhaps it is the keys
         yield "This is to name an environment variable; the keys belong into that."

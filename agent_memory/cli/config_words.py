@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agent_memory.cli.common import without_password
 
 if TYPE_CHECKING:
-    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.ltm_blocks.base import Block
     from agent_memory.strategies.base import Absorb, Strategy
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from agent_memory.cli import conversation
 
 if TYPE_CHECKING:
+    from agent_memory.core.records import Entry, Head
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.records import Entry, Head
 
 
 @dataclass(frozen=True, slots=True)

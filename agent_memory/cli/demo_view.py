@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-    from agent_memory.context import MemoryContext
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.records import Head, Summary
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.records import Head, Summary
 
 _ABOUT = {
     "trim": ("Trim", "the newest turns stay; the rest is left to the log"),
@@ -144,7 +144,7 @@ def _by(summary: Summary) -> str:
 
 
 def _long_term(console: Console, memory: AgentMemory) -> None:
-    from agent_memory.records import Scope
+    from agent_memory.core.records import Scope
 
     stats = memory.stats()
     _heading(console, "What long-term memory holds")
@@ -175,7 +175,7 @@ def _long_term(console: Console, memory: AgentMemory) -> None:
 
 
 def _window_after(console: Console, memory: AgentMemory, question: str) -> MemoryContext:
-    from agent_memory.tokens.counter import TokenCounter
+    from agent_memory.core.tokens.counter import TokenCounter
 
     context = memory.get(conversation.SESSION, question, user_id=conversation.USER)
     _heading(console, f"The window after, asked “{question}”")

@@ -22,7 +22,7 @@ from agent_memory.cli.doctor_store import NO_EMBEDDER, Check, attempt, check_sto
 from agent_memory.cli.view import NOTHING, cell, grid
 
 if TYPE_CHECKING:
-    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.config.settings import AgentMemoryConfig
 
 _STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}
 
@@ -67,7 +67,7 @@ def _checks(config: AgentMemoryConfig, call: bool) -> Iterator[Check]:
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
-    from agent_memory.embedders import open_embedder
+    from agent_memory.models.embedders import open_embedder
 
     if config.embedding is None and not local_embedder():
         return Check(NOTHING, "embedder", NO_EMBEDDER)
@@ -84,7 +84,7 @@ def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
 
 
 def _model(config: AgentMemoryConfig, call: bool) -> Check:
-    from agent_memory.llm import LLM
+    from agent_memory.models.llm import LLM
 
     if config.model is None:
         return Check(
@@ -122,7 +122,7 @@ def _key(model: str, config: AgentMemoryConfig, what: str) -> Check:
 
 def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
     """The environment variables that a model needs and lacks; None where that is not known."""
-    from agent_memory.loading import load_litellm
+    from agent_memory.models.loading import load_litellm
 
     if config.api_key is not None:
         return ""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from agent_memory.cli.common import local_embedder, missing_file, without_password
 from agent_memory.cli.view import NOTHING
+from agent_memory.core.ids import readable
 from agent_memory.errors import AgentMemoryError, StoreUnavailable
-from agent_memory.ids import readable
 
 if TYPE_CHECKING:
-    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.engine.services import Services
     from agent_memory.ltm_blocks.base import Block
     from agent_memory.ltm_blocks.vector import VectorMemory
@@ -151,7 +151,7 @@ def _opened(config: AgentMemoryConfig, services: Services, schema: str) -> Check
 
 def _migration(config: AgentMemoryConfig) -> Iterator[Check]:
     """Whether a migration into the store has not come to its end; its note is not sealed."""
-    from agent_memory.engine.migration.migrate import is_unfinished
+    from agent_memory.engine.transfer.migration.migrate import is_unfinished
     from agent_memory.stores import open_store
 
     with closing(open_store(str(config.store), config.namespace)) as store:
@@ -189,7 +189,7 @@ def _vectors(config: AgentMemoryConfig, services: Services, call: bool) -> Check
 
 def _search(block: VectorMemory, url: str, services: Services) -> None:
     """Search a Qdrant server, which refuses a vector of another dimension; binding changes it."""
-    from agent_memory.ranking.traits import Sought
+    from agent_memory.retrieval.traits import Sought
 
     resources, question = services.resources, "Does anybody answer?"
     vector = resources.embedders(block.embedding).embed([question])[0]
@@ -199,9 +199,9 @@ def _search(block: VectorMemory, url: str, services: Services) -> None:
 
 def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
     """Whether there are messages that a block gave up, or a replay that stopped half-way."""
-    from agent_memory.engine.failures import Failures
-    from agent_memory.engine.notes import Notes
-    from agent_memory.engine.replaying import REPLAYS
+    from agent_memory.engine.processing.failures import Failures
+    from agent_memory.engine.processing.replaying import REPLAYS
+    from agent_memory.engine.system_records import Notes
 
     store = services.resources.store
     failures = Failures(store, config.absorb_attempts)
@@ -230,7 +230,7 @@ def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
 
 def _shares(config: AgentMemoryConfig, services: Services) -> Check:
     """Shared namespaces, and what the configuration grants in vain."""
-    from agent_memory.engine.grants import Grants
+    from agent_memory.engine.sharing.grants import Grants
 
     grants = Grants(services.resources.store)
     found = {share: grants.agents(share) for share in grants.shares()}

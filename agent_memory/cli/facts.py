@@ -22,7 +22,7 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from agent_memory.facts.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 SessionOption = Annotated[
     str | None, typer.Option("--session", metavar="ID", help="Only what comes from it.")

@@ -23,8 +23,8 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agent_memory.core.records import Entry, Head
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.records import Entry, Head
 
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 

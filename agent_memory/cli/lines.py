@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.errors import InvalidInput, InvalidMessage
 
 if TYPE_CHECKING:
-    from agent_memory.messages import Message
-    from agent_memory.records import Entry
+    from agent_memory.core.messages import Message
+    from agent_memory.core.records import Entry
 
 _NOTES = ("id", "session_id")
 
@@ -71,7 +71,7 @@ def write_line(entry: Entry) -> bytes:
 
 
 def _message(fields: Any) -> Message:
-    from agent_memory.messages import Message
+    from agent_memory.core.messages import Message
 
     if not isinstance(fields, dict):
         raise InvalidMessage('not an object. Write {"role": "user", "content": "..."}.')

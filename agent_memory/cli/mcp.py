@@ -23,7 +23,7 @@ from agent_memory.cli.common import (
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from agent_memory.config import AgentMemoryConfig
+    from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.mcp.tokens import Tokens
 
 TOKEN = "AGENT_MEMORY_MCP_TOKEN"
@@ -60,7 +60,7 @@ def mcp(
     """
 
     def settings() -> AgentMemoryConfig:
-        from agent_memory.ltm_blocks.files import FileMemory
+        from agent_memory.ltm_blocks.files.block import FileMemory
 
         return load_config(store, config, beside=[FileMemory()])
 

@@ -40,7 +40,7 @@ def migrate(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from agent_memory.cli.view import grid
-    from agent_memory.engine.migration.migrate import migrate as moved
+    from agent_memory.engine.transfer.migration.migrate import migrate as moved
 
     verified = None
     moving = moved(from_url, to_url, namespace=namespace)

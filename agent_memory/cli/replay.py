@@ -17,8 +17,8 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agent_memory.core.records import Head
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.records import Head
 
 SESSION = "replay"
 USER = "replay"
@@ -57,7 +57,7 @@ def replay(memory: AgentMemory, lines: list[Line], name: str) -> Tally:
     """Append the messages one by one; after each, get a context and count it anew."""
     from rich.progress import Progress
 
-    from agent_memory.tokens.counter import TokenCounter
+    from agent_memory.core.tokens.counter import TokenCounter
 
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     tally, before = Tally(), None
@@ -89,7 +89,7 @@ def _moved(before: Head, after: Head) -> bool:
 
 
 def _table(console: Console, memory: AgentMemory, tally: Tally, name: str) -> None:
-    from agent_memory.records import Scope
+    from agent_memory.core.records import Scope
 
     config, stats = memory.config, memory.stats()
     console.print()

@@ -20,7 +20,7 @@ from agent_memory.cli.common import (
     open_memory,
     out,
 )
-from agent_memory.ids import readable
+from agent_memory.core.ids import readable
 
 if TYPE_CHECKING:
     from collections.abc import Generator

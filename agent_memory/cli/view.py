@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.cli.common import plain
-from agent_memory.ids import readable
+from agent_memory.core.ids import readable
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from agent_memory.context import MemoryContext
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.messages import Message
+    from agent_memory.core.records import Absorbed, Entry, Recall, Scope
     from agent_memory.ltm_blocks.base import Block
     from agent_memory.ltm_blocks.vector import VectorMemory
-    from agent_memory.messages import Message
-    from agent_memory.records import Absorbed, Entry, Recall, Scope
 
 _COLORS = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _ALL = 1_000_000
@@ -164,7 +164,7 @@ def entry_line(entry: Entry, *, dim: bool = False) -> Text:
 
 def said(message: Message) -> str:
     """All that a message tells, tool calls included."""
-    from agent_memory.transcript import told
+    from agent_memory.core.transcript import told
 
     return told(message)
 
@@ -179,7 +179,7 @@ def seqs(numbers: Sequence[int]) -> str:
 
 def holdings(block: Block, scope: Scope) -> list[Recall]:
     """All that a block holds for a scope, in the order of the log."""
-    from agent_memory.engine.bridge import resolve
+    from agent_memory.engine.recall.bridge import resolve
     from agent_memory.ltm_blocks.vector import VectorMemory
 
     if isinstance(block, VectorMemory):  # it can be searched, not listed: one record a message
@@ -189,8 +189,8 @@ def holdings(block: Block, scope: Scope) -> list[Recall]:
 
 
 def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
-    from agent_memory.ranking.turns import spoken
-    from agent_memory.records import Recall
+    from agent_memory.core.records import Recall
+    from agent_memory.retrieval.turns import spoken
 
     store = block.resources.store
     if scope.user_id is not None:
@@ -232,6 +232,6 @@ def _stretches(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _content(view: Mapping[str, Any]) -> str:
-    from agent_memory.messages import Message
+    from agent_memory.core.messages import Message
 
     return said(Message.of({**view, "role": view["role"]}))

@@ -22,12 +22,12 @@ from agent_memory.cli.common import (
     plain,
     without_password,
 )
+from agent_memory.core.ids import readable
 from agent_memory.errors import ConfigError
-from agent_memory.ids import readable
 
 if TYPE_CHECKING:
-    from agent_memory.engine.tending import Tended
-    from agent_memory.engine.worker import Worker
+    from agent_memory.engine.processing.tending import Tended
+    from agent_memory.engine.processing.worker import Worker
 
 
 @guarded

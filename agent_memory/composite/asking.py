@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from agent_memory.composite.members import Asked, Members
-from agent_memory.engine.recalling import Panel, ask_block, concerns
-from agent_memory.messages import Message
-from agent_memory.records import Recall, Scope
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Scope
+from agent_memory.engine.recall.recalling import Panel, ask_block, concerns
 
 Found = tuple[dict[str, list[Recall]], list[str]]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_memory.context import BlockInfo
+from agent_memory.core.context import BlockInfo
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources

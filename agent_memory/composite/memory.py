@@ -15,18 +15,18 @@ from agent_memory.composite.members import Members, memories_in
 from agent_memory.composite.routing import Routing, Rule
 from agent_memory.composite.session import CompositeSession
 from agent_memory.composite.turning import HomeTurns
-from agent_memory.context import MemoryContext
-from agent_memory.engine.bridge import resolve
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.fusion import merge
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
+from agent_memory.core.turns import Turn
 from agent_memory.engine.calls import scope_of
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.searching import LOG, search_log
+from agent_memory.engine.recall.bridge import resolve
+from agent_memory.engine.recall.searching import LOG, search_log
 from agent_memory.engine.stats import Stats
 from agent_memory.errors import ConfigError, StoreError
-from agent_memory.fusion import merge
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.messages import Message
-from agent_memory.records import Absorbed, Entry, Head, Recall, Scope
-from agent_memory.turns import Turn
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from agent_memory.core.records import Head
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.records import Head
 
 Rule = Callable[[str, str | None], str]
 """Names the memory of a session, by its id and its user."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from agent_memory.context import MemoryContext
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Absorbed, Entry, Head, Recall
+from agent_memory.core.turns import Turn
 from agent_memory.engine.session import Session
-from agent_memory.messages import Message
-from agent_memory.records import Absorbed, Entry, Head, Recall
-from agent_memory.turns import Turn
 
 if TYPE_CHECKING:
     from agent_memory.composite.memory import CompositeMemory

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.context import MemoryContext
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Head, Span
+from agent_memory.core.tools import Tool
+from agent_memory.core.turns import Turn
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.turn_calls import TurnCalls
-from agent_memory.messages import Message
-from agent_memory.records import Head, Span
-from agent_memory.tools import Tool
-from agent_memory.turns import Turn
 
 if TYPE_CHECKING:
     from agent_memory.composite.memory import CompositeMemory

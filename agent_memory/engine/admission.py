@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime
 
+from agent_memory.core.ids import check_id as check_id
+from agent_memory.core.records import Draft
 from agent_memory.errors import ConfigError, InvalidInput, MessageTooLarge
-from agent_memory.ids import check_id as check_id
-from agent_memory.records import Draft
 
 _SPARE = 8
 """A system message must leave one part in so many of the budget to the conversation."""

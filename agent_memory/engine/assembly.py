@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_memory.config import AgentMemoryConfig, Retention
-from agent_memory.context import BlockInfo, Packer
-from agent_memory.engine.absorbing import Absorber
-from agent_memory.engine.authorship import Authors
-from agent_memory.engine.deletion import Deletion
-from agent_memory.engine.failures import Failures
-from agent_memory.engine.forgetting import Forgetting
+from agent_memory.config.settings import AgentMemoryConfig, Retention
+from agent_memory.core.context import BlockInfo, Packer
+from agent_memory.engine.edit.deletion import Deletion
+from agent_memory.engine.edit.forgetting import Forgetting
+from agent_memory.engine.edit.redacting import Redaction
+from agent_memory.engine.edit.rewinding import Rewinding
+from agent_memory.engine.edit.undoing import Undo
 from agent_memory.engine.gate import Gate
-from agent_memory.engine.grants import Grants
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.notes import Notes
-from agent_memory.engine.overflow import Overflow
-from agent_memory.engine.preparing import Preparation
-from agent_memory.engine.recalling import Recaller
-from agent_memory.engine.redacting import Redaction
-from agent_memory.engine.replaying import Replay
-from agent_memory.engine.retaining import Retaining
-from agent_memory.engine.rewinding import Rewinding
+from agent_memory.engine.processing.absorbing import Absorber
+from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.overflow import Overflow
+from agent_memory.engine.processing.preparing import Preparation
+from agent_memory.engine.processing.replaying import Replay
+from agent_memory.engine.processing.retaining import Retaining
+from agent_memory.engine.processing.tending import Tender
+from agent_memory.engine.processing.worker import Told, Worker
+from agent_memory.engine.recall.recalling import Recaller
 from agent_memory.engine.services import Services
-from agent_memory.engine.tending import Tender
-from agent_memory.engine.undoing import Undo
+from agent_memory.engine.sharing.authorship import Authors
+from agent_memory.engine.sharing.grants import Grants
+from agent_memory.engine.system_records import Notes
 from agent_memory.engine.windows import Windows
-from agent_memory.engine.worker import Told, Worker
 from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
 from agent_memory.ltm_blocks.notes import NoteMemory
 from agent_memory.stores.base import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from agent_memory.core.records import Head, Scope
 from agent_memory.errors import InvalidInput
-from agent_memory.records import Head, Scope
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block

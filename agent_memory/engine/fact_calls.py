@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from agent_memory.core.records import Scope, Span
 from agent_memory.engine.admission import check_moment
 from agent_memory.engine.calls import Calls
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
-from agent_memory.records import Scope, Span
 
 if TYPE_CHECKING:
-    from agent_memory.facts.auditing import Change
-    from agent_memory.facts.fact import Fact
-    from agent_memory.facts.staleness import Stale
+    from agent_memory.ltm_blocks.extractive.history.auditing import Change
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
 
 
 class FactCalls(Calls):

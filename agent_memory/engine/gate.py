@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from agent_memory.messages import Message
-from agent_memory.processes import begin_anew_in_child
+from agent_memory.core.messages import Message
+from agent_memory.core.processes import begin_anew_in_child
 
 _SHORT = 4_000  # characters; longer texts are better counted side by side
 

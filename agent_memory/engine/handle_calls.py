@@ -10,10 +10,10 @@ from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block
-    from agent_memory.ltm_blocks.files import Files
+    from agent_memory.ltm_blocks.files.block import Files
     from agent_memory.ltm_blocks.notes import Notebook, NoteMemory
-    from agent_memory.ltm_blocks.skills import Skills
-    from agent_memory.ltm_blocks.spatial import Places
+    from agent_memory.ltm_blocks.skills.block import Skills
+    from agent_memory.ltm_blocks.spatial.block import Places
     from agent_memory.ltm_blocks.working import Scratchpad
 
     B = TypeVar("B", bound=Block)
@@ -54,7 +54,7 @@ class HandleCalls(Calls):
             ConfigError: No `FileMemory` is configured.
             InvalidInput: Neither user nor session is named.
         """
-        from agent_memory.ltm_blocks.files import FileMemory
+        from agent_memory.ltm_blocks.files.block import FileMemory
 
         return self._block(FileMemory).open(self._scope(user_id, session_id))
 
@@ -65,7 +65,7 @@ class HandleCalls(Calls):
             ConfigError: No `SpatialMemory` is configured.
             InvalidInput: Neither user nor session is named.
         """
-        from agent_memory.ltm_blocks.spatial import SpatialMemory
+        from agent_memory.ltm_blocks.spatial.block import SpatialMemory
 
         return self._block(SpatialMemory).open(self._scope(user_id, session_id))
 
@@ -76,8 +76,8 @@ class HandleCalls(Calls):
         Raises:
             ConfigError: No `SkillMemory` is configured.
         """
-        from agent_memory.ltm_blocks.skills import SkillMemory
-        from agent_memory.records import Scope
+        from agent_memory.core.records import Scope
+        from agent_memory.ltm_blocks.skills.block import SkillMemory
 
         block = self._block(SkillMemory)
         if user_id is None and session_id is None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from uuid import uuid4
 
+from agent_memory.core.records import Lease
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.records import Lease
 from agent_memory.stores.base import SessionStore
 
 LEASE_SECONDS = 10.0

@@ -9,32 +9,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from agent_memory.config import AgentMemoryConfig
-from agent_memory.context import MemoryContext, Shown
-from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
-from agent_memory.engine.assembly import assemble
-from agent_memory.engine.calls import scope_of
-from agent_memory.engine.fact_calls import FactCalls
-from agent_memory.engine.handle_calls import HandleCalls
-from agent_memory.engine.paging import all_heads, page_of
-from agent_memory.engine.regenerate_calls import RegenerateCalls
-from agent_memory.engine.search_calls import SearchCalls
-from agent_memory.engine.session import Session
-from agent_memory.engine.share_calls import ShareCalls
-from agent_memory.engine.snapshot_calls import SnapshotCalls
-from agent_memory.engine.stats import BlockStats, Progress, Stats
-from agent_memory.engine.tool_calls import ToolCalls
-from agent_memory.engine.worker import Worker
-from agent_memory.errors import (
-    MemoryClosed,
-    SessionDeleting,
-    SessionOfAnotherUser,
-)
-from agent_memory.fusion import merge
-from agent_memory.loading import load_in_background
-from agent_memory.ltm_blocks.notes import NoteMemory
-from agent_memory.messages import Message
-from agent_memory.records import (
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.context import MemoryContext, Shown
+from agent_memory.core.fusion import merge
+from agent_memory.core.messages import Message
+from agent_memory.core.records import (
     Absorbed,
     DeadLetter,
     Draft,
@@ -43,7 +22,28 @@ from agent_memory.records import (
     Recall,
     empty_head,
 )
-from agent_memory.window import role_of
+from agent_memory.core.window import role_of
+from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
+from agent_memory.engine.assembly import assemble
+from agent_memory.engine.calls import scope_of
+from agent_memory.engine.fact_calls import FactCalls
+from agent_memory.engine.handle_calls import HandleCalls
+from agent_memory.engine.paging import all_heads, page_of
+from agent_memory.engine.processing.worker import Worker
+from agent_memory.engine.regenerate_calls import RegenerateCalls
+from agent_memory.engine.search_calls import SearchCalls
+from agent_memory.engine.session import Session
+from agent_memory.engine.share_calls import ShareCalls
+from agent_memory.engine.snapshot_calls import SnapshotCalls
+from agent_memory.engine.stats import BlockStats, Progress, Stats
+from agent_memory.engine.tool_calls import ToolCalls
+from agent_memory.errors import (
+    MemoryClosed,
+    SessionDeleting,
+    SessionOfAnotherUser,
+)
+from agent_memory.ltm_blocks.notes import NoteMemory
+from agent_memory.models.loading import load_in_background
 
 logger = logging.getLogger(__name__)
 

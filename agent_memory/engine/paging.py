@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent_memory.ids import PAST_SHARED, share_of
-from agent_memory.records import Entry, Head
+from agent_memory.core.ids import PAST_SHARED, share_of
+from agent_memory.core.records import Entry, Head
 from agent_memory.stores.base import SessionStore
 
 _PAGE = 500

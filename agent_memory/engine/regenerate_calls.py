@@ -6,18 +6,18 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent_memory.core.fusion import merge
+from agent_memory.core.records import Span
+from agent_memory.core.turns import Turn, fitted
 from agent_memory.engine.calls import scope_of
-from agent_memory.engine.regenerating import Regeneration
+from agent_memory.engine.edit.regenerating import Regeneration
 from agent_memory.engine.turn_calls import TurnCalls
 from agent_memory.errors import InvalidInput
-from agent_memory.fusion import merge
-from agent_memory.records import Span
-from agent_memory.turns import Turn, fitted
 
 if TYPE_CHECKING:
-    from agent_memory.engine.recalling import Recaller
-    from agent_memory.messages import Message
-    from agent_memory.records import Draft, Head, Recall, Scope
+    from agent_memory.core.messages import Message
+    from agent_memory.core.records import Draft, Head, Recall, Scope
+    from agent_memory.engine.recall.recalling import Recaller
 
 
 class RegenerateCalls(TurnCalls):

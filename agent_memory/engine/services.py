@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from agent_memory.config import AgentMemoryConfig
-from agent_memory.embedders import open_embedder
-from agent_memory.embedders.base import Embedder
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.leases import Locks
 from agent_memory.ltm_blocks.base import Resources
+from agent_memory.models.embedders import open_embedder
+from agent_memory.models.embedders.base import Embedder
+from agent_memory.models.usage import Ledger
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore
-from agent_memory.tokens.counter import TokenCounter
-from agent_memory.usage import Ledger
 
 if TYPE_CHECKING:
-    from agent_memory.llm import LLM
+    from agent_memory.models.llm import LLM
 
 
 class Services:
@@ -39,7 +39,7 @@ class Services:
             model = name or config.model
             if model is None:
                 return None
-            from agent_memory.llm import LLM
+            from agent_memory.models.llm import LLM
 
             return LLM(
                 model,
@@ -61,7 +61,7 @@ class Services:
 
         keys = None
         if config.encryption is not None:
-            from agent_memory.encryption import Keys
+            from agent_memory.stores.encrypted.keys import Keys
 
             keys = Keys.from_environment(config.encryption)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
 
+from agent_memory.core.ids import check_share
+from agent_memory.core.processes import fork_safe_lock
 from agent_memory.engine.calls import Calls
-from agent_memory.engine.shares import Share
-from agent_memory.ids import check_share
-from agent_memory.processes import fork_safe_lock
+from agent_memory.engine.sharing.shares import Share
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Parts

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from agent_memory.core.records import Head
 from agent_memory.engine.calls import Calls
-from agent_memory.engine.snapshot_files import lines_of, written
-from agent_memory.records import Head
+from agent_memory.engine.transfer.snapshot_files import lines_of, written
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Parts
+    from agent_memory.engine.transfer.snapshots.reading import Reading
+    from agent_memory.engine.transfer.snapshots.writing import Exported
     from agent_memory.ltm_blocks.base import Block
-    from agent_memory.snapshots.reading import Reading
-    from agent_memory.snapshots.writing import Exported
 
 
 class SnapshotCalls(Calls):
@@ -39,7 +39,7 @@ class SnapshotCalls(Calls):
             StoreUnavailable: It was worked on for a minute, or deleted while it was written: what
                 was written to a text file is not whole then, and `import_session` refuses it.
         """
-        from agent_memory.engine.exporting import Exporting
+        from agent_memory.engine.transfer.exporting import Exporting
 
         self._check(session_id, None)
         parts = self._parts
@@ -66,7 +66,7 @@ class SnapshotCalls(Calls):
             SessionExists: There is a session of its id already.
             StoreError: The store failed. What had arrived is erased, by a worker at the latest.
         """
-        from agent_memory.snapshots.reading import Reading
+        from agent_memory.engine.transfer.snapshots.reading import Reading
 
         self._check(None, None)
         reading = Reading(lines_of(source))
@@ -74,7 +74,7 @@ class SnapshotCalls(Calls):
         return self._bring(reading)
 
     def _bring(self, reading: Reading) -> Head:
-        from agent_memory.engine.importing import Importing
+        from agent_memory.engine.transfer.importing import Importing
 
         parts = self._parts
         importing = Importing(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_memory.usage import Usage
+from agent_memory.models.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from agent_memory.core.messages import compact_json
+from agent_memory.core.tools import DOWN, Arguments, Tool
 from agent_memory.engine.calls import Calls
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
 from agent_memory.ltm_blocks.base import FactBlock
-from agent_memory.messages import compact_json
-from agent_memory.tools import DOWN, Arguments, Tool
 
 if TYPE_CHECKING:
+    from agent_memory.core.records import Recall, Scope
     from agent_memory.ltm_blocks.notes import NoteMemory
-    from agent_memory.records import Recall, Scope
 
 logger = logging.getLogger(__name__)
 

@@ -7,20 +7,20 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent_memory.core.turns import Turn, check_so_far, check_whole, fitted, messages_of
+from agent_memory.core.window import role_of
 from agent_memory.engine.calls import Calls
-from agent_memory.engine.conversing import CompletionStream, Conversation
-from agent_memory.engine.offering import GivenTool, Offer
+from agent_memory.engine.loop.conversing import CompletionStream, Conversation
+from agent_memory.engine.loop.offering import GivenTool, Offer
 from agent_memory.errors import InvalidInput, ModelRequired
-from agent_memory.turns import Turn, check_so_far, check_whole, fitted, messages_of
-from agent_memory.window import role_of
 
 if TYPE_CHECKING:
-    from agent_memory.context import MemoryContext
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.messages import Message
+    from agent_memory.core.records import Head, Span
+    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.tools import Tool
     from agent_memory.engine.assembly import Parts
-    from agent_memory.messages import Message
-    from agent_memory.records import Head, Span
-    from agent_memory.tokens.counter import TokenCounter
-    from agent_memory.tools import Tool
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent_memory.processes import fork_safe_lock
-from agent_memory.records import Draft, Entry, Head
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entries_after, lent_entry
 

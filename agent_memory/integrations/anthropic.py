@@ -12,10 +12,10 @@ import logging
 from typing import Any
 
 from agent_memory.aio.memory import AsyncAgentMemory
+from agent_memory.core.tools import DOWN
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, InvalidInput, MissingExtra
-from agent_memory.ltm_blocks.files import run_command
-from agent_memory.tools import DOWN
+from agent_memory.ltm_blocks.files.block import run_command
 
 try:
     from anthropic import BaseModel

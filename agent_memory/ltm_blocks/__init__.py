@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_memory.lazy import lazily
+from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block, Resources, record_id
-    from agent_memory.ltm_blocks.extractive import ExtractiveMemory
-    from agent_memory.ltm_blocks.files import FileMemory
+    from agent_memory.ltm_blocks.extractive.block import ExtractiveMemory
+    from agent_memory.ltm_blocks.files.block import FileMemory
     from agent_memory.ltm_blocks.notes import NoteMemory
-    from agent_memory.ltm_blocks.skills import SkillMemory
-    from agent_memory.ltm_blocks.spatial import SpatialMemory
+    from agent_memory.ltm_blocks.skills.block import SkillMemory
+    from agent_memory.ltm_blocks.spatial.block import SpatialMemory
     from agent_memory.ltm_blocks.static import StaticMemory
     from agent_memory.ltm_blocks.vector import VectorMemory
     from agent_memory.ltm_blocks.working import WorkingMemory
@@ -36,11 +36,11 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".base": ("Block", "Resources", "record_id"),
-            ".extractive": ("ExtractiveMemory",),
-            ".files": ("FileMemory",),
+            ".extractive.block": ("ExtractiveMemory",),
+            ".files.block": ("FileMemory",),
             ".notes": ("NoteMemory",),
-            ".skills": ("SkillMemory",),
-            ".spatial": ("SpatialMemory",),
+            ".skills.block": ("SkillMemory",),
+            ".spatial.block": ("SpatialMemory",),
             ".static": ("StaticMemory",),
             ".vector": ("VectorMemory",),
             ".working": ("WorkingMemory",),

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope, Span
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope, Span
 
 if TYPE_CHECKING:
-    from agent_memory.embedders.base import Embedder
-    from agent_memory.facts.auditing import Change
-    from agent_memory.facts.fact import Fact
-    from agent_memory.facts.staleness import Stale
-    from agent_memory.llm import LLM
+    from agent_memory.models.embedders.base import Embedder
+    from agent_memory.ltm_blocks.extractive.history.auditing import Change
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
+    from agent_memory.models.llm import LLM
     from agent_memory.stores.base import Store, VectorStore
-    from agent_memory.tokens.counter import TokenCounter
-    from agent_memory.tools import Tool
+    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)

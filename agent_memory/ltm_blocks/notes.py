@@ -10,12 +10,12 @@ from uuid import uuid4
 
 from pydantic import Field, PrivateAttr
 
-from agent_memory.embedders.best_effort import BestEffort
+from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import KeepingBlock, Resources
 from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
-from agent_memory.messages import Message
-from agent_memory.records import Recall, Record, Scope
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Record, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class NoteMemory(KeepingBlock):
         question = message.text().strip() if message else ""
         if not notes or not question:
             return [_recall(self.name, note, 1.0) for note in notes[::-1][:limit]]
-        from agent_memory.ranking.texts import TextIndex
+        from agent_memory.retrieval.texts import TextIndex
 
         texts = [note.text for note in notes]
         index = TextIndex(texts, self._embedder.embed(texts))

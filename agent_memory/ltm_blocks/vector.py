@@ -8,12 +8,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
-from agent_memory.embedders.base import Embedder
+from agent_memory.models.embedders.base import Embedder
 from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
-from agent_memory.messages import Message
-from agent_memory.ranking.views import LEAST, VIEWS, WEIGHTS, Fusion, depth_for
-from agent_memory.records import Entry, Recall, Scope
+from agent_memory.core.messages import Message
+from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion, depth_for
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.qdrant.url import check_qdrant_url
 
@@ -48,7 +48,7 @@ class VectorMemory(Block):
     """Every user and assistant message with text; per user.
 
     A message is found by four views: its words, and what it means, each alone and within what was
-    said right before it. They are blended as `fusion` says; see `agent_memory.ranking`. Without an
+    said right before it. They are blended as `fusion` says; see `agent_memory.retrieval`. Without an
     embedder (none configured, the extra "local" not installed) words alone decide.
 
     Attributes:
@@ -139,9 +139,9 @@ class VectorMemory(Block):
             self._vectors.close()
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        from agent_memory.ranking.surroundings import FARTHEST
-        from agent_memory.ranking.traits import Traits
-        from agent_memory.ranking.turns import record_of_turn, spoken
+        from agent_memory.retrieval.surroundings import FARTHEST
+        from agent_memory.retrieval.traits import Traits
+        from agent_memory.retrieval.turns import record_of_turn, spoken
 
         kept = spoken(entries, self.roles)
         if not kept:
@@ -155,9 +155,9 @@ class VectorMemory(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         import numpy as np
 
-        from agent_memory.ranking.relevance import bears
-        from agent_memory.ranking.traits import Sought
-        from agent_memory.ranking.turns import ranked
+        from agent_memory.retrieval.relevance import bears
+        from agent_memory.retrieval.traits import Sought
+        from agent_memory.retrieval.turns import ranked
 
         question = message.text().strip() if message else ""
         if not question:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agent_memory.tools import Arguments
+from agent_memory.core.tools import Arguments
 
 Kind = Literal["note", "fact", "other"]
 

@@ -17,10 +17,10 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from pydantic import TypeAdapter
 
+from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidInput
 from agent_memory.mcp import sessions
 from agent_memory.mcp.tools import Offer, offers
-from agent_memory.records import Scope
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory

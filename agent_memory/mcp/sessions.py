@@ -10,8 +10,8 @@ from urllib.parse import quote, unquote
 from agent_memory.errors import InvalidInput, ToolRefused
 
 if TYPE_CHECKING:
+    from agent_memory.core.records import Entry, Head, Scope
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.records import Entry, Head, Scope
 
 SESSIONS = "memory://sessions"
 LISTING = f"{SESSIONS}{{?after}}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mcp.types import ToolAnnotations
 
+from agent_memory.core.tools import Tool
 from agent_memory.errors import ConfigError, ToolRefused
 from agent_memory.ltm_blocks.base import FactBlock
 from agent_memory.ltm_blocks.notes import NoteMemory
@@ -30,13 +31,12 @@ from agent_memory.mcp.forms import (
     Update,
 )
 from agent_memory.mcp.sessions import owned
-from agent_memory.tools import Tool
 
 if TYPE_CHECKING:
+    from agent_memory.core.records import Recall, Scope
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.facts.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.notes import Note
-    from agent_memory.records import Recall, Scope
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_memory.core.lazy import lazily
 from agent_memory.errors import UnknownStore
-from agent_memory.lazy import lazily
 from agent_memory.stores.base import (
     Counts,
     Durability,
@@ -17,7 +17,7 @@ from agent_memory.stores.base import (
 )
 
 if TYPE_CHECKING:
-    from agent_memory.encryption import Keys
+    from agent_memory.stores.encrypted.keys import Keys
     from agent_memory.stores.encrypted.store import EncryptedStore
     from agent_memory.stores.memory import MemoryStore
     from agent_memory.stores.mongodb.store import MongoDBStore
@@ -131,7 +131,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            "..encryption": ("Keys",),
+            ".encrypted.keys": ("Keys",),
             ".encrypted.store": ("EncryptedStore",),
             ".memory": ("MemoryStore",),
             ".mongodb.store": ("MongoDBStore",),

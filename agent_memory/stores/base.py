@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from agent_memory.records import Draft, Entry, Head, Hit, Lease, Record
+from agent_memory.core.records import Draft, Entry, Head, Hit, Lease, Record
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.traits import Sought, Traits
 
 
 Durability = Literal["process", "power"]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.ranking.terms import NO_TERMS, Terms
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Record
+from agent_memory.retrieval.terms import NO_TERMS, Terms
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.coding import mismatch
 
 _MARK = b"\x01\x00\xc0\xff"  # not a number: no vector begins so

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agent_memory.messages import Message, compact_json
-from agent_memory.records import Head, Record, Summary
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import Head, Record, Summary
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

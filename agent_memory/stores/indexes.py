@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.processes import fork_safe_lock
-from agent_memory.records import Hit, Record
 from agent_memory.stores.coding import mismatch
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.index import Candidates, TraitIndex
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.index import Candidates, TraitIndex
+    from agent_memory.retrieval.traits import Sought, Traits
 
 MOST_BYTES = 256 * 2**20
 """What the kept indexes may take together; one is kept, however large."""
@@ -58,7 +58,7 @@ class Indexes:
         self, key: _Key, version: int | None, ids: Sequence[str], blobs: Sequence[bytes]
     ) -> TraitIndex:
         """An index of what was loaded; kept, where the version that it is of is known."""
-        from agent_memory.ranking.index import TraitIndex
+        from agent_memory.retrieval.index import TraitIndex
         from agent_memory.stores.blobs import traits_of
 
         if not ids:

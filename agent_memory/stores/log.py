@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from agent_memory.core.records import Draft, Entry, Head, Scope
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
-from agent_memory.records import Draft, Entry, Head, Scope
 
 LOST = "Another worker took session {!r} over. What this one was about to write was refused."
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 
+from agent_memory.core.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.errors import LeaseLost
-from agent_memory.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.stores.base import Counts
 from agent_memory.stores.log import LOST, extend, fairly, lent, lent_entry
 from agent_memory.stores.memory_records import MemoryRecords

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agent_memory.core.messages import compact_json
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.messages import compact_json
-from agent_memory.processes import fork_safe_lock
-from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.indexes import Indexes, hits, searched
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.traits import Sought, Traits
 
 _PAGE = 200
 

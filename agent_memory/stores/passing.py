@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.records import Draft, Entry, Head, Hit, Lease, Record
+from agent_memory.core.records import Draft, Entry, Head, Hit, Lease, Record
 from agent_memory.stores.base import Counts, Store, VectorStore
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.traits import Sought, Traits
 
 
 class PassingVectors:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from agent_memory.emptying import EMPTY_SYSTEM, stands_nowhere
+from agent_memory.core.emptying import EMPTY_SYSTEM, stands_nowhere
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope
 from agent_memory.errors import StoreError
-from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Head, Lease, Record, Scope
 from agent_memory.stores.base import Store
 from agent_memory.stores.passing import PassingStore
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_memory.lazy import lazily
+from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.strategies.base import Departure, Strategy, Window
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_memory.strategies.flush import FlushToLTM
     from agent_memory.strategies.summarize import Summarize
     from agent_memory.strategies.trim import Trim
-    from agent_memory.window import Cut
+    from agent_memory.core.window import Cut
 
 __all__ = [
     "Chain",
@@ -37,6 +37,6 @@ if not TYPE_CHECKING:
             ".flush": ("FlushToLTM",),
             ".summarize": ("Summarize",),
             ".trim": ("Trim",),
-            "..window": ("Cut",),
+            "..core.window": ("Cut",),
         },
     )

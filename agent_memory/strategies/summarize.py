@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from agent_memory.errors import ContextTooLong, ModelError
-from agent_memory.extracts import extract, keep_identifiers
+from agent_memory.core.extracts import extract, keep_identifiers
 from agent_memory.ltm_blocks.base import Resources
-from agent_memory.records import Entry, Summary
+from agent_memory.core.records import Entry, Summary
 from agent_memory.strategies.base import Departure, Strategy, Window
-from agent_memory.text import escape
-from agent_memory.transcript import Count, chunks, clip, told
-from agent_memory.window import Cut, choose_cut
+from agent_memory.core.text import escape
+from agent_memory.core.transcript import Count, chunks, clip, told
+from agent_memory.core.window import Cut, choose_cut
 
 if TYPE_CHECKING:
-    from agent_memory.llm import LLM
+    from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_memory.lazy import lazily
+from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.testing.chat_histories import ChatHistoryContract

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
-from agent_memory.messages import Message
-from agent_memory.records import Draft
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, draft, stored, together
 

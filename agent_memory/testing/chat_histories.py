@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import pytest
 
+from agent_memory.core.messages import Message
 from agent_memory.errors import InvalidId, InvalidMessage
-from agent_memory.messages import Message
 from agent_memory.testing.contract import together
 
 _CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}

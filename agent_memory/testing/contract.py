@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory.messages import Message
-from agent_memory.records import Draft, Head, Record
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft, Head, Record
 from agent_memory.stores.base import SessionStore, Store
 
 DAY = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)

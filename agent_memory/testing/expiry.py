@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_memory.records import Entry, Head
+from agent_memory.core.records import Entry, Head
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import Contract, draft, stored, together
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from agent_memory.messages import Message
-from agent_memory.records import Entry
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
 
 Json = dict[str, Any]
 

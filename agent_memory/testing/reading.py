@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Record
+from agent_memory.core.records import Record
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, record
 from agent_memory.testing.traits import for_words, units, worded

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head, Lease, Summary, empty_head
 from agent_memory.errors import LeaseLost
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Head, Lease, Summary, empty_head
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 

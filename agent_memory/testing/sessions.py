@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft, Entry, Summary
 from agent_memory.errors import SessionDeleting
-from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Summary
 from agent_memory.stores.base import Counts, FactStore, Store
 from agent_memory.testing.appends import AppendContract
 from agent_memory.testing.contract import DAY, draft, record, stored, together

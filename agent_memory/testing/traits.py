@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent_memory.ranking.terms import SURROUNDED_LENGTH, TURN_LENGTH, Terms, asked, weighted
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.ranking.views import VIEWS
-from agent_memory.records import Hit, Record
+from agent_memory.core.records import Hit, Record
+from agent_memory.retrieval.terms import SURROUNDED_LENGTH, TURN_LENGTH, Terms, asked, weighted
+from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import VectorStore
 
 _ALL = 100_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent_memory.errors import DimensionMismatch
-from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
 from agent_memory.testing.reading import AllVectorsContract

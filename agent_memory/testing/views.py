@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
+from agent_memory.core.records import Hit
 from agent_memory.errors import DimensionMismatch
-from agent_memory.ranking.terms import Terms
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.ranking.views import VIEWS
-from agent_memory.records import Hit
+from agent_memory.retrieval.terms import Terms
+from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, record
 from agent_memory.testing.traits import for_words, halved, ranked, units, worded

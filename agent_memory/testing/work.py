@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent_memory.core.records import Head, Lease, Record
 from agent_memory.errors import LeaseLost
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.records import Head, Lease, Record
+from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.base import SessionStore, Store
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.locks import LockContract

@@ -10,11 +10,11 @@ from functools import partial
 import pytest
 
 from agent_memory import AgentMemory, Trim
-from agent_memory.engine.arriving import arriving
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head, Lease, Summary
 from agent_memory.engine.leases import LEASE_SECONDS, Leases
+from agent_memory.engine.transfer.arriving import arriving
 from agent_memory.errors import SessionDeleting, StoreError
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Head, Lease, Summary
 from agent_memory.stores.base import Counts, SessionStore, Store
 from agent_memory.testing.contract import DAY, Contract, draft, record, stored, together
 from agent_memory.testing.rewriting import begun, entries

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self, cast
 
 import pytest
 
+from agent_memory.core.records import Lease
 from agent_memory.errors import LeaseLost
-from agent_memory.records import Lease
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, draft, stored
 from agent_memory.testing.rewriting import entries

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from agent_memory.ranking.traits import Traits
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores import blobs
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record, together

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Head
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import Contract, draft, stored
 

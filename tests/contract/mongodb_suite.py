@@ -18,7 +18,7 @@ import pymongo.common
 import pytest
 from pymongo import MongoClient
 
-from agent_memory.records import Draft
+from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import draft

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (
@@ -41,8 +41,8 @@ CONNECTIONS = {
 
 WRITER = """
 import sys, threading
-from agent_memory.messages import Message
-from agent_memory.records import Draft
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft
 from agent_memory.stores.sql.store import SQLStore
 
 url, namespace, name = sys.argv[1:]
@@ -63,8 +63,8 @@ store.close()
 
 FORKER = """
 import os, sys, threading
-from agent_memory.messages import Message
-from agent_memory.records import Draft
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft
 from agent_memory.stores.sql.store import SQLStore
 
 def append(content):

@@ -21,10 +21,10 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from agent_memory.messages import Message
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.ranking.turns import ranked, record_of_turn, turn_said
-from agent_memory.records import Entry, Recall, Record
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record
+from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.turns import ranked, record_of_turn, turn_said
 from agent_memory.stores import open_store
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.memory import MemoryStore

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
-from agent_memory.encryption import Keys
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft, Summary
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable, UnsupportedOperation
-from agent_memory.messages import Message
-from agent_memory.ranking.terms import asked
-from agent_memory.ranking.traits import Sought
-from agent_memory.records import Draft, Summary
+from agent_memory.retrieval.terms import asked
+from agent_memory.retrieval.traits import Sought
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.encrypted.vectors import EncryptedVectors
 from agent_memory.stores.memory import MemoryStore

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from agent_memory.encryption import Keys
-from agent_memory.ranking.terms import asked
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.records import Hit, Lease, Record
+from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.retrieval.terms import asked
+from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import record

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory import ChatHistory, VectorIndex
-from agent_memory.encryption import Keys
 from agent_memory.stores import EncryptedStore, MemoryStore, open_store
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing import ChatHistoryContract, VectorIndexContract
 from tests.contract.mongodb_suite import server, url

@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
-from agent_memory.messages import Message
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Draft
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing import (

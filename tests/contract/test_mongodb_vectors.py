@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.ranking.traits import Traits
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import record

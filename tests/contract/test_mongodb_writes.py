@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
+from agent_memory.core.records import Head, Lease
 from agent_memory.errors import LeaseLost, SessionDeleting, StoreUnavailable
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.records import Head, Lease
+from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import DAY, draft, record, stored

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Record
+from agent_memory.core.records import Record
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.qdrant.names import Names
 from agent_memory.stores.qdrant.points import traits_at
 from agent_memory.stores.qdrant.store import QdrantStore

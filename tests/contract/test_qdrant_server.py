@@ -17,8 +17,8 @@ import pytest
 
 from agent_memory import VectorMemory
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable, UnknownStore
-from agent_memory.ranking.terms import Terms
-from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.retrieval.terms import Terms
+from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.qdrant.names import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore

@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from agent_memory.ranking.traits import Traits
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing import VectorStoreContract

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from qdrant_client import models
 
-from agent_memory.encryption import Keys
 from agent_memory.errors import DimensionMismatch
-from agent_memory.ranking.terms import asked
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.ranking.views import VIEWS
+from agent_memory.retrieval.terms import asked
+from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.coding import record_body, to_micros
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
 from agent_memory.stores.qdrant.names import embedding
 from agent_memory.stores.qdrant.store import QdrantStore

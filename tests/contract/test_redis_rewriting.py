@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Head, Lease
 from agent_memory.errors import LeaseLost, StoreUnavailable
-from agent_memory.messages import Message
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Head, Lease
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.redis.scripts import SessionScript
 from agent_memory.stores.redis.server import Argument, Lost
 from agent_memory.stores.redis.store import RedisStore

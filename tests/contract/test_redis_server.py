@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agent_memory.core.records import Lease
 from agent_memory.errors import ConfigError, StoreUnavailable, UnknownStore
-from agent_memory.ranking.traits import Sought, Traits
-from agent_memory.records import Lease
+from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place

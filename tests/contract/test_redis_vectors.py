@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory.ranking.traits import Traits
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.redis.server import Lost
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import record

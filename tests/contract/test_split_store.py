@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent_memory import AgentMemory
+from agent_memory.core.records import Record
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.records import Record
 from agent_memory.stores import MemoryStore, SplitStore, SQLStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import (

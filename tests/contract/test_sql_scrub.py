@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent_memory.core.records import Summary
 from agent_memory.errors import StoreUnavailable
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Summary
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.rewriting import entries

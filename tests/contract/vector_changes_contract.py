@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from agent_memory.ranking.views import VIEWS
-from agent_memory.records import Hit, Record
+from agent_memory.core.records import Hit, Record
+from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
 from agent_memory.testing.traits import for_words, halved, units, worded

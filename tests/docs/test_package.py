@@ -236,7 +236,8 @@ def test_users_own_modules_of_these_names(tmp_path: Path) -> None:
     code = (
         "import strategies, ltm_blocks, agent_memory\n"
         "names = [getattr(agent_memory, name) for name in agent_memory.__all__]\n"
-        "import agent_memory.cli.app, agent_memory.stores.sql.store, agent_memory.embedders.local\n"
+        "import agent_memory.cli.app, agent_memory.stores.sql.store\n"
+        "import agent_memory.models.embedders.local\n"
         "print(strategies.MINE, ltm_blocks.MINE, len(names))"
     )
     assert python(code, tmp_path) == f"True True {len(PUBLIC)}"

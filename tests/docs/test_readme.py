@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from agent_memory import AgentMemory, AgentMemoryConfig
 from agent_memory.cli.app import app
-from agent_memory.kinds import BUILT_IN, find_kind
+from agent_memory.core.kinds import BUILT_IN, find_kind
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import Field
 
 from agent_memory import AgentMemory, Block, CompositeMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import StoreUnavailable
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 

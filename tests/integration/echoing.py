@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent_memory import Block
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
 
 
 class Echo(Block):

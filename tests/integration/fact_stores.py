@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from agent_memory.encryption import Keys
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mongodb import MongoDBServer

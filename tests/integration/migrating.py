@@ -24,10 +24,10 @@ from agent_memory import (
     VectorMemory,
     WorkingMemory,
 )
-from agent_memory.engine.migration.migrate import migrate_stores
-from agent_memory.engine.migration.steps import MigrationStep
+from agent_memory.core.records import Entry, Head, Scope, Summary
+from agent_memory.engine.transfer.migration.migrate import migrate_stores
+from agent_memory.engine.transfer.migration.steps import MigrationStep
 from agent_memory.errors import ModelOutputInvalid, StoreUnavailable
-from agent_memory.records import Entry, Head, Scope, Summary
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import DAY, draft, record, stored

@@ -27,11 +27,11 @@ from agent_memory import (
     VectorMemory,
     WorkingMemory,
 )
-from agent_memory.encryption import Keys
-from agent_memory.messages import compact_json
-from agent_memory.snapshots.lines import Digest
+from agent_memory.core.messages import compact_json
+from agent_memory.engine.transfer.snapshots.lines import Digest
 from agent_memory.stores import SplitStore, open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, at

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_memory import AgentMemory, Block
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope, empty_head
 from agent_memory.engine.assembly import assemble
 from agent_memory.errors import MemoryClosed
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope, empty_head
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import FakeLLM
@@ -35,7 +35,7 @@ SECONDS = 60.0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers look at the store often."""
-    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.05)
 
 
 class Book(Block):
@@ -218,7 +218,7 @@ def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatc
         memory.update("goes on", user("More to come.", created_at=now))
         until(lambda: book.taken == {"ended": [1]} and not store.due())
         later = SimpleNamespace(now=lambda zone: now + timedelta(minutes=4.9))
-        monkeypatch.setattr("agent_memory.engine.tending.datetime", later)
+        monkeypatch.setattr("agent_memory.engine.processing.tending.datetime", later)
         store.wake()
         until(lambda: not store.due())
         assert "goes on" not in book.taken

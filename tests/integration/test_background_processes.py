@@ -27,7 +27,7 @@ import os, sys, threading, time
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorMemory
 from agent_memory.engine import leases, worker
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.records import Record
+from agent_memory.core.records import Record
 
 leases.LEASE_SECONDS, worker.POLL_SECONDS = 1.0, 0.05
 
@@ -153,7 +153,7 @@ def test_whatever_ends_a_process(
     """Wrong: an exit waits for a call that hangs, tells of threads that nobody asked about, or
     leaves something behind that the next process does not take up by itself."""
     names: dict[str, Any] = {}
-    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.05)
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 1.0)
     exec(BEGIN, names)
     url = {end: f"sqlite:///{tmp_path}/{n}.db" for n, end in enumerate(ENDS)}
@@ -324,7 +324,7 @@ def test_forks(start: Start, tmp_path: Path) -> None:
 FORK_IN_IMPORT = """
 import os, sys, threading, time
 
-import agent_memory.processes
+import agent_memory.core.processes
 
 sys.path.insert(0, sys.argv[1])
 thread = threading.Thread(target=lambda: __import__("slow"))
@@ -350,8 +350,8 @@ def test_fork_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
 FORKS_IN_MEMORY = (
     BEGIN
     + """
-from agent_memory.embedders import open_embedder
-from agent_memory.usage import Ledger
+from agent_memory.models.embedders import open_embedder
+from agent_memory.models.usage import Ledger
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tokenizers would tell of each fork
 blocks[0] = VectorMemory()
@@ -404,7 +404,7 @@ CLIENTS = (
     + """
 import warnings
 from pydantic import SecretStr
-from agent_memory.llm import LLM
+from agent_memory.models.llm import LLM
 
 warnings.simplefilter("ignore")  # litellm leaves an event loop open
 model = LLM("openai/any", api_base=sys.argv[1], api_key=SecretStr("k"))

@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from agent_memory import AgentMemory, Block, ExtractiveMemory, StaticMemory, VectorMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import DimensionMismatch, UnknownStore, UnsupportedOperation
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
 from agent_memory.testing import FakeLLM
 
 

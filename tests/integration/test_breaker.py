@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from agent_memory import AgentMemory, Block, MemoryContext
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 
 
 class Dead(Block):
@@ -43,7 +43,7 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float, *names: str) -> None:
         self.clock = [0.0]
-        monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: self.clock[0])
+        monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: self.clock[0])
         blocks = [
             Dead(
                 name=name, asked=[], broken=[], gate=threading.Event(),
@@ -145,7 +145,7 @@ def test_many_callers_that_fail_at_once_are_one_failure(monkeypatch: pytest.Monk
 
 def test_calls_that_hang_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a block that hangs takes one more thread after each rest, until there are none."""
-    monkeypatch.setattr("agent_memory.engine.bridge.MOST_STRAYS", 3)
+    monkeypatch.setattr("agent_memory.engine.recall.bridge.MOST_STRAYS", 3)
     with Asked(monkeypatch, 0.02, "one") as asked:
         asked.blocks["one"].gate.clear()
         for _ in range(10):

@@ -15,9 +15,9 @@ import pytest
 from pydantic import BaseModel
 
 from agent_memory import AgentMemory, Block
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import AgentMemoryError
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
 from agent_memory.testing import FakeLLM, watched
 from benchmarks.torture_acts import NOT_CALLED, OPERATIONS, Act
 from benchmarks.torture_canaries import Aviary, Canary, words_in
@@ -28,7 +28,7 @@ from benchmarks.torture_model import Echo
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.05)
 
 
 @pytest.mark.timeout(300)

@@ -32,8 +32,8 @@ from agent_memory import (
 )
 from agent_memory.cli import conversation
 from agent_memory.cli.app import app
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing import FakeLLM
-from agent_memory.tokens.counter import TokenCounter
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from agent_memory import AgentMemoryConfig
 from agent_memory.cli.app import app
-from agent_memory.kinds import BUILT_IN, find_kind
+from agent_memory.core.kinds import BUILT_IN, find_kind
 
 ROOT = Path(__file__).parents[2]
 CANARY = "Hunter2Canary"

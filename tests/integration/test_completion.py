@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, NoteMemory, VectorMemory
+from agent_memory.core.messages import Message
 from agent_memory.errors import (
     AgentMemoryError,
     ContextTooLong,
@@ -25,7 +26,6 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     StoreUnavailable,
 )
-from agent_memory.messages import Message
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.turning import (

@@ -16,7 +16,7 @@ import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.aio.streams import AsyncCompletionStream
-from agent_memory.engine.conversing import CompletionStream
+from agent_memory.engine.loop.conversing import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.testing import FakeLLM
 from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results

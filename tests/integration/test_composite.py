@@ -22,6 +22,8 @@ from agent_memory import (
     Trim,
     VectorMemory,
 )
+from agent_memory.core.fusion import merge
+from agent_memory.core.records import Recall, Scope
 from agent_memory.errors import (
     ConfigError,
     InvalidId,
@@ -30,8 +32,6 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     StoreUnavailable,
 )
-from agent_memory.fusion import merge
-from agent_memory.records import Recall, Scope
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import histories, unpaired

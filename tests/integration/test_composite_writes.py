@@ -12,13 +12,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agent_memory import AgentMemory, Block, CompositeMemory, KeepingBlock, NoteMemory, VectorMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Scope
 from agent_memory.errors import (
     ConfigError,
     InvalidInput,
     StoreError,
 )
-from agent_memory.messages import Message
-from agent_memory.records import Recall, Scope
 from agent_memory.stores.memory import MemoryStore
 from tests.integration.composing import Outage, composed, opened, said, texts
 from tests.integration.echoing import Echo
@@ -28,7 +28,7 @@ from tests.integration.echoing import Echo
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What resting goes by."""
     now = [0.0]
-    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: now[0])
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: now[0])
     return now
 
 

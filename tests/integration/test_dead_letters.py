@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Block, FlushToLTM
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Absorbed, Entry, Recall, Scope
 from agent_memory.errors import (
     ConfigError,
     ModelForbidden,
@@ -19,8 +21,6 @@ from agent_memory.errors import (
     ModelUnavailable,
     StoreUnavailable,
 )
-from agent_memory.messages import Message
-from agent_memory.records import Absorbed, Entry, Recall, Scope
 from agent_memory.stores import MemoryStore
 from agent_memory.testing.watching import watched
 
@@ -90,7 +90,7 @@ def world() -> World:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that stands still, so that what rests is not tried again by itself."""
     now = [0.0]
-    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: now[0])
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: now[0])
     return now
 
 

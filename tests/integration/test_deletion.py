@@ -24,12 +24,12 @@ from agent_memory import (
     Summarize,
     VectorMemory,
 )
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import StoreUnavailable
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
@@ -405,8 +405,8 @@ def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -
 
 def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion that has to be given up now says that it is done, or is never done."""
-    monkeypatch.setattr("agent_memory.engine.deletion._WAIT", 0.1)
-    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("agent_memory.engine.edit.deletion._WAIT", 0.1)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
     entered = threading.Event()
 
     def stall() -> None:

@@ -15,11 +15,6 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from agent_memory.embedders import open_embedder
-from agent_memory.embedders.cache import CachedEmbedder
-from agent_memory.embedders.local import WordLlamaEmbedder
-from agent_memory.embedders.onnx import FastEmbedEmbedder
-from agent_memory.embedders.remote import LiteLLMEmbedder
 from agent_memory.errors import (
     ConfigError,
     DimensionMismatch,
@@ -27,7 +22,12 @@ from agent_memory.errors import (
     ModelRefused,
     ModelUnavailable,
 )
-from agent_memory.llm import Ledger
+from agent_memory.models.embedders import open_embedder
+from agent_memory.models.embedders.cache import CachedEmbedder
+from agent_memory.models.embedders.local import WordLlamaEmbedder
+from agent_memory.models.embedders.onnx import FastEmbedEmbedder
+from agent_memory.models.embedders.remote import LiteLLMEmbedder
+from agent_memory.models.llm import Ledger
 from agent_memory.testing import FakeLLM
 
 KEY = "sk-test-canary"
@@ -156,7 +156,7 @@ def test_local_embedder_leaves_logging_alone(local: WordLlamaEmbedder) -> None:
     """A wrong one lets wordllama put a handler on the application's root logger."""
     code = (
         "import logging\n"
-        "from agent_memory.embedders.local import WordLlamaEmbedder\n"
+        "from agent_memory.models.embedders.local import WordLlamaEmbedder\n"
         "WordLlamaEmbedder().embed(['hello'])\n"
         "root = logging.getLogger()\n"
         "assert (root.handlers, root.level) == ([], logging.WARNING), root.handlers\n"

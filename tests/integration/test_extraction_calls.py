@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
 

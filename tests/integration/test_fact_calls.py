@@ -18,12 +18,12 @@ from agent_memory import (
     NullMemory,
     StalenessDetector,
 )
-from agent_memory.config import AgentMemoryConfig
-from agent_memory.encryption import Keys
+from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, InvalidInput, MemoryClosed, SessionOfAnotherUser
-from agent_memory.facts.claims import FORGOTTEN
+from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts

@@ -20,7 +20,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_memory import AgentMemory, ExtractiveMemory
-from agent_memory.records import Record
+from agent_memory.core.records import Record
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 

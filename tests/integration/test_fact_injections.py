@@ -22,9 +22,9 @@ import pytest
 from pydantic import SecretStr
 
 from agent_memory import AgentMemory, ExtractiveMemory
-from agent_memory.context import render_memory
-from agent_memory.facts.fact import Fact
-from agent_memory.records import Recall
+from agent_memory.core.context import render_memory
+from agent_memory.core.records import Recall
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.testing import FakeLLM
 
 Place = Literal["tool", "system", "memory", "assistant"]

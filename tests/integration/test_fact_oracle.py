@@ -14,16 +14,16 @@ import pytest
 from pydantic import SecretStr
 
 from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Scope, Span
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.leases import Locks
-from agent_memory.facts.fact import Fact
-from agent_memory.facts.history import facts_of
 from agent_memory.ltm_blocks.base import Resources
-from agent_memory.ltm_blocks.extraction.keeping import Keeper
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Scope, Span
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.history import facts_of
+from agent_memory.ltm_blocks.extractive.keeping import Keeper
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
-from agent_memory.tokens.counter import TokenCounter
 from tests.integration.statements import END, TICK, Statement, around, expected
 from tests.integration.timeline_model import TimelineModel, content
 from tests.integration.timelines import History, Stretch, history

@@ -12,9 +12,9 @@ import pytest
 from pydantic import PrivateAttr
 
 from agent_memory import AgentMemory, Block, FlushToLTM, Strategy, Trim
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import MessageTooLarge
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Scope
 from agent_memory.strategies import Cut, Window
 
 
@@ -56,7 +56,7 @@ def test_an_outage_is_caught_up_in_order_and_once(
 ) -> None:
     """Wrong: what left the window during an outage never reaches the block, or reaches it twice."""
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     with AgentMemory(
         store="memory://", max_tokens=200, overflow=FlushToLTM(blocks=[ledger], max_stm_ratio=0.8)
     ) as memory:

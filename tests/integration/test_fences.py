@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Block, FlushToLTM
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Lease, Recall, Scope
 from agent_memory.errors import StoreError
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Lease, Recall, Scope
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.watching import watched
 from tests.integration.echoing import Echo
@@ -135,7 +135,8 @@ def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     # one block after the other: steps are counted, and leases of no time protect nobody
     monkeypatch.setattr(
-        "agent_memory.engine.absorbing.together", lambda calls: [call() for call in calls]
+        "agent_memory.engine.processing.absorbing.together",
+        lambda calls: [call() for call in calls],
     )
 
 

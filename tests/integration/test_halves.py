@@ -31,7 +31,7 @@ from agent_memory import (
     VectorIndex,
     VectorMemory,
 )
-from agent_memory.embedders.none import NoEmbedder
+from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.errors import (
     ConfigError,
     DimensionMismatch,
@@ -40,8 +40,8 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     UnsupportedOperation,
 )
-from agent_memory.facts.claims import FORGOTTEN
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
+from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.chat_histories import said, texts
 from agent_memory.testing.contract import together

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_memory import AgentMemory
-from agent_memory.context import leading_count
+from agent_memory.core.context import leading_count
+from agent_memory.core.messages import Message
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.window import role_of
 from agent_memory.errors import MessageTooLarge
 from agent_memory.ltm_blocks import StaticMemory
-from agent_memory.messages import Message
 from agent_memory.strategies import Chain, FlushToLTM, Summarize, Trim
 from agent_memory.strategies.base import Strategy
 from agent_memory.testing.histories import histories, long_turn, unpaired
-from agent_memory.tokens.counter import TokenCounter
-from agent_memory.window import role_of
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "300"))
 

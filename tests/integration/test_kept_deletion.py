@@ -20,8 +20,8 @@ from agent_memory import (
     SpatialMemory,
     WorkingMemory,
 )
+from agent_memory.core.records import Record, Scope
 from agent_memory.errors import StoreUnavailable
-from agent_memory.records import Record, Scope
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched

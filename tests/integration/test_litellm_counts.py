@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from agent_memory.messages import Message
+from agent_memory.core.messages import Message
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing.histories import histories
-from agent_memory.tokens.counter import TokenCounter
 
 UNKNOWN_TO_LITELLM = ("input_audio", "from_the_future")
 

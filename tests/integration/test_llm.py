@@ -18,7 +18,7 @@ from agent_memory.errors import (
     ModelRefused,
     ModelUnavailable,
 )
-from agent_memory.llm import LLM, Ledger, Usage
+from agent_memory.models.llm import LLM, Ledger, Usage
 from agent_memory.testing import FakeLLM
 
 KEY = "sk-test-canary"

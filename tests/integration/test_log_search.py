@@ -8,7 +8,7 @@ import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Trim, VectorMemory
 from agent_memory.errors import SessionOfAnotherUser
-from agent_memory.ranking.surroundings import FARTHEST
+from agent_memory.retrieval.surroundings import FARTHEST
 
 SAID = [
     {"role": "system", "content": "You know all about Figaro."},

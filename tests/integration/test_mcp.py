@@ -19,12 +19,12 @@ from mcp import Client, MCPError
 
 import agent_memory.mcp
 from agent_memory import AgentMemory, Block, Entry, InvalidId, Message, Recall, Scope, VectorMemory
+from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable
-from agent_memory.ltm_blocks.files import FileMemory
+from agent_memory.ltm_blocks.files.block import FileMemory
 from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
 from agent_memory.mcp.sessions import read
-from agent_memory.tools import Arguments, Tool
 from tests.integration.fact_model import Model, absorbed, remembering, said
 
 T = TypeVar("T")

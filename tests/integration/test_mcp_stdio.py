@@ -41,7 +41,7 @@ from typing import Literal
 from agent_memory import AgentMemory, Block, Recall
 from agent_memory.mcp.server import build
 from agent_memory.mcp.stdio import serve, wire
-from agent_memory.tools import Arguments, Tool
+from agent_memory.core.tools import Arguments, Tool
 
 class Noisy(Block):
     kind: Literal["noisy"] = "noisy"

@@ -22,15 +22,15 @@ from agent_memory import (
     Trim,
     VectorMemory,
 )
-from agent_memory.context import leading_count
-from agent_memory.messages import Message
-from agent_memory.records import Entry
+from agent_memory.core.context import leading_count
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.core.window import apply, choose_cut, visible
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import call, histories, result, unpaired
 from agent_memory.testing.watching import watched
-from agent_memory.window import apply, choose_cut, visible
 
 PLENTY = 1_000_000
 

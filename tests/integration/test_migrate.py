@@ -12,13 +12,13 @@ import pytest
 
 import agent_memory
 from agent_memory import AgentMemory, Migrated, NoteMemory
-from agent_memory.encryption import Keys
 from agent_memory.engine import leases
-from agent_memory.engine.migration.migrate import is_unfinished, migrate_stores
-from agent_memory.engine.notes import Notes
+from agent_memory.engine.system_records import Notes
+from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate_stores
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft, record, stored
 from agent_memory.testing.traits import units, worded

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import agent_memory
 from agent_memory.cli.app import app
 from agent_memory.engine import leases
-from agent_memory.engine.migration import migrate as migrating
+from agent_memory.engine.transfer.migration import migrate as migrating
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched

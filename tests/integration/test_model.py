@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Resources, record_id
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
@@ -310,19 +310,22 @@ class Story(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world, self.patch = World(), pytest.MonkeyPatch()
-        for name in ("leases.monotonic", "resting.monotonic"):
+        for name in ("leases.monotonic", "backoff.monotonic"):
             self.patch.setattr(f"agent_memory.engine.{name}", self.world.time)
         self.patch.setattr("agent_memory.engine.leases.sleep", self.world.sleep)
         self.patch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
         self.patch.setattr("agent_memory.engine.leases.Lease", self.lease)
         # one block after the other: a story that failed must fail again
         self.patch.setattr(
-            "agent_memory.engine.absorbing.together", lambda calls: [call() for call in calls]
+            "agent_memory.engine.processing.absorbing.together",
+            lambda calls: [call() for call in calls],
         )
         for name in ("memory", "coding"):
             shim = SimpleNamespace(time=self.world.time)
             self.patch.setattr(f"agent_memory.stores.{name}.time", shim)
-        self.patch.setattr("agent_memory.engine.tending.datetime", SimpleNamespace(now=self.clock))
+        self.patch.setattr(
+            "agent_memory.engine.processing.tending.datetime", SimpleNamespace(now=self.clock)
+        )
         self.patch.setattr(logging.root.manager, "disable", logging.CRITICAL)
         self.sound = False
         self.state: State = {}

@@ -20,9 +20,9 @@ import pytest
 from pydantic import SecretStr
 
 from agent_memory import AgentMemory, Chain, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
-from agent_memory.embedders.vectors import unit_rows
 from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
-from agent_memory.ranking.traits import Sought
+from agent_memory.models.embedders.vectors import unit_rows
+from agent_memory.retrieval.traits import Sought
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Strategy
 from agent_memory.testing import FakeLLM
@@ -167,7 +167,7 @@ def rigged(
     dependency: str, way: str, monkeypatch: pytest.MonkeyPatch, **fields: Any
 ) -> Iterator[Rig]:
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     store, fault = MemoryStore(), Fault()
     overflow: Strategy = FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()], max_stm_ratio=0.3)
@@ -293,7 +293,7 @@ def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_deleting_what_hangs_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion waits for a model that hangs, or what it answers at last comes back."""
-    monkeypatch.setattr("agent_memory.engine.deletion._WAIT", 0.1)
+    monkeypatch.setattr("agent_memory.engine.edit.deletion._WAIT", 0.1)
     with rigged(
         "extraction", "hang", monkeypatch, overflow_mode="background", model_timeout=60.0
     ) as rig:
@@ -340,7 +340,7 @@ def test_one_block_holds_nothing_else_back(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_service_starts_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with the embedder down a restarted service can't even append, or stays without it."""
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     with FakeLLM() as fake:
         fake.fail(503, times=100)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
 from agent_memory.cli.app import app
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, ModelOutputInvalid
 from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory, rebuild
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable
 from agent_memory.stores import EncryptedStore, Keys, MemoryStore
 from agent_memory.stores.base import Store
@@ -33,7 +33,7 @@ SECONDS = 60.0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("QDRANT_API_KEY", raising=False)
-    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -383,7 +383,7 @@ def test_beside_an_encrypted_store(rig: Rig) -> None:
 def test_a_service_starts_without_qdrant(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with Qdrant down a restarted service can't even append, or stays without it."""
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     rig.server.stop()
     with rig.memory(OLD) as memory:
         memory.update("s", user("said in the dark"), user_id="ada")
@@ -428,7 +428,7 @@ def test_a_wrong_key_is_told_at_the_start(rig: Rig, monkeypatch: pytest.MonkeyPa
         pass
     monkeypatch.setenv("QDRANT_API_KEY", "right")
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.resting.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     with rig.memory(OLD) as memory:
         rig.server.key = "changed"
         memory.update("s", user("hello"), user_id="ada")

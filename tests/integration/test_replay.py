@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, rebuild
-from agent_memory.config import AgentMemoryConfig
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.messages import Message
-from agent_memory.ranking.traits import Sought
-from agent_memory.records import Entry, Recall, Record, Scope
+from agent_memory.retrieval.traits import Sought
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
@@ -66,7 +66,7 @@ class Notes(Block):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers look at the store often, and who is cut short lets go of its leases soon."""
-    monkeypatch.setattr("agent_memory.engine.worker.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_goes_on_while_others_do(tmp_path: Path) -> None:
 
 def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its session is left out of the replay, and of every worker's attention, for ever."""
-    monkeypatch.setattr("agent_memory.engine.replaying._WAIT", 0.05)
+    monkeypatch.setattr("agent_memory.engine.processing.replaying._WAIT", 0.05)
     store = MemoryStore()
     with AgentMemory(config(store, Notes())) as memory:
         memory.update("s", user("hello", created_at=yesterday()), user_id="ada")
@@ -276,13 +276,13 @@ def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> No
     old.stop()
     assert store.due() == []
     now = time.time()
-    monkeypatch.setattr("agent_memory.engine.preparing.time", lambda: now + 700)
+    monkeypatch.setattr("agent_memory.engine.processing.preparing.time", lambda: now + 700)
     worker = assemble(after).worker(1)
     worker.run_once()
     worker.stop()
     assert len(noted(store, "added")) > 150
     assert store.due() == []
-    monkeypatch.setattr("agent_memory.engine.preparing.time", lambda: now + 9000)
+    monkeypatch.setattr("agent_memory.engine.processing.preparing.time", lambda: now + 9000)
     assemble(after).worker(1)._prepare_now()
     assert store.due() == []  # once is enough
 

@@ -20,7 +20,7 @@ from agent_memory import (
     Trim,
     VectorMemory,
 )
-from agent_memory.records import Entry, Scope
+from agent_memory.core.records import Entry, Scope
 
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -20,7 +20,8 @@ from agent_memory import (
     SharedMemory,
     VectorMemory,
 )
-from agent_memory.engine.shared import DENIED
+from agent_memory.core.messages import Message
+from agent_memory.engine.sharing.shared import DENIED
 from agent_memory.errors import (
     AccessDenied,
     ConfigError,
@@ -29,7 +30,6 @@ from agent_memory.errors import (
     InvalidMessage,
     MemoryClosed,
 )
-from agent_memory.messages import Message
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched

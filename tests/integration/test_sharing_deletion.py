@@ -21,14 +21,14 @@ from agent_memory import (
     Summarize,
     VectorMemory,
 )
-from agent_memory.emptying import DELETED
+from agent_memory.core.emptying import DELETED
+from agent_memory.core.ids import shared_session
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import AccessDenied
-from agent_memory.ids import shared_session
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM, watched

@@ -27,9 +27,9 @@ from agent_memory import (
     StoreError,
     WorkingMemory,
 )
+from agent_memory.core.records import Entry, Record, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.records import Entry, Record, Scope
 from tests.integration.snapshot_world import (
     Opener,
     contents,
@@ -119,7 +119,7 @@ def test_not_all_of_a_session_is_held_in_memory(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: reading ahead, or collecting, makes a long session need memory for all of it."""
-    for module in ("exporting", "importing"):
+    for module in ("transfer.exporting", "transfer.importing"):
         monkeypatch.setattr(f"agent_memory.engine.{module}._PAGE", 10)
     lines: list[str] = []
     held: list[int] = []

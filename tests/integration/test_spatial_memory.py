@@ -28,7 +28,6 @@ from agent_memory import (
     Scope,
     SpatialMemory,
 )
-from agent_memory.encryption import Keys
 from agent_memory.errors import (
     ConfigError,
     InvalidInput,
@@ -37,9 +36,10 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     StoreUnavailable,
 )
-from agent_memory.ltm_blocks.spatial_keeping import version_owner
+from agent_memory.ltm_blocks.spatial.keeping import version_owner
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
@@ -660,7 +660,7 @@ def test_the_indexes_in_memory_are_bounded(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: every user who was ever served stays in memory; or one who was let go is not found."""
-    monkeypatch.setattr("agent_memory.ltm_blocks.spatial_keeping._MOST_KEPT", 10)
+    monkeypatch.setattr("agent_memory.ltm_blocks.spatial.keeping._MOST_KEPT", 10)
     for n in range(12):
         batch = [{"text": f"{n}", "position": (n, at)} for at in range(4)]
         memory.spatial(f"user-{n}").observe_many(batch)

@@ -18,8 +18,8 @@ APPENDS = 40
 WRITER = """
 import sys, threading
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.messages import Message
-from agent_memory.records import Draft
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft
 
 url, name, appends = sys.argv[1], sys.argv[2], int(sys.argv[3])
 print("ready", flush=True)
@@ -41,8 +41,8 @@ store.close()
 
 FORKER = """
 import os, sys, threading
-from agent_memory.messages import Message
-from agent_memory.records import Draft
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft
 from agent_memory.stores.sql.store import SQLStore
 
 def draft(content, tokens):

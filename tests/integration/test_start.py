@@ -105,7 +105,7 @@ def test_the_environment_is_read_all_the_same(start: Start) -> None:
 HELD = f"""
 import os, sys, threading
 from agent_memory import AgentMemory
-from agent_memory.llm import LLM
+from agent_memory.models.llm import LLM
 
 begun, go = threading.Event(), threading.Event()
 
@@ -165,7 +165,7 @@ def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> 
 
 HALF_WAY = """
 import sys
-from agent_memory.loading import load_litellm
+from agent_memory.models.loading import load_litellm
 
 
 class Once:
@@ -214,7 +214,7 @@ ASKS = f"""
 import os, sys, threading, time
 from importlib.util import spec_from_file_location
 from agent_memory import AgentMemory
-from agent_memory.loading import load_litellm
+from agent_memory.models.loading import load_litellm
 
 
 class StandIn:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from agent_memory import AgentMemory
-from agent_memory.engine.notes import Notes
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Head, Record
+from agent_memory.core.records import Head, Record
+from agent_memory.engine.system_records import Notes
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from benchmarks.torture_ledger import Finding, Ledger, Op, compare

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import (
     InvalidId,
     InvalidMessage,
@@ -18,11 +20,9 @@ from agent_memory.errors import (
     StoreError,
     StoreUnavailable,
 )
-from agent_memory.messages import Message
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from agent_memory.testing.histories import call, result, unpaired
-from agent_memory.tokens.counter import TokenCounter
 
 Q = {"role": "user", "content": "What is the weather in Oslo?"}
 A = {"role": "assistant", "content": "It rains."}

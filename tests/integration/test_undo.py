@@ -25,10 +25,10 @@ from agent_memory import (
     VectorMemory,
     WorkingMemory,
 )
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Record, Scope
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
@@ -479,7 +479,7 @@ def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
 
 def test_pop_does_not_wait_for_ever(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with a worker that keeps the session it says that it has taken something back."""
-    monkeypatch.setattr("agent_memory.engine.undoing._WAIT", 0.0)
+    monkeypatch.setattr("agent_memory.engine.edit.undoing._WAIT", 0.0)
     store = MemoryStore()
     with opened(fake, store=store) as memory:
         memory.update("s", KEPT, user_id="ada")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Trim
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import unpaired
-from agent_memory.tokens.counter import TokenCounter
 
 MODEL = "openai/gpt-4o-mini"
 FACT = "The harbour master is called Ulla."

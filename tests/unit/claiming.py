@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agent_memory.facts.claims import Claim, Link, LinkKind
-from agent_memory.facts.fact import Fact
-from agent_memory.facts.history import facts_of
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.history import facts_of
 
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
 WEIGHTS = {"tool": 0, "assistant": 1, "user": 2}

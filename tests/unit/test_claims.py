@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_memory.facts.claims import Forgotten
+from agent_memory.ltm_blocks.extractive.history.claims import Forgotten
 from tests.unit.claiming import DAY, claim
 
 QUOTED = (8, 15)

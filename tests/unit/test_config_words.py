@@ -32,7 +32,7 @@ from agent_memory import (
 )
 from agent_memory.cli.common import without_password
 from agent_memory.cli.config_words import block_words, describe, when_full
-from agent_memory.kinds import BUILT_IN, find_kind
+from agent_memory.core.kinds import BUILT_IN, find_kind
 from agent_memory.stores import MemoryStore
 
 

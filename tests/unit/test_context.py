@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.context import BlockInfo, MemoryContext, Packer, summary_message
-from agent_memory.records import Entry, Head, Recall, Summary
+from agent_memory.core.context import BlockInfo, MemoryContext, Packer, summary_message
+from agent_memory.core.records import Entry, Head, Recall, Summary
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing.histories import histories, log_of, texts, unpaired
-from agent_memory.tokens.counter import TokenCounter
 
 Role = Literal["system", "user"]
 

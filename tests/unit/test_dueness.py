@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.engine.dueness import due_upto, idle_wait
-from agent_memory.records import Head, empty_head
+from agent_memory.core.records import Head, empty_head
+from agent_memory.engine.processing.dueness import due_upto, idle_wait
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 MOMENTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda delta: NOON + delta)

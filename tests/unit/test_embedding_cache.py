@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.embedders.base import Embedder
-from agent_memory.embedders.cache import CachedEmbedder
-from agent_memory.embedders.vectors import embed_texts, unit_rows
 from agent_memory.errors import ModelUnavailable
+from agent_memory.models.embedders.base import Embedder
+from agent_memory.models.embedders.cache import CachedEmbedder
+from agent_memory.models.embedders.vectors import embed_texts, unit_rows
 
 
 class CountingEmbedder:

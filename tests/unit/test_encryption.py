@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from agent_memory.encryption import Keys
-from agent_memory.encryption_sealing import Key
 from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable, Undecryptable
+from agent_memory.stores.encrypted.keys import Keys
+from agent_memory.stores.encrypted.sealing import Key
 
 SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
 PLACE = ("message", "default", "s", 1, 0)

@@ -9,10 +9,11 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
 from agent_memory.errors import ConfigError
-from agent_memory.facts.material import material
-from agent_memory.ltm_blocks.extraction.asking import parts
-from agent_memory.ltm_blocks.extraction.forms import (
+from agent_memory.ltm_blocks.extractive.asking import parts
+from agent_memory.ltm_blocks.extractive.forms import (
     CATEGORIES,
     FactForm,
     Finding,
@@ -20,10 +21,9 @@ from agent_memory.ltm_blocks.extraction.forms import (
     clamped,
     version_of,
 )
-from agent_memory.ltm_blocks.extraction.profiles import ProfileForm
-from agent_memory.ltm_blocks.extraction.reconciling import Answers, Line
-from agent_memory.messages import Message
-from agent_memory.records import Entry
+from agent_memory.ltm_blocks.extractive.history.material import material
+from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
+from agent_memory.ltm_blocks.extractive.reconciling import Answers, Line
 from tests.unit.claiming import DAY, day
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.extracts import extract, keep_identifiers
+from agent_memory.core.extracts import extract, keep_identifiers
+from agent_memory.core.text import identifiers
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing.histories import histories, log_of, texts
-from agent_memory.text import identifiers
-from agent_memory.tokens.counter import TokenCounter
 
 COUNT = TokenCounter().text
 CLAUDE = TokenCounter("claude-sonnet-4-5").text

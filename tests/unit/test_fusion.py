@@ -7,8 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.fusion import merge, select
-from agent_memory.records import Recall
+from agent_memory.core.fusion import merge, select
+from agent_memory.core.records import Recall
 
 BLOCKS = ["static", "extractive", "vector"]
 sources = st.lists(st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4)), max_size=2)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.facts.grounding import Grounded, grounded
-from agent_memory.facts.material import Said, material
-from agent_memory.messages import Message
-from agent_memory.records import Entry
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.ltm_blocks.extractive.history.grounding import Grounded, grounded
+from agent_memory.ltm_blocks.extractive.history.material import Said, material
 from agent_memory.testing.histories import texts
 
 DAY = datetime(2024, 1, 5, tzinfo=UTC)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_memory.facts.claims import Claim, Link, LinkKind
-from agent_memory.facts.fact import Fact
-from agent_memory.facts.history import facts_of
-from agent_memory.facts.periods import BEGINNING, END
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.history import facts_of
+from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = [START + timedelta(days=n) for n in range(10)]

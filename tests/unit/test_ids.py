@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.errors import InvalidId
-from agent_memory.ids import (
+from agent_memory.core.ids import (
     MAX_ID,
     MAX_SHARE,
     PAST_SHARED,
@@ -20,6 +19,7 @@ from agent_memory.ids import (
     shared_session,
     shared_user,
 )
+from agent_memory.errors import InvalidId
 
 
 def taken(check: object, *given: object) -> bool:

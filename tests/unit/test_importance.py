@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.importance import importance, most_important
+from agent_memory.core.importance import importance, most_important
+from agent_memory.core.window import role_of, turns, visible
 from agent_memory.testing.histories import call, histories, log_of, result
-from agent_memory.window import role_of, turns, visible
 
 
 def user(text: str) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_memory.ranking.index import TraitIndex
-from agent_memory.ranking.postings import Postings
-from agent_memory.ranking.terms import Terms, rarity
-from agent_memory.ranking.traits import Sought, Traits
+from agent_memory.retrieval.index import TraitIndex
+from agent_memory.retrieval.postings import Postings
+from agent_memory.retrieval.terms import Terms, rarity
+from agent_memory.retrieval.traits import Sought, Traits
 
 DIMENSION = 4
 texts = st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 8), max_size=5), max_size=8)

@@ -7,8 +7,8 @@ import logging
 import numpy as np
 import pytest
 
-from agent_memory.ranking.traits import Traits
-from agent_memory.records import Record
+from agent_memory.core.records import Record
+from agent_memory.retrieval.traits import Traits
 from agent_memory.stores import indexes
 from agent_memory.stores.blobs import blobs_of
 from agent_memory.stores.indexes import Indexes, records_of

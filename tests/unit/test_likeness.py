@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from agent_memory.facts.likeness import ALIKE, candidates, cosines, gist, jaccard, key_of, shingles
+from agent_memory.ltm_blocks.extractive.history.likeness import (
+    ALIKE,
+    candidates,
+    cosines,
+    gist,
+    jaccard,
+    key_of,
+    shingles,
+)
 
 
 @pytest.mark.parametrize(

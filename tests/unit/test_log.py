@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.records import Head, Scope, empty_head
+from agent_memory.core.records import Head, Scope, empty_head
 from agent_memory.stores.log import fairly
 
 _BEGUN = datetime(2024, 1, 1, tzinfo=UTC)

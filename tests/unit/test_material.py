@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent_memory.context import render_memory, summary_message
-from agent_memory.facts.material import material, plain, role_of
-from agent_memory.messages import Message
-from agent_memory.records import Entry, Recall, Summary
+from agent_memory.core.context import render_memory, summary_message
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Summary
+from agent_memory.ltm_blocks.extractive.history.material import material, plain, role_of
 
 DAY = datetime(2024, 1, 5, 23, 59, tzinfo=UTC)
 EACH = ("user", "assistant", "tool")

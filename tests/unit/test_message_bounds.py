@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory import Trim
-from agent_memory.records import Entry
+from agent_memory.core.records import Entry
+from agent_memory.core.window import apply, choose_cut, fit, passes, role_of, visible
 from agent_memory.strategies import Cut, Window
 from agent_memory.testing.histories import call, histories, log_of, result, unpaired
-from agent_memory.window import apply, choose_cut, fit, passes, role_of, visible
 
 U = {"role": "user", "content": "question"}
 A = {"role": "assistant", "content": "answer"}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.formats import chat_view
+from agent_memory.core.messages import Message
 from agent_memory.errors import InvalidMessage
-from agent_memory.formats import chat_view
-from agent_memory.messages import Message
 from agent_memory.testing.histories import histories, raw_items
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)

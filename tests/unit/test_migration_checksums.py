@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.engine.migration.checksums import (
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Head, Record, Summary, empty_head
+from agent_memory.engine.transfer.migration.checksums import (
     Sums,
     head_digest,
     record_digest,
     session_digest,
 )
-from agent_memory.engine.migration.migrate import origin_of
-from agent_memory.engine.migration.mirroring import mirror
-from agent_memory.engine.migration.shelves import Kept
-from agent_memory.messages import Message
-from agent_memory.records import Head, Record, Summary, empty_head
+from agent_memory.engine.transfer.migration.migrate import origin_of
+from agent_memory.engine.transfer.migration.mirroring import mirror
+from agent_memory.engine.transfer.migration.shelves import Kept
 from agent_memory.testing.histories import histories, log_of
 
 AT = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)
@@ -167,7 +167,7 @@ def test_a_mirror_shows_what_is_before_it(
     """Wrong: after an interrupted run something is missing, left over or written without need."""
     removals: list[None] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_memory.engine.migration.mirroring._PAGE", page)
+        patch.setattr("agent_memory.engine.transfer.migration.mirroring._PAGE", page)
         here, there, sums = Held(**source), Held(**target), Sums()
         seen = [kept.record.id for kept in mirror(here, there, sums, lambda: removals.append(None))]
         assert there.records == here.records == source

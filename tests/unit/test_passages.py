@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.passages import excerpt, joined
-from agent_memory.records import Recall
+from agent_memory.core.passages import excerpt, joined
+from agent_memory.core.records import Recall
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 

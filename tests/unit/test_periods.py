@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.facts.drafting import times
-from agent_memory.facts.periods import BEGINNING, END, Period, day_of, parse, without
+from agent_memory.ltm_blocks.extractive.history.drafting import times
+from agent_memory.ltm_blocks.extractive.history.periods import (
+    BEGINNING,
+    END,
+    Period,
+    day_of,
+    parse,
+    without,
+)
 
 DAY = timedelta(days=1)
 SAID = datetime(2024, 6, 5, 17, 30, tzinfo=UTC)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.ranking.blending import blended, by_ranks, shares
-from agent_memory.ranking.index import TraitIndex
-from agent_memory.ranking.priors import priors
-from agent_memory.ranking.relevance import bears
-from agent_memory.ranking.traits import Sought, Traits, Turn
-from agent_memory.ranking.turns import ranked
-from agent_memory.ranking.views import VIEWS, WEIGHTS
-from agent_memory.records import Hit, Record
+from agent_memory.core.records import Hit, Record
+from agent_memory.retrieval.blending import blended, by_ranks, shares
+from agent_memory.retrieval.index import TraitIndex
+from agent_memory.retrieval.priors import priors
+from agent_memory.retrieval.relevance import bears
+from agent_memory.retrieval.traits import Sought, Traits, Turn
+from agent_memory.retrieval.turns import ranked
+from agent_memory.retrieval.views import VIEWS, WEIGHTS
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 FILLER = "and so it went on for a good while with nothing of note that anybody would care to tell"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ConfigError, MissingExtra
-from agent_memory.redaction import Redactor
 from agent_memory.testing.histories import texts
 
 A36, A48 = "a1B2c3D4e5F6" * 3, "a1B2c3D4e5F6" * 4

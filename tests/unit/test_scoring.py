@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agent_memory import ImportanceScorer
-from agent_memory.facts.fact import Fact
-from agent_memory.facts.remarks import told
-from agent_memory.ltm_blocks.extraction.recalling import Remembered, recalls
-from agent_memory.ranking.traits import Sought
-from agent_memory.records import Recall
+from agent_memory.core.records import Recall
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.remarks import told
+from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
+from agent_memory.retrieval.traits import Sought
 from tests.unit.claiming import claim, day, facts, linked
 
 NOW = day(30)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_memory.errors import InvalidInput
-from agent_memory.skills.files import checked, parse, render
-from agent_memory.skills.skill import BrokenSkill, Skill, told
+from agent_memory.ltm_blocks.skills.files import checked, parse, render
+from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, told
 
 MOST = 100_000
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import DeadLetter, Entry, Head, Record, Summary, empty_head
+from agent_memory.engine.transfer.snapshots.lines import Digest
+from agent_memory.engine.transfer.snapshots.reading import Fact, Reading, Vectors
+from agent_memory.engine.transfer.snapshots.writing import Writing
 from agent_memory.errors import InvalidSnapshot
-from agent_memory.messages import Message, compact_json
-from agent_memory.records import DeadLetter, Entry, Head, Record, Summary, empty_head
-from agent_memory.snapshots.lines import Digest
-from agent_memory.snapshots.reading import Fact, Reading, Vectors
-from agent_memory.snapshots.writing import Writing
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ODD = 'Grüße \u2028 \x00 \ud83d "quoted"'

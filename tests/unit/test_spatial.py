@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agent_memory import InvalidInput, Observation, SpatialMemory
-from agent_memory.spatial.index import Fading, Moment, PlaceIndex
-from agent_memory.spatial.observation import (
+from agent_memory.ltm_blocks.spatial.index import Fading, Moment, PlaceIndex
+from agent_memory.ltm_blocks.spatial.observation import (
     Sighting,
     ago,
     confidence_of,
@@ -28,7 +28,15 @@ from agent_memory.spatial.observation import (
     radius_of,
     told,
 )
-from agent_memory.spatial.scoring import Found, distances, joined, left, proximity, ranked, scored
+from agent_memory.ltm_blocks.spatial.scoring import (
+    Found,
+    distances,
+    joined,
+    left,
+    proximity,
+    ranked,
+    scored,
+)
 from agent_memory.testing.contract import together
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

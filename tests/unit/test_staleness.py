@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from agent_memory import StalenessDetector
-from agent_memory.embedders.local import WordLlamaEmbedder
-from agent_memory.facts.claims import Claim
-from agent_memory.facts.staleness import Stale, last_told
+from agent_memory.ltm_blocks.extractive.history.claims import Claim
+from agent_memory.ltm_blocks.extractive.history.staleness import Stale, last_told
+from agent_memory.models.embedders.local import WordLlamaEmbedder
 from tests.unit.claiming import claim, day, facts
 
 OTHERS = [

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.testing.histories import texts
-from agent_memory.text import (
+from agent_memory.core.text import (
     escape,
     identifiers,
     last_break,
@@ -19,6 +18,7 @@ from agent_memory.text import (
     sentences,
     terms,
 )
+from agent_memory.testing.histories import texts
 
 
 @given(texts(), texts())

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.ranking.texts import TextIndex
-from agent_memory.ranking.traits import Sought
+from agent_memory.retrieval.texts import TextIndex
+from agent_memory.retrieval.traits import Sought
 
 TEXTS = ["Likes green tea", "Has a dog named Rex", "Works at Acme in Oslo", "Is from Norway"]
 MEANING = np.eye(5, dtype=np.float32)[:4]  # each means something of its own

@@ -16,10 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from agent_memory.core.tokens.encodings import Encoding, encoding
+from agent_memory.core.tokens.vocabularies import CLAUDE, VOCABULARIES, OpenAI, joined
 from agent_memory.errors import ConfigError
 from agent_memory.testing.histories import texts
-from agent_memory.tokens.encodings import Encoding, encoding
-from agent_memory.tokens.vocabularies import CLAUDE, VOCABULARIES, OpenAI, joined
 
 TIKTOKENS = [name for name in VOCABULARIES if name != CLAUDE]
 PROSE = "The quick brown fox jumps over the lazy dog, and nobody in the village remembers why."
@@ -158,13 +158,13 @@ def test_a_missing_file_is_named() -> None:
 
 FIRST = """
 import sys
-from agent_memory.tokens.counter import TokenCounter
+from agent_memory.core.tokens.counter import TokenCounter
 assert TokenCounter().text("Hello there, 3 apples") == 6
 loaded = {"litellm", "tiktoken", "tokenizers", "regex", "requests"} & set(sys.modules)
 assert not loaded, loaded
 """
 EXIT = """
-from agent_memory.tokens.encodings import encoding
+from agent_memory.core.tokens.encodings import encoding
 first = encoding("o200k_base")
 while first._builder is None:
     first.count("some words that are known, again and again " * 50)

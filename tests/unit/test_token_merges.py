@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from agent_memory.core.tokens.encodings import encoding
+from agent_memory.core.tokens.merges import MergeCounter, NotForMerging
+from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
 from agent_memory.testing.histories import texts
-from agent_memory.tokens.encodings import encoding
-from agent_memory.tokens.merges import MergeCounter, NotForMerging
-from agent_memory.tokens.vocabularies import VOCABULARIES, Vocabulary
 
 NAMES = [*VOCABULARIES]
 RANKS = {name: vocabulary.ranks() for name, vocabulary in VOCABULARIES.items()}

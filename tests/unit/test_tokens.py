@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.messages import Message
+from agent_memory.core.messages import Message
+from agent_memory.core.tokens.counter import CLAUDE, TokenCounter, encoding_for
+from agent_memory.core.tokens.estimates import WORST
 from agent_memory.testing.histories import PNG, histories, texts
-from agent_memory.tokens.counter import CLAUDE, TokenCounter, encoding_for
-from agent_memory.tokens.estimates import WORST
 
 MODELS = ["gpt-4o", "gpt-4", "claude-sonnet-4-5"]
 COUNTERS = {model: TokenCounter(model) for model in MODELS}

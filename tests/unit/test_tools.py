@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, JsonValue, create_model
 
+from agent_memory.core.records import Scope
+from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.records import Scope
-from agent_memory.tools import Arguments, Tool
 
 SCOPE = Scope("ada", "s")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.ranking.surroundings import BUDGET, claims
-from agent_memory.ranking.terms import asked, rarity, term_of, weighted
-from agent_memory.ranking.traits import Sought, Traits, Turn
+from agent_memory.retrieval.surroundings import BUDGET, claims
+from agent_memory.retrieval.terms import asked, rarity, term_of, weighted
+from agent_memory.retrieval.traits import Sought, Traits, Turn
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 

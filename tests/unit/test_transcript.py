@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.messages import Message
+from agent_memory.core.messages import Message
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.transcript import chunks, clip, line, speaker, split, told
 from agent_memory.testing.histories import histories, log_of, texts
-from agent_memory.tokens.counter import TokenCounter
-from agent_memory.transcript import chunks, clip, line, speaker, split, told
 
 COUNT = TokenCounter().text
 CLAUDE = TokenCounter("claude-sonnet-4-5").text

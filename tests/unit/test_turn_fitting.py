@@ -12,13 +12,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agent_memory.context import BlockInfo, MemoryContext, Packer
-from agent_memory.errors import InvalidMessage, MessageTooLarge
-from agent_memory.messages import Message
-from agent_memory.records import Recall, Summary, empty_head
-from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
-from agent_memory.tokens.counter import TokenCounter
-from agent_memory.turns import (
+from agent_memory.core.context import BlockInfo, MemoryContext, Packer
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Summary, empty_head
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.turns import (
     EARLIER,
     answer_in,
     check_so_far,
@@ -29,7 +27,9 @@ from agent_memory.turns import (
     spare,
     tool_result,
 )
-from agent_memory.window import turns
+from agent_memory.core.window import turns
+from agent_memory.errors import InvalidMessage, MessageTooLarge
+from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
 
 COUNTER = TokenCounter()
 BLOCKS = {"vector": BlockInfo("vector", None), "static": BlockInfo("static", None)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.engine.turns import Turns
+from agent_memory.engine.processing.turns import Turns
 
 USERS = ["ann", "bob", "cas", "dan"]
 SESSIONS = [f"{user}-{n}" for user in USERS for n in range(5)]

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from agent_memory.facts.claims import Claim, Link, LinkKind
-from agent_memory.facts.drafting import Draft
-from agent_memory.facts.history import facts_of
-from agent_memory.facts.weaving import links_again, links_for
-from agent_memory.ltm_blocks.extraction.reconciling import Answer
-from agent_memory.ltm_blocks.extraction.settling import Known, settle
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind
+from agent_memory.ltm_blocks.extractive.history.drafting import Draft
+from agent_memory.ltm_blocks.extractive.history.history import facts_of
+from agent_memory.ltm_blocks.extractive.history.weaving import links_again, links_for
+from agent_memory.ltm_blocks.extractive.reconciling import Answer
+from agent_memory.ltm_blocks.extractive.settling import Known, settle
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.records import Entry
+from agent_memory.core.records import Entry
+from agent_memory.core.window import Cut, apply, choose_cut, fit, role_of, snap, turns, visible
 from agent_memory.testing.histories import call, histories, log_of, long_turn, result, unpaired
-from agent_memory.window import Cut, apply, choose_cut, fit, role_of, snap, turns, visible
 
 U = {"role": "user", "content": "question"}
 A = {"role": "assistant", "content": "answer"}

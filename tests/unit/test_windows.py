@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.records import Entry, Head
 from agent_memory.engine import windows
 from agent_memory.engine.windows import Windows
-from agent_memory.records import Entry, Head
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import draft, stored, together
 

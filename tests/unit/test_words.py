@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.ranking.dates import Date, dates
-from agent_memory.ranking.words import words, words_up_to
+from agent_memory.retrieval.dates import Date, dates
+from agent_memory.retrieval.words import words, words_up_to
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 

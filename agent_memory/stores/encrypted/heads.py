@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from agent_memory.encryption import Keys
-from agent_memory.encryption_sealing import Place
-from agent_memory.messages import Message, compact_json
-from agent_memory.records import Head, Summary
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import Head, Summary
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import carried, carrier, opened, sealed_text
+from agent_memory.stores.encrypted.sealing import Place
 
 _MOST_KNOWN = 4096
 

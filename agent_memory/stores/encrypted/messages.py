@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from agent_memory.encryption import Keys
-from agent_memory.encryption_sealing import MARK, Key, Place
-from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft, Entry
 from agent_memory.stores.coding import to_micros
+from agent_memory.stores.encrypted.keys import Keys
+from agent_memory.stores.encrypted.sealing import MARK, Key, Place
 
 FORMAT = "agent-memory.sealed"
 

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from agent_memory.encryption import Keys
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Draft, Entry, Head, Lease, Record
 from agent_memory.errors import StoreUnavailable, Undecryptable
-from agent_memory.messages import Message
-from agent_memory.records import Draft, Entry, Head, Lease, Record
 from agent_memory.stores.base import Store, SwappingVectorStore, VectorStore
 from agent_memory.stores.encrypted.heads import HeadSeals
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import MessageSeals
 from agent_memory.stores.encrypted.vectors import (
     EncryptedSwappingVectors,

@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from agent_memory.encryption import Keys
-from agent_memory.encryption_sealing import Place
+from agent_memory.core.messages import compact_json
+from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import UnsupportedOperation
-from agent_memory.messages import compact_json
-from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.coding import to_micros
+from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import sealed_text
+from agent_memory.stores.encrypted.sealing import Place
 from agent_memory.stores.passing import PassingVectors
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.terms import Terms
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.terms import Terms
+    from agent_memory.retrieval.traits import Sought, Traits
 
 
 class RecordSeals:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from agent_memory.core.processes import begin_anew_in_child
+from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import StoreError
-from agent_memory.processes import begin_anew_in_child
-from agent_memory.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.log import extend, lent
 from agent_memory.stores.mongodb.connection import Table

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent_memory.core.records import Lease
 from agent_memory.errors import LeaseLost, StoreError, StoreUnavailable
-from agent_memory.records import Lease
 from agent_memory.stores.log import LOST
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import NO_TAIL, key_of, token

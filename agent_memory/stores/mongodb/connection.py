@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import MissingExtra, StoreError, StoreUnavailable
-from agent_memory.processes import begin_anew_in_child
 from agent_memory.stores.base import Durability
 
 try:

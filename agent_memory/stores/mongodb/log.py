@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agent_memory.core.records import Entry
 from agent_memory.errors import StoreError
-from agent_memory.records import Entry
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import (
     entry_doc,

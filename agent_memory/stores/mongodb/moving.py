@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from agent_memory.core.records import Entry, Head, Lease
 from agent_memory.errors import LeaseLost, StoreError
-from agent_memory.records import Entry, Head, Lease
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.mongodb.appending import Appender, Attempt
 from agent_memory.stores.mongodb.connection import Table

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.records import Hit, Lease, Record
+from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
 from agent_memory.stores.indexes import Changed, search
 from agent_memory.stores.mongodb.blocks import Blocks
@@ -16,7 +16,7 @@ from agent_memory.stores.mongodb.documents import key_of
 from agent_memory.stores.mongodb.vectors import Collections, OwnersIndexes
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.traits import Sought, Traits
 
 Doc = dict[str, Any]
 

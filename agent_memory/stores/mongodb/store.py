@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from agent_memory.core.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.errors import SchemaTooNew
-from agent_memory.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.log import fairly

@@ -14,8 +14,8 @@ from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import key_of, token
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.index import TraitIndex
-    from agent_memory.ranking.traits import Traits
+    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.traits import Traits
 
 Doc = dict[str, Any]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agent_memory.ranking.views import MEANINGS, WORDS
+from agent_memory.retrieval.views import MEANINGS, WORDS
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
 from agent_memory.stores.qdrant.names import Names, embedding
 

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
-from agent_memory.ranking.views import MEANINGS, WORDS
-from agent_memory.records import Record
+from agent_memory.core.records import Record
+from agent_memory.retrieval.views import MEANINGS, WORDS
 from agent_memory.stores.coding import record_body, record_of, to_micros
 
 if TYPE_CHECKING:
     from qdrant_client import models
 
-    from agent_memory.ranking.terms import Terms
-    from agent_memory.ranking.traits import Traits
+    from agent_memory.retrieval.terms import Terms
+    from agent_memory.retrieval.traits import Traits
 
 _POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
 _MOST = 256
@@ -56,7 +56,7 @@ def traits_at(vectors: Sequence[Any], dimension: int) -> Traits:
     """The traits that points' vectors hold, in their order."""
     import numpy as np
 
-    from agent_memory.ranking.traits import Traits
+    from agent_memory.retrieval.traits import Traits
 
     rows = [
         [one.get(name, [0.0] * dimension) if dimension else [] for one in vectors]
@@ -106,7 +106,7 @@ def _sparse(terms: Terms) -> models.SparseVector:
 def _terms(sparse: Any) -> Terms:
     import numpy as np
 
-    from agent_memory.ranking.terms import NO_TERMS, Terms
+    from agent_memory.retrieval.terms import NO_TERMS, Terms
 
     if sparse is None:  # a server may leave out a vector of no words
         return NO_TERMS

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
-from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.collections import Collections
 from agent_memory.stores.qdrant.connection import Connection, Missing
@@ -16,7 +16,7 @@ from agent_memory.stores.qdrant.points import batches, record_at, traits_at, whe
 from agent_memory.stores.qdrant.views import hits, queries
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.traits import Sought, Traits
 
 _PAGE = 200
 _TRIES = 5

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.ranking.traits import Sought
-from agent_memory.ranking.views import MEANINGS, VIEWS, WORDS
-from agent_memory.records import Hit
+from agent_memory.core.records import Hit
+from agent_memory.retrieval.traits import Sought
+from agent_memory.retrieval.views import MEANINGS, VIEWS, WORDS
 from agent_memory.stores.qdrant.points import record_at, where
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
-from agent_memory.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.log import extend, lent
 from agent_memory.stores.redis.coding import (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
 
-from agent_memory.messages import Message, compact_json
-from agent_memory.records import Entry, Head, Record
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import Entry, Head, Record
 from agent_memory.stores.coding import from_micros, head_fields, head_from, to_micros
 
 _YEAR_0 = 10**17

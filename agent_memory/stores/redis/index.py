@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agent_memory.core.records import Head, Lease
 from agent_memory.errors import LeaseLost
-from agent_memory.records import Head, Lease
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.log import LOST
 from agent_memory.stores.redis.index_scripts import (

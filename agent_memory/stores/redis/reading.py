@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from agent_memory.records import Record
+from agent_memory.core.records import Record
 from agent_memory.stores.redis.coding import record_of, stored_collection
 from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.server import RedisServer
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.traits import Traits
+    from agent_memory.retrieval.traits import Traits
 
 _PAGE = 200
 _SCANNED = 1000

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, LeaseLost
-from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.indexes import Indexes, search
 from agent_memory.stores.log import LOST
@@ -33,8 +33,8 @@ from agent_memory.stores.redis.record_scripts import (
 from agent_memory.stores.redis.server import Argument, RedisServer
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.index import TraitIndex
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.traits import Sought, Traits
 
 V = TypeVar("V")
 

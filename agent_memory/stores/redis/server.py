@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import StoreUnavailable
-from agent_memory.processes import begin_anew_in_child
 from agent_memory.stores.redis.driver import (
     Connection,
     SSLConnection,

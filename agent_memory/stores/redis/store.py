@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from agent_memory.core.records import Draft, Entry, Head, Lease
 from agent_memory.errors import SchemaTooNew
-from agent_memory.records import Draft, Entry, Head, Lease
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.log import lent

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_memory.records import Draft, Entry, Head, empty_head
+from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.log import extend, lent
 from agent_memory.stores.sql.database import SQLConnection

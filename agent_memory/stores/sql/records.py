@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, LeaseLost
-from agent_memory.records import Hit, Lease, Record
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
 from agent_memory.stores.indexes import Changed, Indexes, search
 from agent_memory.stores.log import LOST
@@ -15,8 +15,8 @@ from agent_memory.stores.sql.compiled import chunks, named
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 
 if TYPE_CHECKING:
-    from agent_memory.ranking.index import TraitIndex
-    from agent_memory.ranking.traits import Sought, Traits
+    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.traits import Sought, Traits
 
 _PAGE = 200
 

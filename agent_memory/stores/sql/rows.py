@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent_memory.messages import Message, compact_json
-from agent_memory.records import Entry, Head
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import Entry, Head
 from agent_memory.stores.coding import (
     from_micros,
     head_fields,

@@ -14,8 +14,8 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
+from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import MissingExtra, StoreUnavailable
-from agent_memory.processes import begin_anew_in_child
 from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.compiling import words
 from agent_memory.stores.sql.database import SQLConnection

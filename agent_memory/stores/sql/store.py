@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_memory.records import Draft, Entry, Head, Lease
+from agent_memory.core.records import Draft, Entry, Head, Lease
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.log import grown

@@ -1,0 +1,1 @@
+"""Settings, and where they come from: code, the environment, a file."""

@@ -1,0 +1,198 @@
+"""`AgentMemoryConfig`: every setting, from code, a file, or the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+
+from agent_memory.config.sources import Sourced, read_settings, settings
+from agent_memory.core.context import MemoryRole
+from agent_memory.core.ids import Access, check_id, check_share
+from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.foreign import BlockField
+from agent_memory.stores import check_url
+from agent_memory.stores.base import Durability, Store
+from agent_memory.strategies.base import Strategy, StrategyField
+
+MIN_TOKENS = 64
+
+Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
+"""How long a log keeps what nothing reads any more."""
+
+
+class AgentMemoryConfig(Sourced):
+    """All settings of a memory. Frozen; an unknown field is refused.
+
+    Any field can come from the environment as `AGENT_MEMORY_<FIELD>`, nested ones with `__`
+    (`AGENT_MEMORY_OVERFLOW__KIND=trim`). What the code gives wins over the environment, and the
+    environment over a file.
+
+    Attributes:
+        store: Where all is kept: "sqlite:///file.db", "memory://", or a server's address, such as
+            "postgresql://...", "mysql://..." or "redis://..."; or a store that is open, which
+            several memories may share and which whoever opened it closes.
+        durability: What an acknowledged update survives. "process": the end of the process, however
+            sudden; a power loss may take the newest. "power": that too, with a disk sync for each
+            update.
+        encryption: Name of the environment variable that holds the keys ("AGENT_MEMORY_KEYS") with
+            which all that was said is encrypted before it is stored; see `stores.Keys`. None
+            encrypts nothing.
+        system_store: Where system messages are kept, as `store`; None keeps them with all else.
+        namespace: Deployments with different namespaces share a database unseen by each other.
+        max_tokens: What a context may cost, recalls included.
+        max_messages: How many messages a context may show at most, beside the system message, the
+            summary and recalls; None for any number. A tool call and its results are never split:
+            the newest stay together, with the question they serve, though they be more.
+        max_recall_tokens: What recalls may take of `max_tokens` at most.
+        model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
+            works without a language model.
+        api_base: Address of the model's API, where it is not the provider's own.
+        api_key: Its key, where it is not in the provider's environment variable.
+        model_timeout: Seconds that one model call may take.
+        tokenizer: "exact" counts with the model's own encoding, where it is public; "approximate"
+            estimates without loading any. docs/tokens.md says how far off that may be.
+        embedding: An embedding model: None for the local default, "fastembed/<model>", or any
+            litellm embedding model.
+        overflow: What happens when the window passes its share; None for `Summarize` where a model
+            is configured, else `Trim`.
+        blocks: Long-term blocks beside those of the strategy.
+        overflow_mode: "inline": an update that overflows makes room before it returns.
+            "background": an update returns once its messages are stored; threads of this process do
+            the rest, as does `agent-memory worker`.
+        background_threads: How many sessions they work on at a time.
+        idle_minutes: A session that is silent for so long is absorbed wholly, by the background
+            threads or a worker; None for never.
+        absorb_attempts: Attempts after which messages that a block cannot absorb are set aside as a
+            dead letter. An outage does not count.
+        absorb_timeout: Seconds that a block may take for one batch.
+        memory_role: Role under which recalls and the summary stand.
+        retention: How long the log keeps a message that has left the window and that every block
+            has absorbed. "forever"; "window": no longer; or a timedelta after the message's own
+            time, in files an ISO 8601 duration ("P30D"). What blocks made of it stays.
+        recall_timeout: Seconds that `get` and `search` wait for blocks.
+        shares: Shared namespaces, each with the agents that may "read" or "write" it at first.
+            Written when a memory opens, for pairs of which the store knows nothing yet; what is
+            granted or revoked in calls wins for good.
+    """
+
+    store: str | Store = Field(default="sqlite:///agent_memory.db", repr=False)
+    durability: Durability = "process"
+    encryption: str | None = None
+    system_store: str | Store | None = Field(default=None, repr=False)
+    namespace: str = Field(default="default", min_length=1, max_length=64)
+    max_tokens: int = 100_000
+    max_messages: int | None = Field(default=None, ge=2)
+    max_recall_tokens: int = Field(default=2_000, ge=0)
+    model: str | None = None
+    api_base: str | None = None
+    api_key: SecretStr | None = None
+    model_timeout: float = Field(default=30.0, gt=0)
+    tokenizer: Literal["exact", "approximate"] = "exact"
+    embedding: str | None = None
+    overflow: StrategyField | None = None
+    blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
+    overflow_mode: Literal["inline", "background"] = "inline"
+    background_threads: int = Field(default=4, gt=0)
+    idle_minutes: float | None = Field(default=10.0, gt=0)
+    absorb_attempts: int = Field(default=8, gt=0)
+    absorb_timeout: float = Field(default=300.0, gt=0)
+    memory_role: MemoryRole = "system"
+    retention: Retention = "forever"
+    recall_timeout: float = Field(default=2.0, gt=0)
+    shares: Mapping[str, Mapping[str, Access]] = {}
+
+    @field_validator("max_tokens")
+    @classmethod
+    def _budget(cls, value: int) -> int:
+        if value < MIN_TOKENS:
+            raise InvalidBudget(
+                f"max_tokens is {value}; a context needs at least {MIN_TOKENS} tokens. "
+                "Give the number of tokens your prompt may use, such as 8000."
+            )
+        return value
+
+    @field_validator("store", "system_store")
+    @classmethod
+    def _scheme(cls, value: str | Store | None) -> str | Store | None:
+        if isinstance(value, str):
+            check_url(value)
+        return value
+
+    @field_validator("shares")
+    @classmethod
+    def _ids(cls, value: Mapping[str, Mapping[str, Access]]) -> Mapping[str, Mapping[str, Access]]:
+        for share, agents in value.items():
+            check_share(share)
+            for agent in agents:
+                check_id("agent_id", agent)
+        return value
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.strategy.summary_tokens * 2 > self.max_tokens:
+            raise InvalidShares(
+                f"A summary of {self.strategy.summary_tokens} tokens takes more than half of "
+                f"max_tokens={self.max_tokens}. Lower max_summary_tokens or raise max_tokens."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        names = [block.name for block in self.all_blocks]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(
+                f"Two blocks are named {twice[0]!r}. Give one a name of its own, such as "
+                f'name="{twice[0]}_2": their records are kept under it.'
+            )
+        return self
+
+    @classmethod
+    def from_file(cls, path: str | Path, **fields: Any) -> Self:
+        """Read a TOML, YAML or JSON file; `AGENT_MEMORY_*` and `fields` win over it.
+
+        Raises:
+            ConfigError: The file cannot be read, is none of these formats, or describes several
+                stores; see `Deployment`.
+            pydantic.ValidationError: A field is unknown or its value bad.
+        """
+        table = read_settings(Path(path))
+        if "stores" in table:
+            raise ConfigError(
+                f"{path} describes a deployment of several stores. Open it with "
+                "Deployment.from_file; on the command line, name one of them: FILE#NAME."
+            )
+        with settings(table):
+            return cls(**fields)
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy in force."""
+        if self.overflow is not None:
+            return self.overflow
+        if self.model is not None:
+            from agent_memory.strategies.summarize import Summarize
+
+            return Summarize(max_summary_tokens=min(500, self.max_tokens // 4))
+        from agent_memory.strategies.trim import Trim
+
+        return Trim()
+
+    @property
+    def all_blocks(self) -> tuple[Block, ...]:
+        """Blocks of the strategy and of the configuration, in this order."""
+        of_strategy = self.overflow.ltm_blocks if self.overflow is not None else ()
+        return (*of_strategy, *self.blocks)
+
+    @property
+    def language_models(self) -> frozenset[str]:
+        """The language models that the strategy and the blocks will ask."""
+        asked = [*self.strategy.language_models]
+        for block in self.all_blocks:
+            asked += block.language_models
+        return frozenset(name for one in asked if (name := one or self.model) is not None)

@@ -1,0 +1,89 @@
+"""Summaries without a model: the sentences that say most, and identifiers kept verbatim. Pure.
+
+The extract is a greedy form of the classic sentence-extraction summary (Luhn 1958): a sentence
+scores by how many of the conversation's frequent terms, names and identifiers it holds and that no
+sentence chosen before it has, per token.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from agent_memory.core.records import Entry
+from agent_memory.core.text import identifiers, names, pieces, sentences, terms
+from agent_memory.core.transcript import Count, clip, speaker, told
+
+_NAME_WEIGHT = 2.0
+_IDENTIFIER_WEIGHT = 3.0
+_LEAST_TOKENS = 5
+"""What an entry's sentence must have: "Lovely." says nothing."""
+_SENTENCE_CHARS = 400
+
+
+def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -> str:
+    """The weightiest sentences of the last summary and the entries, in order, within `limit`."""
+    lines = list(dict.fromkeys([*sentences(previous), *_lines(entries, count)]))
+    signals = [_signals(text) for text in lines]
+    frequency = Counter(signal for found in signals for signal in found)
+    covered: set[str] = set()
+    costs = [count(text) + 1 for text in lines]
+    chosen: set[int] = set()
+    room = limit
+    while True:
+        best, gain = -1, 0.0
+        for i, found in enumerate(signals):
+            if i in chosen or costs[i] > room:
+                continue
+            fresh = sum(w * frequency[s] ** 0.5 for s, w in found.items() if s not in covered)
+            if fresh / (costs[i] + 5) > gain:
+                best, gain = i, fresh / (costs[i] + 5)
+        if best < 0:
+            break
+        chosen.add(best)
+        covered |= signals[best].keys()
+        room -= costs[best]
+    if not chosen and lines:  # no line is short enough: the beginning of the weightiest
+        chosen.add(max(range(len(lines)), key=lambda i: sum(signals[i].values()) / (costs[i] + 5)))
+    return clip("\n".join(lines[i] for i in sorted(chosen)), count, limit)
+
+
+def keep_identifiers(summary: str, sources: Sequence[str], count: Count, limit: int) -> str:
+    """The summary clipped to `limit`, with identifiers of the sources that it lost added verbatim.
+
+    Newer sources come last and win the room, of which the list takes at most a quarter.
+    """
+    wanted = dict.fromkeys(found for text in reversed(sources) for found in identifiers(text))
+    for room in (limit, limit - limit // 4 - 2):  # what the shorter summary loses is noted too
+        kept = clip(summary, count, room)
+        note = _note(kept, wanted, count, limit // 4)
+        if count(kept + note) <= limit:
+            return kept + note
+    return clip(summary, count, limit)
+
+
+def _note(summary: str, wanted: Iterable[str], count: Count, limit: int) -> str:
+    held = set(identifiers(summary))
+    note = ""
+    for found in wanted:
+        longer = f"{note}; {found}" if note else f"\nVerbatim: {found}"
+        if found not in held and count(longer) <= limit:
+            note = longer
+    return note
+
+
+def _lines(entries: Sequence[Entry], count: Count) -> list[str]:
+    return [
+        f"{speaker(entry.message)}: {piece}"
+        for entry in entries
+        for sentence in sentences(told(entry.message))
+        for piece in pieces(sentence, _SENTENCE_CHARS)
+        if count(piece) >= _LEAST_TOKENS
+    ]
+
+
+def _signals(text: str) -> dict[str, float]:
+    found = dict.fromkeys(terms(text), 1.0)
+    found |= dict.fromkeys(names(text), _NAME_WEIGHT)
+    found |= dict.fromkeys(identifiers(text), _IDENTIFIER_WEIGHT)
+    return found

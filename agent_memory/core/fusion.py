@@ -1,0 +1,124 @@
+"""Merging what several blocks recall, and choosing what a token budget can hold. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+
+from agent_memory.core.records import Recall, Source
+from agent_memory.core.text import identifiers, names
+
+_ALIKE = 0.8
+_STANDING = 300
+"""Tokens that every recall is taken to cost beside its own, when their worth is compared."""
+
+
+def merge(
+    found: Mapping[str, Sequence[Recall]],
+    shown: Collection[Source] = (),
+    among: Collection[str] | None = None,
+) -> list[Recall]:
+    """All blocks' recalls in one list, best first.
+
+    A recall ranks by its score over the best score of its block; ties go to the block named first.
+    Left out are recalls whose every source the window still shows. Of texts that say the same (four
+    of five pairs of words alike, and all names and numbers) the best stays.
+
+    Args:
+        found: For each block, its recalls, best first.
+        shown: Sources that the window shows.
+        among: The blocks whose sources are of the window's own store; None for all of them. In
+            another store a session of the same id is another session.
+    """
+    ranked = [
+        (share, recall)
+        for block, recalls in found.items()
+        for share, recall in zip(_shares(recalls), recalls, strict=True)
+        if not recall.sources
+        or (among is not None and block not in among)
+        or any(source not in shown for source in recall.sources)
+    ]
+    ranked.sort(key=lambda pair: -pair[0])
+    return _folded([recall for _, recall in ranked])
+
+
+def select(
+    recalls: Sequence[Recall], room: int, limits: Mapping[str, int | None] | None = None
+) -> list[Recall]:
+    """The recalls that fit into `room` tokens, best first.
+
+    Each block is sure of an equal share for its best; what is left goes to the best of all. Best is
+    what is worth most for its tokens: its share of its block's best score, over the square root of
+    what it costs. So long recalls have to bear on the question more than short ones, but a short
+    one that says little drives nothing out.
+
+    Args:
+        recalls: Merged recalls with their `tokens`.
+        room: Tokens they may take together.
+        limits: For each block, the tokens it may take at most.
+    """
+    limits = limits or {}
+    blocks = {recall.block for recall in recalls}
+    share = room // max(1, len(blocks))
+    spent = dict.fromkeys(blocks, 0)
+    chosen: set[int] = set()
+    order = _by_worth(recalls)
+    for bound in (share, room):
+        for place in order:
+            recall = recalls[place]
+            own = limits.get(recall.block)
+            limit = bound if own is None else min(bound, own)
+            fits = spent[recall.block] + recall.tokens <= limit
+            if place not in chosen and fits and sum(spent.values()) + recall.tokens <= room:
+                chosen.add(place)
+                spent[recall.block] += recall.tokens
+    return [recall for place, recall in enumerate(recalls) if place in chosen]
+
+
+def _by_worth(recalls: Sequence[Recall]) -> list[int]:
+    """Their places, those first that are worth most for their tokens."""
+    worth = [0.0] * len(recalls)
+    for block in {recall.block for recall in recalls}:
+        places = [place for place, recall in enumerate(recalls) if recall.block == block]
+        for place, share in zip(places, _shares([recalls[p] for p in places]), strict=True):
+            worth[place] = share / math.sqrt(_STANDING + recalls[place].tokens)
+    return sorted(range(len(recalls)), key=lambda place: -worth[place])
+
+
+def _shares(recalls: Sequence[Recall]) -> list[float]:
+    """Each one's score over the best of them."""
+    scores = [recall.score if math.isfinite(recall.score) else 0.0 for recall in recalls]
+    best = max(scores, default=0.0)
+    return [score / best if best > 0 else 0.0 for score in scores]
+
+
+def _folded(ranked: Sequence[Recall]) -> list[Recall]:
+    """Those that say nothing that one before them says."""
+    pairs = [_pairs(recall.text) for recall in ranked]
+    gone: set[int] = set()
+    by_size = sorted(range(len(ranked)), key=lambda place: len(pairs[place]))
+    for at, place in enumerate(by_size):
+        for other in by_size[at + 1 :]:
+            if len(pairs[place]) < _ALIKE * len(pairs[other]):
+                break
+            if place in gone or other in gone or not _alike(pairs[place], pairs[other]):
+                continue
+            if _named(ranked[place].text) == _named(ranked[other].text):
+                gone.add(max(place, other))
+    return [recall for place, recall in enumerate(ranked) if place not in gone]
+
+
+def _pairs(text: str) -> frozenset[tuple[str, ...]]:
+    """Each two words that follow each other: who did what to whom is in their order."""
+    words = ["", *text.casefold().split()]
+    return frozenset(pairwise(words))
+
+
+def _alike(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> bool:
+    common = len(one & other)
+    return common >= _ALIKE * (len(one) + len(other) - common)
+
+
+def _named(text: str) -> frozenset[str]:
+    return frozenset(name.casefold() for name in (*identifiers(text), *names(text)))

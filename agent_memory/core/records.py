@@ -1,0 +1,333 @@
+"""The values that pass between the parts: entries, heads, recalls and their kin. No behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from agent_memory.core.messages import Message
+
+Source = tuple[str, int]
+"""Where a recall comes from: (session_id, seq)."""
+
+
+class Span(NamedTuple):
+    """A part of a session's log.
+
+    Attributes:
+        session_id: The session.
+        first: Its first seq.
+        last: Its last.
+    """
+
+    session_id: str
+    first: int
+    last: int
+
+    def holds(self, session_id: str, seq: int) -> bool:
+        """Whether an entry is in it."""
+        return session_id == self.session_id and self.first <= seq <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message at its place in a session's log.
+
+    Attributes:
+        session_id: The session.
+        seq: Its place, counted from 1 without gaps.
+        message: What was appended.
+        tokens: What the message costs in a context, counted once when it was appended.
+        total: Tokens of all entries up to and with this one, system messages left out, so that the
+            size of any stretch of the log is a subtraction.
+        encoding: Name of the token encoding that counted it.
+        created_at: The message's own time (UTC).
+    """
+
+    session_id: str
+    seq: int
+    message: Message
+    tokens: int
+    total: int
+    encoding: str
+    created_at: datetime
+
+    @property
+    def counted(self) -> int:
+        """What it adds to the running total: a system message nothing."""
+        return 0 if self.message.is_system else self.tokens
+
+    @property
+    def before(self) -> int:
+        """The running total before it."""
+        return self.total - self.counted
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message about to be appended, with its token count.
+
+    Attributes:
+        message: The message; a system message becomes the head's `system` as it is here.
+        tokens: What it costs in a context.
+        encoding: Name of the token encoding that counted it.
+        placed: Gives the message to write at a seq, where that depends on its place: whoever
+            encrypts it binds it there. May be called again, should the place be taken.
+    """
+
+    message: Message
+    tokens: int
+    encoding: str
+    placed: Callable[[int], Message] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What stands for everything that left the window.
+
+    Attributes:
+        text: The summary.
+        tokens: Its cost in a context.
+        upto: The last seq it covers.
+        by: The model that wrote it, or "local" for the extractive stand-in.
+        redo_after: For a stand-in, the seq after which a model still has to do the work; None when
+            the summary is final.
+        redo_text: For a stand-in, the last final summary, from which the redoing starts.
+    """
+
+    text: str
+    tokens: int
+    upto: int
+    by: str
+    redo_after: int | None = None
+    redo_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The one small record per session; everything else follows from it and the log.
+
+    Attributes:
+        session_id: The session.
+        user_id: Its owner, once one was named.
+        end: Seq of the newest entry (0 for none).
+        total: Running token total at the end.
+        expired: The log holds the entries after this seq: those up to it were kept as long as
+            `retention` says. 0 for a log that is whole; always below `end`.
+        start: The window holds the entries after this seq, and the pinned ones.
+        start_total: Running token total at the start.
+        pinned: Seqs at or before the start that stay in the window.
+        pinned_tokens: Their tokens.
+        system: The session's system message.
+        system_tokens: Its tokens.
+        summary: What stands for the entries that left the window.
+        cursors: For each long-term block, the seq up to which it has absorbed the session.
+        version: Counts the changes of this record (appends excepted), for compare-and-swap.
+        deleting: A deletion has begun and is to be finished.
+        created_at: When the session began (UTC).
+    """
+
+    session_id: str
+    user_id: str | None
+    end: int
+    total: int
+    expired: int
+    start: int
+    start_total: int
+    pinned: tuple[int, ...]
+    pinned_tokens: int
+    system: Message | None
+    system_tokens: int
+    summary: Summary | None
+    cursors: dict[str, int]
+    version: int
+    deleting: bool
+    created_at: datetime
+
+    def lag(self, block: str) -> int:
+        """How many of the session's messages a block has still to absorb."""
+        return self.end - self.cursors.get(block, 0)
+
+    @property
+    def window_tokens(self) -> int:
+        """Tokens of the window's turns (system message and summary not included)."""
+        return self.total - self.start_total + self.pinned_tokens
+
+
+def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> Head:
+    """The head of a session that has no entries yet; version 0 says that it is not stored."""
+    return Head(
+        session_id=session_id,
+        user_id=user_id,
+        end=0,
+        total=0,
+        expired=0,
+        start=0,
+        start_total=0,
+        pinned=(),
+        pinned_tokens=0,
+        system=None,
+        system_tokens=0,
+        summary=None,
+        cursors={},
+        version=0,
+        deleting=False,
+        created_at=created_at,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on a session, held by one worker at a time.
+
+    Attributes:
+        session_id: The session.
+        owner: Names one holding of it; no two holdings have the same.
+    """
+
+    session_id: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory, and which part of it. Bound by the caller, never by a model.
+
+    Attributes:
+        user_id: The user, or None where the session is its own scope.
+        session_id: The session at hand; None means all of the user's.
+        after: In a deletion, only what derives from entries after this seq.
+        lease: What a block hands on with each write to the session store, so that a worker that
+            stalled can't write any more once another has taken the session over.
+    """
+
+    user_id: str | None = None
+    session_id: str | None = None
+    after: int = 0
+    lease: Lease | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_somebodys(self) -> bool:
+        """Whether it names anybody: else only what holds for everyone is in it."""
+        return self.user_id is not None or self.session_id is not None
+
+    @property
+    def owner(self) -> str:
+        """Key under which records are kept: a user's, or a session's own."""
+        if self.user_id is not None:
+            return f"user:{self.user_id}"
+        return f"session:{self.session_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a block keeps in a fact or vector store.
+
+    Attributes:
+        id: Derived from block, scope, session and seqs, so that a retry overwrites itself.
+        owner: `Scope.owner` of whoever it belongs to.
+        session_id: The session it derives from.
+        first: First seq of the entries it was derived from.
+        last: Last seq of those entries.
+        text: What a model will read.
+        sources: Seqs within the session that hold the evidence.
+        metadata: Anything else, as JSON.
+        created_at: Time of what it tells of (UTC).
+    """
+
+    id: str
+    owner: str
+    session_id: str
+    first: int
+    last: int
+    text: str
+    sources: tuple[int, ...]
+    created_at: datetime
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A record that a search by its traits found.
+
+    Attributes:
+        record: The record.
+        scores: What each view gives it, in the order of `ranking.views.VIEWS`; higher is better,
+            and what a view gives can be compared with what it gives others, not with other views.
+    """
+
+    record: Record
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """One thing a block brings back.
+
+    Attributes:
+        block: Name of the block.
+        id: The record's id.
+        text: What a model will read.
+        score: Relevance within its block; higher is better.
+        views: What the score is made of, by the name of the view, where the block tells.
+        tokens: Cost of the text, filled in by the engine.
+        created_at: Time of what it tells of (UTC), where known.
+        sources: `(session_id, seq)` of the messages it comes from.
+        metadata: Anything else.
+    """
+
+    block: str
+    id: str
+    text: str
+    score: float = 0.0
+    tokens: int = 0
+    created_at: datetime | None = None
+    sources: tuple[Source, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    views: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbed:
+    """What one `flush` did for one block and session.
+
+    Attributes:
+        session_id: The session.
+        block: Name of the block.
+        first: First seq absorbed now.
+        last: Last seq absorbed now; `first - 1` where nothing could be.
+        error: Why the block stopped short, or None.
+    """
+
+    session_id: str
+    block: str
+    first: int
+    last: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Messages that a block could not absorb, set aside after too many attempts.
+
+    The log has them still; the block goes on with what comes after, and takes them when told to.
+
+    Attributes:
+        block: Name of the block.
+        session_id: The session.
+        first: Seq of the first message.
+        last: Seq of the last.
+        attempts: How often it was tried.
+        error: Why it failed, the last time.
+        since: When it first failed (UTC).
+    """
+
+    block: str
+    session_id: str
+    first: int
+    last: int
+    attempts: int
+    error: str
+    since: datetime

@@ -1,0 +1,193 @@
+"""Counting what messages cost, with the tokenizer of the configured model and no network.
+
+The count of a context is the sum of its messages' counts plus `TokenCounter.overhead`. Each part of
+a message is counted by itself and every separator that a chat template puts between parts is
+allowed for, so that the sum is not below what the tokenizer says of the rendered whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from agent_memory.core.media import media_tokens
+from agent_memory.core.messages import ROLES, Message
+from agent_memory.core.tokens.encodings import Encoding, encoding
+from agent_memory.core.tokens.estimates import Estimate
+from agent_memory.core.tokens.vocabularies import (
+    CLAUDE,
+    DEFAULT_ENCODING,
+    UNKNOWN_MODEL_ENCODING,
+    VOCABULARIES,
+)
+
+# A chat template frames a message with a start mark, its role and line break, an end mark and a
+# line break; a name and each tool call are framed in turn.
+_PER_MESSAGE = 4
+_PER_FIELD = 2
+_REPLY_PRIMING = 3
+
+_PLAIN = {"role", "content", "created_at", "metadata"}
+
+
+Tokenizer = Literal["exact", "approximate"]
+
+
+class TokenCounter:
+    """Counts texts and messages for one model.
+
+    "exact" uses the model's own encoding, where it is known; Anthropic's last published one for
+    Claude, and litellm's fallback (cl100k_base) for every other model: then `exact` is False.
+    "approximate" loads nothing and estimates, whatever the model; docs/tokens.md says how far off
+    it may be.
+
+    Args:
+        model: A litellm model name; None counts with o200k_base.
+        tokenizer: "exact" or "approximate".
+
+    Attributes:
+        encoding: Name of what counts; stored with every count.
+        exact: Whether texts are counted by the model's own encoding.
+    """
+
+    def __init__(self, model: str | None = None, tokenizer: Tokenizer = "exact") -> None:
+        self._texts: Encoding | Estimate
+        if tokenizer == "approximate":
+            self._texts, self.exact = Estimate(), False
+        else:
+            name, self.exact = encoding_for(model)
+            self._texts = encoding(name)
+        self.encoding = self._texts.name
+        self._roles: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"TokenCounter({self.encoding!r})"
+
+    @property
+    def overhead(self) -> int:
+        """Fixed cost of a context, over the sum of its messages."""
+        return _REPLY_PRIMING
+
+    def text(self, text: str) -> int:
+        """Tokens of a bare text."""
+        return self._texts.count(text)
+
+    def message(self, message: Message) -> int:
+        """Tokens of one message in a context, its role, name, calls and pictures included.
+
+        A raw item costs whichever is more: its JSON, or its chat view. Where its content is a list
+        of parts, these cost what they cost in the view: a picture is no text.
+        """
+        role, content = message.role, message.content
+        if role is not None and isinstance(content, str) and message.model_fields_set <= _PLAIN:
+            return _PER_MESSAGE + self._role(role) + self._line(content)
+        view = message.to_openai()
+        if message.role is not None:
+            return self.chat(view or {})
+        raw = message.raw or {}
+        if view is None:
+            return _PER_MESSAGE + self._json(raw)
+        if isinstance(view.get("content"), list):
+            rest = {key: value for key, value in raw.items() if key != "content"}
+            return self.chat(view) + self._json(rest)
+        return max(self.chat(view), _PER_MESSAGE + self._json(raw))
+
+    def chat(self, message: Mapping[str, Any]) -> int:
+        """Tokens of one OpenAI chat dict in a context."""
+        cost = _PER_MESSAGE
+        for key, value in message.items():
+            if value is None:
+                continue
+            if key == "content":
+                cost += self._content(value)
+            elif key == "role" and isinstance(value, str):
+                cost += self._role(value)
+            elif isinstance(value, str):
+                cost += self.text(value) + _PER_FIELD
+            elif key == "tool_calls":
+                cost += sum(_PER_MESSAGE + self._call(call) for call in value)
+            else:
+                cost += _PER_FIELD + self._json(value)
+        return cost
+
+    def context(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        """Tokens of a whole list of OpenAI chat dicts."""
+        return self.overhead + sum(self.chat(message) for message in messages)
+
+    def _role(self, role: str) -> int:
+        cost = self._roles.get(role)
+        if cost is None:
+            cost = self.text(role)
+            if role in ROLES:
+                self._roles[role] = cost
+        return cost
+
+    def _content(self, content: object) -> int:
+        if isinstance(content, str):
+            return self._line(content)
+        if not isinstance(content, list):
+            return self._json(content)
+        return sum(self._part(part) for part in content)
+
+    def _part(self, part: object) -> int:
+        if isinstance(part, str):
+            return self._line(part) + 1
+        if isinstance(part, dict):
+            if part.get("type") == "text" and isinstance(part.get("text"), str):
+                return self._line(part["text"]) + 1
+            media = media_tokens(part)
+            if media is not None:
+                file = part.get("file")
+                name = file.get("filename") if isinstance(file, dict) else None
+                return media + (self.text(name) if isinstance(name, str) else 0)
+        return self._json(part)
+
+    def _call(self, call: object) -> int:
+        """A call's id, name and arguments; whatever else it carries, as JSON."""
+        if not isinstance(call, dict):
+            return self._json(call)
+        cost = 0
+        for key, value in call.items():
+            if key == "function" and isinstance(value, dict):
+                cost += self._call(value)
+            elif isinstance(value, str):
+                cost += self.text(value) + _PER_FIELD
+            elif value is not None:
+                cost += self._json(value) + _PER_FIELD
+        return cost
+
+    def _line(self, text: str) -> int:
+        """Tokens of a text between line breaks, the breaks themselves not included.
+
+        Only white space merges with a break next to it, and the merged whole may cost more.
+        """
+        alone = self._texts.count(text)
+        if not text or not (text[0].isspace() or text[-1].isspace()):
+            return alone
+        before, after = "\n" * text[0].isspace(), "\n" * text[-1].isspace()
+        return max(alone, self.text(f"{before}{text}{after}") - len(before) - len(after))
+
+    def _json(self, value: object) -> int:
+        return self.text(json.dumps(value, ensure_ascii=False))
+
+
+def encoding_for(model: str | None) -> tuple[str, bool]:
+    """The encoding for a litellm model name, and whether it is the model's own."""
+    if model is None:
+        return DEFAULT_ENCODING, True
+    name = model.rsplit("/", 1)[-1].lower()
+    if "claude" in name:
+        # Anthropic publishes no tokenizer for Claude 3 and later; this one is its predecessor's.
+        return CLAUDE, False
+    from tiktoken.model import encoding_name_for_model
+
+    try:
+        own = encoding_name_for_model(name)
+    except KeyError:
+        return UNKNOWN_MODEL_ENCODING, False
+    if own == "o200k_harmony":
+        return DEFAULT_ENCODING, True  # the same vocabulary; only the special tokens differ
+    if own not in VOCABULARIES:
+        return UNKNOWN_MODEL_ENCODING, False  # not bundled: it would have to be downloaded
+    return own, True

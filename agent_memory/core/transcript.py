@@ -1,0 +1,108 @@
+"""Messages as text for a model to read, and in pieces that fit it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from agent_memory.core.messages import Message, content_text
+from agent_memory.core.records import Entry
+from agent_memory.core.text import last_break
+
+Count = Callable[[str], int]
+
+
+def speaker(message: Message) -> str:
+    """The speaker's name, else the role."""
+    if message.role is not None:
+        return message.name or message.role
+    view = message.to_openai() or {}
+    return str(view.get("name") or view.get("role") or "raw")
+
+
+def told(message: Message) -> str:
+    """All that a message tells, calls and results included, as one text.
+
+    Pictures, sound and files are named, as is what a provider adds to a call.
+    """
+    view = message.to_openai()
+    if view is None:
+        return json.dumps(message.raw, ensure_ascii=False)
+    content = view.get("content")
+    parts = [content_text(content)]
+    if isinstance(content, list):
+        parts += (_named(part) for part in content)
+    calls = [*(view.get("tool_calls") or ()), {"function": view.get("function_call")}]
+    parts += (_call(call) for call in calls)
+    return "\n".join(part for part in parts if part)
+
+
+def _named(part: object) -> str:
+    if not isinstance(part, dict) or isinstance(part.get("text"), str):
+        return ""
+    file = part.get("file")
+    name = file.get("filename") if isinstance(file, dict) else None
+    kind = str(part.get("type") or "part").removeprefix("input_").removesuffix("_url")
+    return f"({kind} {name})" if name else f"({kind})"
+
+
+def _call(call: dict[str, Any]) -> str:
+    function = call.get("function")
+    if isinstance(function, dict):
+        return f"(calls {function.get('name')} with {function.get('arguments')})"
+    rest = {key: value for key, value in call.items() if key not in ("id", "type") and value}
+    return f"(calls {json.dumps(rest, ensure_ascii=False)})" if rest else ""
+
+
+def line(entry: Entry, *, number: int | None = None) -> str:
+    """One entry of a transcript: number, day, speaker and what was said."""
+    place = f"[{number}] " if number is not None else ""
+    return f"{place}{entry.created_at:%Y-%m-%d} {speaker(entry.message)}: {told(entry.message)}"
+
+
+def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
+    """The whole transcript in pieces of at most `limit` tokens; nothing is left out.
+
+    A message that alone passes the limit is split.
+    """
+    piece: list[str] = []
+    size = 0
+    for entry in entries:
+        for part in split(line(entry), count, limit):
+            cost = count(part) + 1
+            if piece and size + cost > limit:
+                yield "\n".join(piece)
+                piece, size = [], 0
+            piece.append(part)
+            size += cost
+    if piece:
+        yield "\n".join(piece)
+
+
+def split(text: str, count: Count, limit: int) -> list[str]:
+    """A text in parts of at most `limit` tokens each, halved until they fit."""
+    if count(text) < limit or len(text) < 2:
+        return [text]
+    middle = len(text) // 2
+    space = text.rfind(" ", middle // 2, middle)
+    at = space if space > 0 else middle
+    return [*split(text[:at], count, limit), *split(text[at:], count, limit)]
+
+
+def clip(text: str, count: Count, limit: int) -> str:
+    """The beginning of a text that fits `limit` tokens.
+
+    It ends with a sentence where at least half of what fits remains, else with a word, so that no
+    number is cut short; inside a word only where there is no other way.
+    """
+    if count(text) <= limit:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count(text[:middle]) <= limit else (low, middle - 1)
+    kept = text[: last_break(text, low)].rstrip()
+    while kept and count(kept) > limit:  # shorter text can cost a token more
+        kept = kept[:-1].rstrip()
+    return kept

@@ -1,0 +1,168 @@
+"""`Deployment`: one file that describes several stores, each with settings of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.config.sources import (
+    NESTED,
+    PREFIX,
+    from_environment,
+    merged,
+    read_settings,
+    settings,
+)
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import AgentMemoryError, ConfigError
+
+STORES = "stores"
+ONLY = "default"
+"""What the one store of a file without a table of stores is called."""
+
+_NAME = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Several stores, described together.
+
+    A file has the fields of `AgentMemoryConfig` at its top, as defaults for all, and a table
+    `[stores.NAME]` for each store, whose fields replace those at the top. A file without such a
+    table is a deployment of one store, named "default".
+
+    Attributes:
+        stores: The settings of each store, by its name; `AgentMemory` opens one.
+    """
+
+    stores: Mapping[str, AgentMemoryConfig]
+
+    @classmethod
+    def from_file(cls, path: str | Path, **fields: Any) -> Self:
+        """Read a TOML, YAML or JSON file.
+
+        The environment wins over it: `AGENT_MEMORY_<FIELD>` for all stores, and over that
+        `AGENT_MEMORY_STORES__<NAME>__<FIELD>` for one, with "_" for "-" in its name.
+
+        Args:
+            path: The file.
+            **fields: Fields of all stores, over file and environment.
+
+        Raises:
+            ConfigError: The file cannot be read, is none of these formats, or a setting cannot
+                work; a note names the store.
+            pydantic.ValidationError: A field is unknown or its value bad; a note names the store.
+        """
+        tables = store_tables(read_settings(Path(path)))
+        return cls({name: store_config(name, table, **fields) for name, table in tables.items()})
+
+    def open(self) -> Memories:
+        """Open the memories of all stores; if one fails, those that were opened are closed.
+
+        Raises:
+            ConfigError: As `AgentMemory`; a note names the store.
+            StoreError: A store cannot be opened.
+        """
+        with ExitStack() as opened:
+            memories: dict[str, AgentMemory] = {}
+            for name, config in self.stores.items():
+                try:
+                    memories[name] = opened.enter_context(AgentMemory(config))
+                except AgentMemoryError as error:
+                    error.add_note(_note(name))
+                    raise
+            return Memories(memories, opened.pop_all())
+
+
+class Memories(Mapping[str, AgentMemory]):
+    """The open memories of a deployment, by the names of its stores; a context manager.
+
+    Args:
+        memories: The memories.
+        closing: Closes them.
+    """
+
+    def __init__(self, memories: dict[str, AgentMemory], closing: ExitStack) -> None:
+        self._memories = memories
+        self._closing = closing
+
+    def __repr__(self) -> str:
+        return f"Memories({self._memories!r})"
+
+    def __getitem__(self, name: str) -> AgentMemory:
+        return self._memories[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._memories)
+
+    def __len__(self) -> int:
+        return len(self._memories)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all of them, whatever becomes of one. Idempotent."""
+        self._closing.close()
+
+
+def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings that a file gives each store: those at its top, and the store's own over them.
+
+    Raises:
+        ConfigError: `stores` is no table of tables, is empty, or a name is unusable.
+    """
+    top = {name: value for name, value in table.items() if name != STORES}
+    if STORES not in table:
+        return {ONLY: top}
+    stores = table[STORES]
+    if not isinstance(stores, dict) or not stores:
+        raise ConfigError("`stores` must be a table with a table for each store, [stores.NAME].")
+    for name, own in stores.items():
+        if problem := store_problem(name, own):
+            raise ConfigError(f"stores.{name}: {problem}")
+    return {name: {**top, **own} for name, own in stores.items()}
+
+
+def store_problem(name: object, own: object) -> str | None:
+    """What is wrong with a store's name, or with what stands under it; None for nothing."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return 'A store\'s name has letters and digits, with single "-" or "_" between them.'
+    if not isinstance(own, dict):
+        return f"This must be a table of settings, [stores.{name}]."
+    return None
+
+
+def store_prefix(name: str) -> str:
+    """What the environment variables of one store begin with."""
+    return f"{PREFIX}{STORES}{NESTED}{name.replace('-', '_')}{NESTED}".upper()
+
+
+def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:
+    """The settings of one store: the fields given, over the environment, over its file's.
+
+    Raises:
+        ConfigError: As `Deployment.from_file`.
+        pydantic.ValidationError: The same.
+    """
+    try:
+        own = from_environment(AgentMemoryConfig, store_prefix(name))
+        with settings(table):
+            return AgentMemoryConfig(**merged(own, fields))
+    except (AgentMemoryError, ValidationError) as error:
+        error.add_note(_note(name))
+        raise
+
+
+def _note(name: str) -> str:
+    return f"This is about the store {name!r} of the deployment."

@@ -1,0 +1,1 @@
+"""Changing a log that is there: taking messages back, replacing them, deleting."""

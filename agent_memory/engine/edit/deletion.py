@@ -1,0 +1,208 @@
+"""Deleting sessions and users: marked first, erased after, so that any worker can finish it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from time import time
+from uuid import uuid4
+
+from agent_memory.core.records import Head, Lease, Scope
+from agent_memory.engine.edit.forgetting import Forgetting
+from agent_memory.engine.edit.redacting import Redaction
+from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.processing.absorbing import Absorber
+from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.recall.bridge import resolve
+from agent_memory.engine.system_records import Notes
+from agent_memory.engine.windows import Windows
+from agent_memory.errors import LeaseLost
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.keepers import enrolled, erase, erase_derived, erase_indexed
+from agent_memory.stores.base import Store
+
+logger = logging.getLogger(__name__)
+
+_USERS = "user deletions"
+_SCRUBS = "scrubs"
+_WAIT = 30.0
+
+
+class Deletion:
+    """Erases what a store and its blocks hold.
+
+    Args:
+        store: The store.
+        leases: Which keep other workers off meanwhile.
+        absorber: Whose blocks forget.
+        keepers: Blocks that keep what they did not absorb, and forget too.
+        failures: What blocks could not absorb.
+        forgetting: What is to stay forgotten.
+        notes: Where the deletion of a user is noted until it is finished.
+        windows: What is kept of logs in memory.
+        redaction: Takes a user out of shared namespaces.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        leases: Leases,
+        absorber: Absorber,
+        keepers: Sequence[Block],
+        failures: Failures,
+        forgetting: Forgetting,
+        notes: Notes,
+        windows: Windows,
+        redaction: Redaction,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._absorber = absorber
+        self._keepers = keepers
+        self._failures = failures
+        self._forgetting = forgetting
+        self._notes = notes
+        self._windows = windows
+        self._redaction = redaction
+
+    def session(self, session_id: str) -> None:
+        """Erase one session; see `AgentMemory.delete`."""
+        self._mark(session_id)
+        self.finish(session_id)
+
+    def finish(self, session_id: str) -> None:
+        """Erase a session that is marked; one that has begun in its place since is left alone."""
+        self._erase(session_id)
+        self._scrub()
+
+    def user(self, user_id: str) -> None:
+        """Erase all of a user's sessions, and what blocks hold of the user."""
+        begun = [head.created_at.timestamp() for head in all_heads(self._store, user_id)]
+        before = max([time(), *begun])  # the clock of another machine may be ahead
+        key = uuid4().hex
+        self._notes.write(_USERS, key, user_id=user_id, before=before)
+        self._finish(key, user_id, before)
+
+    def settle(self, user_id: str) -> None:
+        """Finish a user's deletions that have begun, before anything is given to it anew."""
+        for key, note in self._notes.read(_USERS).items():
+            if note["user_id"] == user_id:
+                self._finish(key, user_id, note["before"], cleared="cleared" in note)
+
+    def late(self, user_id: str, session_id: str) -> None:
+        """A user wrote to a shared session, and lost access meanwhile: if that is because it is
+        deleted, what it wrote goes too."""
+        self.settle(user_id)
+        self._redaction.late(user_id, session_id)
+
+    def resume(self) -> None:
+        """Finish what was interrupted: deletions of users, and of traces in the files."""
+        for key, note in self._notes.read(_USERS).items():
+            try:
+                self._finish(key, note["user_id"], note["before"], cleared="cleared" in note)
+            except Exception:  # one that can't be finished now must not keep the others waiting
+                logger.exception("the deletion of a user was not finished; it will be tried again")
+        if self._notes.read(_SCRUBS):
+            self._scrub()
+
+    def _finish(self, key: str, user_id: str, before: float, cleared: bool = False) -> None:
+        """Erase what there was of a user at a time; what was said since stays.
+
+        Args:
+            key: Of the deletion's note.
+            user_id: The user.
+            before: The time.
+            cleared: Whether what was kept outright is gone: what is there now was kept since.
+        """
+        if not cleared:
+            self._redaction.close(user_id)
+            self._clear_keepers(user_id)
+            self._notes.write(_USERS, key, user_id=user_id, before=before, cleared=True)
+        sessions = [head.session_id for head in all_heads(self._store, user_id)]
+        # all are marked before the first is erased, so that none comes back if this stops half-way
+        for session_id in [name for name in sessions if self._mark(name, before)]:
+            self._erase(session_id)
+        for block in self._absorber.blocks.values():
+            resolve(block.delete(Scope(user_id)))
+        self._forgetting.user(user_id)
+        self._redaction.erase(user_id)
+        # what the user has said since the deletion began is absorbed again
+        for head in all_heads(self._store, user_id):
+            for name in self._absorber.blocks:
+                self._absorber.rewind(name, None, head.session_id)
+        self._note_scrub()
+        for done, note in self._notes.read(_USERS).items():
+            if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
+                self._notes.drop(_USERS, done)
+        self._scrub()
+
+    def _clear_keepers(self, user_id: str) -> None:
+        for block in self._keepers:
+            resolve(block.delete(Scope(user_id)))
+        for name in self._former_keepers():
+            erase(self._store, name, Scope(user_id))
+        erase_indexed(self._store, user_id)
+
+    def _note_scrub(self) -> None:
+        """Have the traces erased, whatever becomes of this call."""
+        self._notes.write(_SCRUBS, uuid4().hex)
+
+    def _scrub(self) -> None:
+        noted = self._notes.read(_SCRUBS)
+        self._store.scrub()
+        for key in noted:
+            self._notes.drop(_SCRUBS, key)
+
+    def _mark(self, session_id: str, before: float = inf) -> bool:
+        """Mark a session, so that it is gone for everybody; False where there is none so old."""
+        while (head := self._store.head(session_id)) and head.created_at.timestamp() <= before:
+            if head.deleting or self._store.move(replace(head, deleting=True)):
+                return True
+        return False
+
+    def _erase(self, session_id: str) -> None:
+        with self._leases.hold(session_id, _WAIT) as lease:
+            head = self._store.head(session_id)
+            if head is None or not head.deleting:
+                return
+            if lease is None:
+                raise busy(session_id, _WAIT, "It is marked for deletion; call delete again.")
+            try:
+                self._clear(head, lease)
+                return
+            except LeaseLost:
+                logger.warning("the erasing of session %r was taken over", session_id)
+        self._erase(session_id)  # if nobody has finished it
+
+    def _clear(self, head: Head, lease: Lease) -> None:
+        scope = Scope(head.user_id, head.session_id, lease=lease)
+        for block in self._absorber.blocks.values():
+            self._absorber.forget(block, head, scope)
+        for keeper in self._keepers:
+            resolve(keeper.delete(scope))
+        for name in self._former_keepers():
+            erase(self._store, name, scope)
+        for former in head.cursors.keys() - self._absorber.blocks.keys():
+            self._forget_former(former, scope)
+        self._failures.forget(head.session_id, lease=lease)
+        self._forgetting.session(head.session_id, lease)
+        self._redaction.session(head.session_id)
+        self._note_scrub()
+        self._store.delete(head.session_id, lease=lease)
+        self._windows.forget(head.session_id)
+
+    def _former_keepers(self) -> set[str]:
+        """Blocks that keep something in this store, and are not configured now."""
+        return enrolled(self._store) - {block.name for block in self._keepers}
+
+    def _forget_former(self, block: str, scope: Scope) -> None:
+        erase_derived(self._store, block, scope)
+        logger.warning(
+            "block %r absorbed session %r and is not configured now: its records in this store "
+            "were deleted, what it kept elsewhere was not",
+            block,
+            scope.session_id,
+        )

@@ -1,0 +1,1 @@
+"""What follows an update: cutting windows, feeding blocks, shortening logs."""

@@ -1,0 +1,1 @@
+"""Asking the blocks, and searching the log."""

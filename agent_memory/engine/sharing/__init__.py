@@ -1,0 +1,1 @@
+"""Namespaces that several agents share."""

@@ -1,0 +1,90 @@
+"""Who wrote what in a shared namespace: on each message, and where each agent began."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from agent_memory.core.emptying import EMPTY_SYSTEM
+from agent_memory.core.messages import Message
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Head, Record
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import FactStore
+
+_PLACE = "_authors"  # no block's name begins so
+_MOST_KNOWN = 10_000
+
+
+def signed(message: Message, agent: str) -> Message:
+    """A message with its author, whatever it said of that itself."""
+    return message.model_copy(update={"metadata": {**message.metadata, "agent": agent}})
+
+
+def is_by(message: Message | None, agent: str) -> bool:
+    """Whether an agent wrote a message of a shared namespace; also one that is half emptied."""
+    if message is None:
+        return False
+    unsigned = message.is_system and message.to_dict() == EMPTY_SYSTEM.to_dict()
+    return unsigned or message.metadata.get("agent") == agent
+
+
+class Authors:
+    """Where in a session an agent began to write.
+
+    The messages say it themselves, as long as the log has them; this lasts longer.
+
+    Args:
+        store: Where it is kept.
+    """
+
+    def __init__(self, store: FactStore) -> None:
+        self._store = store
+        self._lock = fork_safe_lock()
+        self._known: dict[tuple[str, str], datetime] = {}
+
+    def knows(self, agent: str, session_id: str) -> bool:
+        """Whether it was noted by this process."""
+        return (agent, session_id) in self._known
+
+    def wrote(self, agent: str, before: Head | None, after: Head) -> None:
+        """Note that an agent wrote to a session, if that is new.
+
+        Args:
+            agent: The agent.
+            before: The head as it was some time before; None where that is not known.
+            after: The head afterwards.
+        """
+        key = (agent, after.session_id)
+        if self._known.get(key) == after.created_at:
+            return
+        same = before is not None and before.created_at == after.created_at
+        first = before.end + 1 if before is not None and same else 1
+        if self.first(agent, after.session_id) is None:
+            self._note(agent, after.session_id, first)
+        with self._lock:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = after.created_at
+
+    def first(self, agent: str, session_id: str) -> int | None:
+        """A seq before which the agent wrote nothing in the session; None where it never wrote."""
+        found = self._store.facts(_PLACE, _owner(agent, session_id))
+        return min((record.first for record in found), default=None)
+
+    def drop(self, agent: str, session_id: str) -> None:
+        """Forget it: nothing of the agent is left in the session."""
+        self._store.delete_facts(_PLACE, owner=_owner(agent, session_id))
+        self._known.pop((agent, session_id), None)
+
+    def session(self, session_id: str) -> None:
+        """A session is deleted."""
+        self._store.delete_facts(_PLACE, session_id=session_id)
+
+    def _note(self, agent: str, session_id: str, first: int) -> None:
+        owner = _owner(agent, session_id)
+        record = Record(owner, owner, session_id, first, first, "", (), datetime.now(UTC))
+        self._store.put_facts(_PLACE, [record])
+
+
+def _owner(agent: str, session_id: str) -> str:
+    return record_id(len(agent), agent, session_id)

@@ -1,0 +1,137 @@
+"""Which agent may do what in which shared namespace. Kept in the store, and read at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from agent_memory.core.ids import Access
+from agent_memory.core.records import Record
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import FactStore
+
+_PLACE, _SHARES = "_grants", "shares"  # no block's name begins so
+_NONE = "none"
+_ACCESS: dict[str | None, Access] = {"read": "read", "write": "write"}
+
+
+class Grants:
+    """Grants of access, each found by namespace and agent, by agent, and by namespace.
+
+    What was granted or revoked in a call wins over what a configuration began with, whichever came
+    first: the two are records of their own, so that none can overwrite the other.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: FactStore) -> None:
+        self._store = store
+
+    def begin(self, shares: Mapping[str, Mapping[str, Access]]) -> None:
+        """Write the grants of a configuration for pairs of which nothing is known."""
+        new = []
+        for share, given in shares.items():
+            known = {record.metadata["agent"] for record in self._of_share(share)}
+            for agent, access in given.items():
+                if agent not in known:
+                    new += _records(share, agent, access, is_initial=True)
+        if new:
+            self._store.put_facts(_PLACE, new)
+
+    def put(self, share: str, agent: str, access: Access | None) -> None:
+        """Grant, or with None revoke. Durable, and in force everywhere, on return."""
+        self._store.put_facts(_PLACE, _records(share, agent, access))
+
+    def access(self, share: str, agent: str) -> Access | None:
+        """What an agent may do: one small read, by an index, of no other's grant."""
+        return _effective(self._store.facts(_PLACE, _pair(share, agent)))
+
+    def knows(self, share: str, agent: str) -> bool:
+        """Whether anything was granted or revoked, or a configuration's grant was written."""
+        return bool(self._store.facts(_PLACE, _pair(share, agent)))
+
+    def allows(self, share: str, agent: str, access: Access) -> bool:
+        """Whether an agent may do so."""
+        return self.access(share, agent) in ("write", access)
+
+    def agents(self, share: str) -> dict[str, Access]:
+        """All agents of a namespace that have access, by name."""
+        by_agent: dict[str, list[Record]] = {}
+        for record in self._of_share(share):
+            by_agent.setdefault(record.metadata["agent"], []).append(record)
+        return {
+            agent: access
+            for agent, records in sorted(by_agent.items())
+            if (access := _effective(records)) is not None
+        }
+
+    def shares(self) -> list[str]:
+        """The namespaces for which there are grants, or were."""
+        return sorted(record.text for record in self._store.facts(_PLACE, _SHARES))
+
+    def shares_of(self, agent: str) -> list[str]:
+        """The namespaces in which an agent has access, or had."""
+        found = self._store.facts(_PLACE, _agent(agent))
+        return sorted({record.metadata["share"] for record in found})
+
+    def close(self, agent: str) -> None:
+        """Revoke all that an agent has; where that was stays known."""
+        for share in self.shares_of(agent):
+            self.put(share, agent, None)
+
+    def drop_agent(self, agent: str) -> None:
+        """Erase an agent's grants, but for those that it was given since `close`."""
+        for share in self.shares_of(agent):
+            if self.access(share, agent) is None:
+                self._drop(share, agent, found_by="agent")
+
+    def drop_share(self, share: str) -> None:
+        """Erase a namespace's grants."""
+        for agent in {record.metadata["agent"] for record in self._of_share(share)}:
+            self._drop(share, agent, found_by="share")
+        self._store.delete_facts(_PLACE, record_id=_id("name", share, ""))
+
+    def _drop(self, share: str, agent: str, found_by: str) -> None:
+        # last what the others are found by, and what wins, should this stop half-way
+        for kind in sorted(("pair", "share", "agent"), key=lambda kind: kind == found_by):
+            for initial in (True, False):
+                self._store.delete_facts(_PLACE, record_id=_id(kind, share, agent, initial))
+
+    def _of_share(self, share: str) -> list[Record]:
+        return self._store.facts(_PLACE, _share(share))
+
+
+def _records(
+    share: str, agent: str, access: Access | None, *, is_initial: bool = False
+) -> list[Record]:
+    now, told = datetime.now(UTC), access or _NONE
+    metadata = {"share": share, "agent": agent, "initial": is_initial}
+    owners = {"pair": _pair(share, agent), "agent": _agent(agent), "share": _share(share)}
+    records = [
+        Record(_id(kind, share, agent, is_initial), owner, "", 0, 0, told, (), now, metadata)
+        for kind, owner in owners.items()
+    ]
+    return [*records, Record(_id("name", share, ""), _SHARES, "", 0, 0, share, (), now)]
+
+
+def _effective(records: Iterable[Record]) -> Access | None:
+    """What counts of the records of one pair: what was said in a call, else what it began with."""
+    told = {record.metadata["initial"]: record.text for record in records}
+    return _ACCESS.get(told.get(False, told.get(True)))
+
+
+def _id(kind: str, share: str, agent: str, initial: bool = False) -> str:
+    return record_id(kind, len(share), share, agent, initial)
+
+
+def _pair(share: str, agent: str) -> str:
+    return _id("of", share, agent)
+
+
+def _agent(agent: str) -> str:
+    return f"agent:{agent}"
+
+
+def _share(share: str) -> str:
+    return f"share:{share}"

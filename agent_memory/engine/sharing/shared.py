@@ -1,0 +1,254 @@
+"""`SharedMemory`: what one agent can do in a shared namespace, as far as it is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent_memory.core.ids import Access, OwnId, shared_session, shared_user
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head, Recall, Span
+from agent_memory.engine.paging import page_of
+from agent_memory.engine.sharing.authorship import signed
+from agent_memory.engine.sharing.given import (
+    given_context,
+    given_entry,
+    given_fact,
+    given_head,
+    given_recall,
+)
+from agent_memory.engine.turn_calls import TurnCalls
+from agent_memory.errors import AccessDenied, InvalidInput, ToolRefused
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+    from pydantic import BaseModel
+
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.tools import Tool
+    from agent_memory.core.turns import Turn
+    from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.memory import AgentMemory
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+
+T = TypeVar("T")
+
+DENIED = (
+    "This agent has no such access here, or there is nothing of that name. Whoever runs the "
+    "application can grant it: memory.share(name).grant(agent_id, access)."
+)
+
+
+class SharedMemory:
+    """The calls of `AgentMemory` on one shared namespace, for one agent; `Share.agent` gives it.
+
+    The agent's grant is read from the store at each call, and by calls that read once more before
+    they give anything away. An agent without access learns nothing: each call raises the same
+    `AccessDenied`, whether or not there is such a namespace or session. Ids of sessions are the
+    namespace's own.
+
+    Args:
+        memory: The memory.
+        share: The namespace's name, checked.
+        agent_id: The agent, checked; it signs what it writes, as `metadata["agent"]`.
+    """
+
+    def __init__(self, memory: AgentMemory, share: str, agent_id: str) -> None:
+        self._memory = memory
+        self._parts = memory._parts
+        self._user = shared_user(share)
+        self.share = share
+        self.agent_id = agent_id
+
+    def __repr__(self) -> str:
+        return f"SharedMemory({self.share!r}, agent_id={self.agent_id!r})"
+
+    def update(self, session_id: str, message: Any) -> Head:
+        """As `AgentMemory.update`; the messages bear the agent's id. Needs write access.
+
+        Raises:
+            AccessDenied: The agent may not write; nothing was stored.
+        """
+        self._require("write")
+        session = self._session(session_id)
+        given = message if isinstance(message, list | tuple) else [message]
+        messages = [signed(Message.of(one), self.agent_id) for one in given]
+        authors = self._parts.authors
+        known = authors.knows(self.agent_id, session)
+        before = None if known else self._parts.store.head(session)
+        head = self._memory.update(session, messages, user_id=self._user)
+        if messages and head.end:
+            authors.wrote(self.agent_id, before, head)
+            if not self._allowed("write"):
+                self._parts.deletion.late(self.agent_id, session)
+        return given_head(head)
+
+    def get(self, session_id: str, message: Any = None) -> MemoryContext:
+        """As `AgentMemory.get`."""
+
+        def read() -> MemoryContext:
+            context = self._memory.get(self._session(session_id), message, user_id=self._user)
+            return given_context(context)
+
+        return self._reading(read)
+
+    def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """As `AgentMemory.history`."""
+
+        def read() -> list[Entry]:
+            log = self._memory.history(self._session(session_id), after=after, limit=limit)
+            return [given_entry(entry) for entry in log]
+
+        return self._reading(read)
+
+    def search(self, query: str, *, session_id: str | None = None, limit: int = 10) -> list[Recall]:
+        """As `AgentMemory.search`: all of the namespace, or one of its sessions."""
+
+        def read() -> list[Recall]:
+            found = self._memory.search(
+                query, user_id=self._user, session_id=self._maybe(session_id), limit=limit
+            )
+            return [given_recall(one) for one in found]
+
+        return self._reading(read)
+
+    def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
+        """A page of the namespace's sessions in order of their ids: those after `after`."""
+
+        def read() -> list[Head]:
+            page = page_of(
+                self._parts.store, self._user, limit=limit, after=self._maybe(after), shared=True
+            )
+            return [given_head(head) for head in page]
+
+        return self._reading(read)
+
+    def pop(self, session_id: str, count: int = 1) -> list[Message]:
+        """As `AgentMemory.pop`: the newest messages, whoever wrote them. Needs write access.
+
+        Raises:
+            AccessDenied: The agent may not write; nothing was taken, unless access was revoked
+                while it was.
+        """
+        return self._reading(lambda: self._memory.pop(self._session(session_id), count), "write")
+
+    def facts(
+        self,
+        *,
+        session_id: str | None = None,
+        as_of: datetime | date | None = None,
+        known_at: datetime | date | None = None,
+    ) -> list[Fact]:
+        """As `AgentMemory.facts`: those of the namespace."""
+
+        def read() -> list[Fact]:
+            found = self._memory.facts(
+                self._user, session_id=self._maybe(session_id), as_of=as_of, known_at=known_at
+            )
+            return [given_fact(one) for one in found]
+
+        return self._reading(read)
+
+    def profile(
+        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
+    ) -> BaseModel:
+        """As `AgentMemory.profile`: that of the namespace."""
+        return self._reading(
+            lambda: self._memory.profile(self._user, as_of=as_of, known_at=known_at)
+        )
+
+    def before_turn(self, session_id: str, message: Any) -> Turn:
+        """As `AgentMemory.before_turn`."""
+        return self._reading(lambda: _Turns(self).before_turn(session_id, message))
+
+    def after_turn(self, turn: Turn, answer: Any) -> Head:
+        """As `AgentMemory.after_turn`. Needs write access."""
+        self._require("write")
+        return _Turns(self).after_turn(turn, answer)
+
+    def completion(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        model: str | None = None,
+        tools: Sequence[GivenTool] | None = None,
+        max_rounds: int = 8,
+        **options: Any,
+    ) -> Any:
+        """As `AgentMemory.completion`, without `stream` and the memory's own tools. Needs write
+        access, before the model is asked and when the turn is stored."""
+        self._require("write")
+        if "stream" in options:
+            raise InvalidInput(
+                "A shared namespace has no streams: one could be read after access was revoked. "
+                "Leave `stream` out, or use before_turn and after_turn around a stream of your own."
+            )
+        return _Turns(self).completion(
+            session_id, message, model=model, tools=tools, max_rounds=max_rounds, **options
+        )
+
+    def _require(self, access: Access) -> None:
+        """Refuse a call that is not granted, now.
+
+        Raises:
+            AccessDenied: It is not.
+        """
+        self._memory._check(None, None)
+        if not self._allowed(access):
+            raise AccessDenied(DENIED)
+
+    def _allowed(self, access: Access) -> bool:
+        return self._parts.grants.allows(self.share, self.agent_id, access)
+
+    def _reading(self, read: Callable[[], T], access: Access = "read") -> T:
+        self._require(access)
+        found = read()
+        self._require(access)  # what was revoked meanwhile is not handed out
+        return found
+
+    def _session(self, session_id: str) -> OwnId:
+        return shared_session(self.share, session_id)
+
+    def _maybe(self, session_id: str | None) -> OwnId | None:
+        return None if session_id is None else self._session(session_id)
+
+
+class _Turns(TurnCalls):
+    """Turns in a shared namespace: they read and store through its checked calls."""
+
+    def __init__(self, shared: SharedMemory) -> None:
+        self._shared = shared
+        self._parts = shared._parts
+        self._counter = shared._memory._counter
+
+    def get(
+        self, session_id: str, message: Any = None, *, user_id: str | None = None
+    ) -> MemoryContext:
+        return self._shared.get(session_id, message)
+
+    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
+        return self._shared.update(session_id, message)
+
+    def _replaced(self, turn: Turn, part: Span, said: Sequence[Message]) -> Head:
+        raise InvalidInput("This turn was not begun in a shared namespace. Nothing was stored.")
+
+    def call_tool(
+        self,
+        session_id: str,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user_id: str | None = None,
+    ) -> str:
+        raise ToolRefused(f"{name} cannot be called in a shared namespace.")
+
+    def _toolbox(self) -> dict[str, Tool]:
+        return {}
+
+    def _check(self, session_id: str | None, user_id: str | None) -> None:
+        self._shared._memory._check(session_id, user_id)
+
+    def _owned(self, session_id: str, user_id: str | None) -> Head | None:
+        return self._shared._memory._owned(session_id, user_id)

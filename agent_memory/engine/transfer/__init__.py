@@ -1,0 +1,1 @@
+"""Sessions to files and back, deployments to other databases."""

@@ -1,0 +1,147 @@
+"""Taking a session out of a store, as the lines of its snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from math import inf
+
+from agent_memory.core.records import Entry, Head, Lease, Scope
+from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.paging import LogChanged, log_pages
+from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
+from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
+from agent_memory.ltm_blocks.keepers import enrolled
+from agent_memory.ltm_blocks.vector import VectorMemory
+from agent_memory.stores.base import Store
+
+_WAIT = 60.0
+_PAGE = 200
+_RECORDS = ("fact", "vector", "dead_letter", "forgotten")
+
+
+class Exporting:
+    """Exports sessions.
+
+    Args:
+        store: The log, and what blocks keep beside it.
+        leases: Which keep absorbing, popping and summarising off meanwhile.
+        failures: What blocks could not absorb.
+        blocks: Bound blocks, by name.
+    """
+
+    def __init__(
+        self, store: Store, leases: Leases, failures: Failures, blocks: Mapping[str, Block]
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._failures = failures
+        self._blocks = blocks
+
+    def run(self, session_id: str, write: Callable[[str], object]) -> Exported:
+        """Export a session as it is at one moment; see `AgentMemory.export_session`.
+
+        Args:
+            session_id: The session.
+            write: Takes one line after the other.
+        """
+        with self._leases.hold(session_id, _WAIT) as lease:
+            head = self._store.head(session_id)
+            if head is None or head.deleting:
+                raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
+            if lease is None:
+                raise busy(session_id, _WAIT, "No snapshot was taken; try again.")
+            writing, left_out = Writing(head), set[str]()
+            for line in self._lines(head, writing, left_out):
+                write(line)
+            self._check_still(head, lease)
+            counts = dict(writing.counts)
+            write(writing.end())
+        records = sum(counts.get(kind, 0) for kind in _RECORDS)
+        return Exported(session_id, counts.get("entry", 0), records, tuple(sorted(left_out)))
+
+    def _lines(self, head: Head, writing: Writing, left_out: set[str]) -> Iterator[str]:
+        from agent_memory import __version__
+
+        yield writing.opening(__version__)
+        yield writing.head()
+        for entry in self._entries(head):
+            yield writing.entry(entry)
+        names = sorted({*self._blocks, *head.cursors, *enrolled(self._store)})
+        for name in names:
+            yield from self._vectors(name, head, writing, left_out)
+        for name in names:
+            if name not in left_out:
+                yield from self._facts(name, head, writing)
+        for name in sorted(head.cursors.keys() - left_out):
+            for letter in self._failures.dead(name, head.session_id):
+                if head.expired < letter.first and letter.last <= head.cursors[name]:
+                    yield writing.dead_letter(letter)
+        for note in self._store.facts(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
+            if note.session_id == head.session_id:
+                yield writing.forgotten(note)
+
+    def _entries(self, head: Head) -> Iterator[Entry]:
+        try:
+            for page in log_pages(self._store, head, _PAGE):
+                yield from page
+        except LogChanged:
+            raise _gone(head) from None
+
+    def _facts(self, block: str, head: Head, writing: Writing) -> Iterator[str]:
+        reach = self._reach(block, head)
+        for owner in owners_of(head):
+            for record in self._store.facts(block, owner):
+                if record.session_id == head.session_id and record.last <= reach:
+                    yield writing.fact(block, record)
+
+    def _vectors(
+        self, name: str, head: Head, writing: Writing, left_out: set[str]
+    ) -> Iterator[str]:
+        block = self._blocks.get(name)
+        kept = block.vectors if isinstance(block, VectorMemory) else self._store
+        opened = kept.vector_blocks().get(name)
+        if opened is None:
+            return
+        try:
+            pages = iter(kept.all_vectors(name, session_id=head.session_id))
+            first = next(pages, None)
+        except UnsupportedOperation:  # the block absorbs the session anew then
+            left_out.add(name)
+            return
+        yield writing.vectors(name, *opened)
+        if first is None:
+            return
+        from agent_memory.stores.blobs import blobs_of
+
+        reach, owners = self._reach(name, head), owners_of(head)
+        for records, traits in chain([first], pages):
+            for record, blob in zip(records, blobs_of(records, traits), strict=True):
+                if record.owner in owners and record.last <= reach:
+                    yield writing.vector(name, record, blob)
+
+    def _reach(self, name: str, head: Head) -> float:
+        """The last seq of which a block has all: what a worker that died left past it is no part
+        of the session."""
+        block = self._blocks.get(name)
+        if name in head.cursors or (block is not None and block.absorbs):
+            return max(head.cursors.get(name, 0), head.expired)
+        return inf
+
+    def _check_still(self, head: Head, lease: Lease) -> None:
+        """See that it is one moment's, before the last line says so."""
+        now = self._store.head(head.session_id)
+        if now is None or now.deleting or now.created_at != head.created_at:
+            raise _gone(head)
+        if not self._leases.renew(lease):
+            raise _gone(head)
+
+
+def _gone(head: Head) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"Session {head.session_id!r} was deleted, shortened or taken over while its snapshot was "
+        "taken. What was written is not a whole one; try again."
+    )

@@ -1,0 +1,143 @@
+"""Moving a deployment from one database to another: resumable, and verified at its end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Generator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from agent_memory.engine.leases import Locks
+from agent_memory.engine.system_records import PLACE, Notes
+from agent_memory.engine.transfer.migration.moving import move
+from agent_memory.engine.transfer.migration.shelves import MIGRATION
+from agent_memory.engine.transfer.migration.steps import MigrationStep
+from agent_memory.errors import InvalidInput
+from agent_memory.stores import check_url, open_store
+from agent_memory.stores.base import Store
+
+_SQLITE = "sqlite:///"
+
+
+def migrate(from_url: str, to_url: str, *, namespace: str = "default") -> Generator[MigrationStep]:
+    """Move all sessions, facts and vectors of a namespace to another database.
+
+    The source is only read. The target must hold nothing in the namespace, or be what an
+    interrupted migration from this very source left: then it goes on from there. At its end both
+    are read once more and compared, by counts and checksums. What is encrypted stays so, and needs
+    no key.
+
+    Nobody should write to the source meanwhile; if somebody does, the end tells, and another call
+    brings the rest. Nobody may use the target before the end: until then all that the source does
+    not have is removed from it.
+
+    Args:
+        from_url: Where the memory is; see `AgentMemoryConfig.store`.
+        to_url: Where it is to be.
+        namespace: What is moved, and where to.
+
+    Yields:
+        Progress; the last step holds what was moved and verified.
+
+    Raises:
+        InvalidInput: There is nothing to move, or the target holds something else.
+        StoreError: The two are not the same at the end, or one of them failed; the same call again
+            goes on.
+    """
+    for url in (from_url, to_url):
+        check_url(url)
+        if url.startswith("memory:"):
+            raise InvalidInput("What is in memory:// is gone with its process: it can't be moved.")
+    if from_url.startswith(_SQLITE) and not Path(from_url.removeprefix(_SQLITE)).exists():
+        raise InvalidInput(f"There is no file {from_url.removeprefix(_SQLITE)!r} to move from.")
+    with (
+        closing(open_store(from_url, namespace)) as source,
+        closing(open_store(to_url, namespace)) as target,
+    ):
+        yield from migrate_stores(source, target, origin_of(from_url))
+
+
+def migrate_stores(source: Store, target: Store, origin: str) -> Generator[MigrationStep]:
+    """As `migrate`, between open stores.
+
+    Args:
+        source: What is moved. It is only read.
+        target: Where to.
+        origin: Names the source, so that an interrupted migration is known again.
+    """
+    with Locks(target).held(MIGRATION):
+        notes = Notes(target)
+        noted = notes.read(MIGRATION)
+        _check(source, target, origin, noted)
+        removed = noted.get(origin, {}).get("removed", False)
+        notes.write(MIGRATION, origin, removed=removed)
+
+        def removing() -> None:
+            nonlocal removed
+            if not removed:
+                removed = True
+                notes.write(MIGRATION, origin, removed=True)
+
+        for step in move(source, target, removing, resumed=bool(noted)):
+            if step.verified is not None:
+                if removed:
+                    target.scrub()
+                notes.drop(MIGRATION, origin)
+            yield step
+
+
+def is_unfinished(store: Store) -> bool:
+    """Whether a migration into a store has begun and has not come to its end."""
+    return bool(Notes(store).read(MIGRATION))
+
+
+def origin_of(url: str) -> str:
+    """What a source is known by: a digest of its address, without names and passwords."""
+    if url.startswith(_SQLITE):
+        place = str(Path(url.removeprefix(_SQLITE)).resolve())
+    else:
+        parts = urlsplit(url)
+        options = [pair for pair in parse_qsl(parts.query) if "pass" not in pair[0].lower()]
+        place = repr((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, sorted(options)))
+    return hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _check(source: Store, target: Store, origin: str, noted: Collection[str]) -> None:
+    """Refuse what would mix two deployments.
+
+    Raises:
+        InvalidInput: There is nothing to move, or something else in the target.
+    """
+    if is_unfinished(source):
+        raise InvalidInput(
+            "The source is itself the target of a migration that has not come to its end: finish "
+            "that one first."
+        )
+    if origin in noted:
+        return
+    if noted:
+        raise InvalidInput(
+            "A migration from another source into this target has begun and not come to its end. "
+            "Go on with that one, or name an empty target."
+        )
+    if found := _held(target):
+        raise InvalidInput(
+            f"The target holds something in this namespace already: {', '.join(found)}. Name an "
+            "empty database, or another namespace."
+        )
+    if not _held(source):
+        raise InvalidInput(
+            "There is nothing to move in this namespace of the source. If its memory has another "
+            "`namespace`, name that."
+        )
+
+
+def _held(store: Store) -> list[str]:
+    """What a store holds, beside notes of the engine and names of blocks."""
+    counts = store.counts()
+    found = [f"{counts.sessions} sessions"] if counts.sessions else []
+    kept = next((block for block, _ in store.all_facts() if block != PLACE), None)
+    found += [] if kept is None else [f"facts of {kept!r}"]
+    blocks = sorted(store.vector_blocks())
+    return found + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]

@@ -1,0 +1,167 @@
+"""Bringing sessions from one store to another, and comparing them there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from agent_memory.core.records import Head, empty_head
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.paging import LogChanged, all_heads, log_pages
+from agent_memory.engine.transfer.arriving import arriving
+from agent_memory.engine.transfer.migration.checksums import Sums, head_digest, session_digest
+from agent_memory.errors import StoreError
+from agent_memory.stores.base import SessionStore
+
+_HEADS = 200
+_STATES = "sessions"
+_ENTRIES = 50
+"""Read at once: there may be pictures among them."""
+
+
+class Sessions:
+    """The sessions of two stores.
+
+    A session whose deletion has begun is brought without its messages, as one whose deletion has
+    begun, so that it is finished there too: blocks may keep something of it elsewhere.
+
+    Args:
+        source: Where they stand.
+        target: Where they are to be.
+        removing: Called before one is removed from the target.
+    """
+
+    def __init__(
+        self, source: SessionStore, target: SessionStore, removing: Callable[[], None]
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._leases = Leases(target)
+        self._removing = removing
+
+    def bring(self) -> Iterator[Head]:
+        """Bring those that the target does not have; whether it has them as they are, `compare`
+        tells."""
+        for head, there in self._pairs():
+            if there is None:
+                self._bring(head)
+            yield head
+
+    def drop_others(self) -> None:
+        """Remove those from the target that the source does not have."""
+        for heads in _pages(self._target):
+            names = [head.session_id for head in heads]
+            for name in set(names) - self._source.standing(names):
+                if self._source.head(name) is None:  # else its deletion has begun
+                    self._removing()
+                    self._target.delete(name)
+
+    def compare(self, seen: Sums) -> Iterator[tuple[Head, str | None]]:
+        """Compare heads and logs; one that differs is brought again.
+
+        Args:
+            seen: Takes in the source's sessions as they were compared, see `summed`.
+
+        Yields:
+            The head of each, and what is wrong with it, if anything is.
+        """
+        for head, there in self._pairs():
+            compared, told = self._compared(head, there or self._there(head))
+            seen.add(_STATES, _state(compared))
+            yield compared, told
+
+    def summed(self) -> Sums:
+        """The source's sessions as they are now."""
+        sums = Sums()
+        for head in all_heads(self._source):
+            sums.add(_STATES, _state(_carried(head)))
+        return sums
+
+    def _compared(self, head: Head, there: Head | None) -> tuple[Head, str | None]:
+        sent = self._digest(self._source, head)
+        if sent is not None and sent == self._digest(self._target, there):
+            return head, None
+        now = self._source.head(head.session_id)
+        if now is None:
+            return head, "deleted"
+        now = _carried(now)
+        self._bring(now)
+        again = self._digest(self._source, now)
+        if again is not None and again == self._digest(self._target, self._there(head)):
+            return now, None
+        return head, "differs" if again == sent else "changed"
+
+    def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
+        """Each of the source's, as it is to be in the target, with the target's, as far as a page
+        of theirs holds it."""
+        after = None
+        while heads := self._source.sessions(limit=_HEADS, after=after):
+            page = self._target.sessions(limit=_HEADS, after=after)
+            there = {head.session_id: head for head in page}
+            for head in heads:
+                yield _carried(head), there.get(head.session_id)
+            after = heads[-1].session_id
+
+    def _there(self, head: Head) -> Head | None:
+        return self._target.head(head.session_id)
+
+    def _digest(self, store: SessionStore, head: Head | None) -> bytes | None:
+        """Of a session; None where it is not there, or changes at this moment."""
+        if head is None:
+            return None
+        try:
+            pages = log_pages(store, head, _ENTRIES)
+            return session_digest(head, (entry for page in pages for entry in page))
+        except LogChanged:
+            return None
+
+    def _bring(self, head: Head) -> None:
+        try:
+            if self._arrived(head):
+                return
+            self._removing()  # what came before it, or a part of it
+            self._target.delete(head.session_id)
+            if self._arrived(head):
+                return
+        except LogChanged:  # the comparison finds it
+            return
+        raise StoreError(
+            f"Session {head.session_id!r} was begun in the target by somebody else while it was "
+            "moved there. Stop what uses the target; then the same call goes on from here."
+        )
+
+    def _arrived(self, head: Head) -> bool:
+        """Whether it could be written; not where there is one already."""
+        log = log_pages(self._source, head, _ENTRIES)
+        first = next(log, [])
+        if not first or first[-1].seq == head.end:
+            whole = self._target.rewrite(replace(head, version=0), head.expired, first)
+            return whole is not None
+        with arriving(self._target, self._leases, head, first) as arrival:
+            if arrival is None:
+                return False
+            for page in log:
+                arrival.add(page)
+            arrival.show(head)
+            return True
+
+
+def _carried(head: Head) -> Head:
+    """A session as it is to be in the target."""
+    if not head.deleting:
+        return head
+    marked = empty_head(head.session_id, head.user_id, head.created_at)
+    return replace(marked, cursors=head.cursors, deleting=True)
+
+
+def _pages(store: SessionStore) -> Iterator[list[Head]]:
+    after = None
+    while page := store.sessions(limit=_HEADS, after=after):
+        yield page
+        after = page[-1].session_id
+
+
+def _state(head: Head) -> bytes:
+    """Of a head with its version: it changes with whatever is done to the session."""
+    return hashlib.sha256(head_digest(head) + str(head.version).encode()).digest()

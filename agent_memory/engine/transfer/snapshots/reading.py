@@ -1,0 +1,344 @@
+"""From the lines of a snapshot back to what they say, each checked against those before it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
+from agent_memory.engine.transfer.snapshots.forms import (
+    EndForm,
+    EntryForm,
+    FactForm,
+    ForgottenForm,
+    HeadForm,
+    LetterForm,
+    Line,
+    Opening,
+    VectorForm,
+    VectorsForm,
+)
+from agent_memory.engine.transfer.snapshots.lines import checked, refused
+from agent_memory.errors import InvalidMessage, InvalidSnapshot
+
+F = TypeVar("F", bound=Line)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A record for the fact store."""
+
+    block: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """What the vectors of a block are of."""
+
+    block: str
+    dimension: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A record for a vector store, with its traits as stores keep them."""
+
+    block: str
+    record: Record
+    traits: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What is to stay forgotten of a block, as its record is to say it."""
+
+    block: str
+    record: Record
+
+
+Item = Entry | Fact | Vectors | Vector | DeadLetter | Forgotten
+
+
+class Reading:
+    """Reads a snapshot: opening and head at once, the rest as it is asked for.
+
+    Nothing that it gives is of another session or user than the opening names.
+
+    Args:
+        lines: Each with its line feed.
+
+    Attributes:
+        head: The session's, of version 0.
+
+    Raises:
+        InvalidSnapshot: The first two lines are not those of a snapshot.
+    """
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = checked(lines)
+        self._number = 0
+        self._before = ""
+        self._counts: Counter[str] = Counter()
+        self._announced: set[str] = set()
+        opening = self._form(Opening, self._next())
+        self.head = self._head(opening, self._form(HeadForm, self._next()))
+        self._log = _Log(self.head)
+
+    def items(self) -> Iterator[tuple[int, Item]]:
+        """What comes after the head, each with the number of its line; the log comes first.
+
+        It ends only where the snapshot is whole.
+
+        Raises:
+            InvalidSnapshot: It is not.
+        """
+        while True:
+            fields = self._next()
+            kind = fields.get("kind")
+            if kind == "end":
+                return self._end(self._form(EndForm, fields))
+            if kind == "entry" and self._counts.keys() <= {"head", "entry"}:
+                yield self._number, self._entry(self._form(EntryForm, fields))
+                continue
+            self._whole_log()
+            yield self._number, self._item(kind, fields)
+
+    def _item(self, kind: object, fields: dict[str, Any]) -> Item:
+        if kind == "fact":
+            fact = self._form(FactForm, fields)
+            return Fact(fact.block, self._record(fact))
+        if kind == "vectors":
+            some = self._form(VectorsForm, fields)
+            if some.block in self._announced:
+                raise self._refused(f"the vectors of block {some.block!r} have begun before")
+            self._announced.add(some.block)
+            return Vectors(some.block, some.dimension, some.model)
+        if kind == "vector":
+            one = self._form(VectorForm, fields)
+            if one.block not in self._announced:
+                raise self._refused(f"no line says what the vectors of block {one.block!r} are of")
+            return Vector(one.block, self._record(one), self._bytes(one.traits))
+        if kind == "dead_letter":
+            return self._letter(self._form(LetterForm, fields))
+        if kind == "forgotten":
+            return self._forgotten(self._form(ForgottenForm, fields))
+        raise self._refused("it is of a kind that does not belong here")
+
+    def _next(self) -> dict[str, Any]:
+        self._number += 1
+        line = next(self._lines, None)
+        if line is None:
+            raise self._refused("the file ends here, before its last line")
+        _, self._before, fields = line
+        return fields
+
+    def _form(self, form: type[F], fields: dict[str, Any]) -> F:
+        try:
+            read = form.model_validate(fields)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise self._refused(f"its `{where}` is not usable: {first['msg']}") from None
+        self._counts.update([fields["kind"]] if "kind" in fields else [])
+        return read
+
+    def _head(self, opening: Opening, form: HeadForm) -> Head:
+        head = Head(
+            session_id=opening.session,
+            user_id=opening.user,
+            end=form.end,
+            total=form.total,
+            expired=form.expired,
+            start=form.start,
+            start_total=form.start_total,
+            pinned=tuple(form.pinned),
+            pinned_tokens=form.pinned_tokens,
+            system=self._system(form),
+            system_tokens=form.system_tokens,
+            summary=Summary(**form.summary.model_dump()) if form.summary else None,
+            cursors=form.cursors,
+            version=0,
+            deleting=False,
+            created_at=form.begun,
+        )
+        wrong = _wrong(head)
+        if wrong:
+            raise self._refused(wrong)
+        return head
+
+    def _system(self, form: HeadForm) -> Message | None:
+        if form.system is None:
+            return None
+        if form.system_at is None:
+            raise self._refused("its system message has no time")
+        system = self._message(form.system, form.system_at)
+        if not system.is_system:
+            raise self._refused("its system message is none")
+        return system
+
+    def _entry(self, form: EntryForm) -> Entry:
+        message = self._message(form.message, form.at)
+        entry = Entry(
+            self.head.session_id, form.seq, message, form.tokens, form.total, form.encoding, form.at
+        )
+        wrong = self._log.wrong(entry)
+        if wrong:
+            raise self._refused(wrong)
+        return entry
+
+    def _message(self, fields: dict[str, Any], at: datetime) -> Message:
+        """A message as it was given, its time being what the log says."""
+        try:
+            given = Message.of(fields)
+        except InvalidMessage as error:
+            raise self._refused(f"its message is not usable: {error}") from None
+        text = compact_json(fields)
+        own = fields.get("created_at")
+        if "created_at" in fields and (not isinstance(own, str) or given.created_at != at):
+            raise self._refused("its message has another time than the line")
+        if given.model_fields_set != fields.keys():
+            raise self._refused("its message is not in the form that logs keep")
+        return Message.from_json(text, at)
+
+    def _record(self, form: FactForm) -> Record:
+        head = self.head
+        self._within(form.first, form.last)
+        if form.of == "user" and head.user_id is None:
+            raise self._refused("the session has no user whose record this could be")
+        if any(seq > head.end for seq in form.sources):
+            raise self._refused("its `sources` are not in the log")
+        cursor = head.cursors.get(form.block)
+        if cursor is not None and form.last > max(cursor, head.expired):
+            raise self._refused(f"block {form.block!r} has not absorbed that far")
+        return Record(
+            id=form.id,
+            owner=Scope(head.user_id if form.of == "user" else None, head.session_id).owner,
+            session_id=head.session_id,
+            first=form.first,
+            last=form.last,
+            text=form.text,
+            sources=tuple(form.sources),
+            created_at=form.at,
+            metadata=form.metadata,
+        )
+
+    def _letter(self, form: LetterForm) -> DeadLetter:
+        self._within(form.first, form.last)
+        if form.last > self.head.cursors.get(form.block, 0) or form.first <= self.head.expired:
+            raise self._refused(f"block {form.block!r} can't have given up these messages")
+        place = (form.block, self.head.session_id, form.first, form.last)
+        return DeadLetter(*place, form.attempts, form.error, form.since)
+
+    def _forgotten(self, form: ForgottenForm) -> Forgotten:
+        if form.first > form.last:
+            raise self._refused("its last message comes before its first")
+        kept = {"block", "fact", "span", "why", "spared"}
+        head = self.head
+        record = Record(
+            id="",
+            owner=Scope(head.user_id, head.session_id).owner,
+            session_id=head.session_id,
+            first=form.first,
+            last=form.last,
+            text="",
+            sources=(),
+            created_at=form.at,
+            metadata=form.model_dump(include=kept),
+        )
+        return Forgotten(form.block, record)
+
+    def _within(self, first: int, last: int) -> None:
+        if not first <= last <= self.head.end:
+            raise self._refused("its messages are not in the log")
+
+    def _bytes(self, text: str) -> bytes:
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise self._refused("its `traits` are not base64") from None
+
+    def _whole_log(self) -> None:
+        wrong = self._log.unfinished()
+        if wrong:
+            raise self._refused(wrong)
+
+    def _end(self, form: EndForm) -> None:
+        self._whole_log()
+        counts = {kind: count for kind, count in self._counts.items() if kind != "end"}
+        if form.counts != counts:
+            raise self._refused("it counts other lines than there are")
+        if form.sha256 != self._before:
+            raise self._refused("its `sha256` is not that of the lines before it")
+        for _ in self._lines:
+            self._number += 1
+            raise self._refused("something follows the last line")
+
+    def _refused(self, why: str) -> InvalidSnapshot:
+        return refused(self._number, why)
+
+
+class _Log:
+    """What the entries of a head's log must add up to."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._seq = head.expired
+        self._total: int | None = None if head.expired else 0
+        self._pinned = 0
+        self._pinned_left = set(head.pinned)
+
+    def wrong(self, entry: Entry) -> str | None:
+        """What is wrong with the next entry."""
+        head = self._head
+        if entry.seq != self._seq + 1:
+            return f"message {self._seq + 1} should be here"
+        if self._total is None:
+            self._total = entry.before
+            if self._total < 0 or (head.start == head.expired and head.start_total != self._total):
+                return "its `total` does not fit the head"
+        if entry.before != self._total:
+            return "its `total` is not the sum of the tokens so far"
+        if entry.seq == head.start and entry.total != head.start_total:
+            return "its `total` is not the head's `start_total`"
+        if entry.seq in self._pinned_left:
+            self._pinned_left.remove(entry.seq)
+            self._pinned += entry.tokens
+        self._seq, self._total = entry.seq, entry.total
+        return None
+
+    def unfinished(self) -> str | None:
+        """What is wrong where the log ends."""
+        head = self._head
+        if self._seq != head.end:
+            return f"message {self._seq + 1} should be here"
+        if self._total != head.total or self._pinned != head.pinned_tokens:
+            return "the log adds up to other tokens than the head says"
+        return None
+
+
+def _wrong(head: Head) -> str | None:
+    """What is wrong with a head, whatever its log holds."""
+    if not head.expired <= head.start <= head.end or 0 < head.end == head.expired:
+        return "`expired`, `start` and `end` do not follow each other"
+    if head.start == 0 and head.start_total:
+        return "`start_total` is not 0 at the beginning"
+    if any(not head.expired < seq <= head.start for seq in head.pinned):
+        return "`pinned` are not messages before the window"
+    if list(head.pinned) != sorted(set(head.pinned)):
+        return "`pinned` are not in order"
+    if any(cursor > head.end for cursor in head.cursors.values()):
+        return "a cursor lies behind the end"
+    summary = head.summary
+    if summary and not (summary.redo_after or 0) <= summary.upto <= head.end:
+        return "the summary covers other messages than there are"
+    return None

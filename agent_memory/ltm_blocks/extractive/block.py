@@ -1,0 +1,272 @@
+"""`ExtractiveMemory`: facts that a language model finds in what passed, and their history."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
+
+from agent_memory.errors import ModelRequired
+from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
+from agent_memory.ltm_blocks.extractive.history.staleness import Age, StalenessDetector
+from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope, Span
+from agent_memory.core.redaction import Redactor
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.extractive.history.auditing import Change
+    from agent_memory.ltm_blocks.extractive.history.claims import Journal
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
+    from agent_memory.models.llm import LLM
+    from agent_memory.ltm_blocks.extractive.forms import Form
+    from agent_memory.ltm_blocks.extractive.keeping import Keeper
+    from agent_memory.ltm_blocks.extractive.meanings import Meanings
+    from agent_memory.ltm_blocks.extractive.recalling import Remembered
+    from agent_memory.ltm_blocks.extractive.remembering import Remembering
+
+logger = logging.getLogger(__name__)
+
+Role = Literal["user", "assistant", "tool"]
+_BY_WEIGHT: tuple[Role, ...] = ("tool", "assistant", "user")
+
+
+class ExtractiveMemory(FactBlock):
+    """Facts about the user, each with the words it rests on and the time in which it holds.
+
+    One structured model call finds the facts of a batch; a second is made only where some come near
+    to what is known, and says what they have to do with it. A fact whose quote is not in the
+    message that it names is refused by code. Nothing is overwritten: what holds, and what was known
+    when, follows from all that was claimed; see docs/facts.md.
+
+    Attributes:
+        roles: Whose messages facts may come from. What user and assistant say is shown to the model
+            in any case, so that "yes, the second" can be understood; what tools say only where they
+            are named here.
+        overrule: Whether what one role says may change what a weightier one said. The user's word
+            weighs most, then the assistant's, then that of tools.
+        prompt: Instructions of your own; `{categories}` (or `{fields}`) in them becomes the list.
+        model: Another litellm model than the configured one.
+        profile: A pydantic model to fill, field by field, in place of free facts; or where it is,
+            as "module.Name". Each field needs a default.
+        categories: Keep facts of these categories only.
+        refuse_categories: Keep none of these.
+        min_confidence: What the model is less sure of is refused.
+        redact: Runs over each text before it is stored or sent to the model: a `Redactor`, or a
+            function, or where that is, as "module.name".
+        scorer: What counts how much in recalling.
+        staleness: Which facts are too old, or too much alike, to be recalled.
+        ttl: For a category, how long after they were last said (or after their end) its facts are
+            recalled.
+        superseded: Whether facts that do not hold any more are recalled too, marked so.
+    """
+
+    kind: Literal["extractive"] = "extractive"
+    roles: tuple[Role, ...] = Field(default=("user",), min_length=1)
+    overrule: bool = False
+    prompt: str | None = None
+    model: str | None = None
+    profile: ImportString[type[BaseModel]] | None = None
+    categories: tuple[str, ...] = ()
+    refuse_categories: tuple[str, ...] = ()
+    min_confidence: float = Field(default=0.3, ge=0, le=1)
+    redact: Redactor | ImportString[Callable[[str], str]] | None = None
+    scorer: ImportanceScorer = ImportanceScorer()
+    staleness: StalenessDetector = StalenessDetector()
+    ttl: Mapping[str, Age] = Field(default_factory=dict)
+    superseded: bool = False
+
+    _form: Form | None = PrivateAttr(default=None)
+    _remembering: Remembering = PrivateAttr()
+    _compared: Meanings | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _profile_has_defaults(self) -> Self:
+        if self.profile is not None:
+            self._chosen()
+        return self
+
+    @property
+    def language_models(self) -> tuple[str | None, ...]:
+        return (self.model,)
+
+    def bind(self, resources: Resources) -> Self:
+        from agent_memory.ltm_blocks.extractive.remembering import Remembering
+
+        bound = super().bind(resources)
+        bound._remembering, bound._compared = Remembering(), None
+        return bound
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        """Find the facts of one session's entries, and tie them to what is known.
+
+        Raises:
+            ModelRequired: No language model is configured.
+            ModelError: The model failed; nothing was changed.
+        """
+        from agent_memory.ltm_blocks.extractive.history.claims import Batch
+        from agent_memory.ltm_blocks.extractive.history.drafting import Rules
+        from agent_memory.ltm_blocks.extractive.history.material import material
+        from agent_memory.ltm_blocks.extractive.absorbing import Absorbing
+        from agent_memory.ltm_blocks.extractive.asking import ask
+        from agent_memory.ltm_blocks.extractive.forms import version_of
+
+        llm, form = self._llm(), self._chosen()
+        shown = material(entries, self.roles, self.redact)
+        found = ask(llm, form, shown, self.resources.counter.text)
+        if self.redact is not None:
+            found = [
+                replace(one, text=self.redact(one.text), subject=self.redact(one.subject))
+                for one in found
+            ]
+        rules = Rules(
+            self._weights, _folded(self.categories), _folded(self.refuse_categories),
+            self.min_confidence, llm.model, version_of(form),
+        )  # fmt: skip
+        absorbing = Absorbing(llm, form, rules, self._meanings, (self.name, scope.owner))
+        span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
+        # one after the other for each user: what is new depends on what is known
+        with self.resources.locked(record_id("facts", self.name, scope.owner)):
+            journal = self._keeper.read(scope.owner, without=span)
+            claims, refused = absorbing.claims(found, shown, journal)
+            batch = Batch(
+                *span, entries[-1].created_at, llm.model, rules.prompt, len(found), dict(refused)
+            )
+            self._keeper.write(scope.owner, span, claims, batch, scope.lease)
+        if refused:
+            logger.info("block %r refused %s of %d findings", self.name, dict(refused), len(found))
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        from agent_memory.ltm_blocks.extractive.recalling import recalls
+
+        now = datetime.now(UTC)
+        known = self._known(scope.owner)
+        current = known.current(now)
+        hidden = {
+            one.fact.id
+            for one in known.stale(now, self.staleness, self.ttl)
+            if one.why == "expired" or not self.staleness.report_only
+        }
+        shown = [place for place in current if known.facts[place].id not in hidden]
+        if self.superseded:
+            shown += sorted(set(range(len(known.facts))) - set(current))
+        question = message.text().strip() if message else ""
+        if not shown:
+            return []
+        sought = self._meanings.sought(question) if question else None
+        return recalls(known, shown, sought, self.scorer, now, limit)
+
+    def delete(self, scope: Scope) -> None:
+        self._keeper.delete(scope)
+
+    def facts(
+        self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> list[Fact]:
+        facts = self._all(self._keeper.read(scope.owner), known_at)
+        if as_of is not None:
+            return [fact for fact in facts if fact.holds(as_of)]
+        now = known_at or datetime.now(UTC)
+        return [fact for fact in facts if fact.is_current(now)]
+
+    def filled(
+        self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> BaseModel | None:
+        from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
+
+        form = self._chosen()
+        if not isinstance(form, ProfileForm):
+            return None
+        at = as_of or known_at or datetime.now(UTC)
+        return form.filled(self.facts(scope, as_of=at, known_at=known_at))
+
+    def stale(self, scope: Scope) -> list[Stale]:
+        return self._known(scope.owner).stale(datetime.now(UTC), self.staleness, self.ttl)
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
+        journal = self._keeper.read(scope.owner)
+        before = self._all(journal)
+        if isinstance(what, Span):
+            gone = [one for one in journal.claims if what.holds(one.session_id, one.seq)]
+            self._keeper.forget_source(scope.owner, what, why)
+        else:
+            gone = [one for one in journal.claims if one.fact == what]
+            others = [one for one in journal.claims if one.fact != what]
+            self._keeper.forget(scope.owner, gone, others, why)
+        self._keeper.erase(scope.owner, [*gone, *journal.remains])
+        left = {one.fact for one in journal.claims if one not in gone}
+        return [fact for fact in before if fact.id not in left]
+
+    def audit(self, scope: Scope) -> list[Change]:
+        from agent_memory.ltm_blocks.extractive.history.auditing import changes
+
+        journal = self._keeper.read(scope.owner)
+        return changes(self.name, self._all(journal), journal)
+
+    def _all(self, journal: Journal, known_at: datetime | None = None) -> list[Fact]:
+        from agent_memory.ltm_blocks.extractive.history.history import facts_of
+
+        return facts_of(journal.claims, block=self.name, weights=self._weights, known_at=known_at)
+
+    def _known(self, owner: str) -> Remembered:
+        """An owner's facts, ready to be recalled."""
+        from agent_memory.ltm_blocks.extractive.recalling import Remembered
+
+        version = self._keeper.version(owner)  # before what it is of: that may be newer
+        known = self._remembering.get(owner, version)
+        if known is None:
+            journal = self._keeper.read(owner)
+            facts = self._all(journal)
+            vectors = self._meanings.of_facts(facts, journal.claims)
+            known = Remembered(facts, vectors)
+            if self._meanings.are_whole(vectors):
+                self._remembering.keep(owner, version, known)
+        return known
+
+    def _llm(self) -> LLM:
+        llm = self.resources.models(self.model)
+        if llm is None:
+            raise ModelRequired(
+                f"The block {self.name!r} needs a language model: set `model` in the "
+                'configuration, such as model="openai/gpt-4o-mini".'
+            )
+        return llm
+
+    def _chosen(self) -> Form:
+        if self._form is None:
+            from agent_memory.ltm_blocks.extractive.forms import FactForm
+            from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
+
+            self._form = (
+                FactForm(self.prompt, self.categories)
+                if self.profile is None
+                else ProfileForm(self.profile, self.prompt)
+            )
+        return self._form
+
+    @property
+    def _weights(self) -> dict[str, int]:
+        return {} if self.overrule else {role: at for at, role in enumerate(_BY_WEIGHT)}
+
+    @property
+    def _keeper(self) -> Keeper:
+        from agent_memory.ltm_blocks.extractive.keeping import Keeper
+
+        return Keeper(self.resources.store, self.name)
+
+    @property
+    def _meanings(self) -> Meanings:
+        from agent_memory.models.embedders.best_effort import BestEffort
+        from agent_memory.ltm_blocks.extractive.meanings import Meanings
+
+        if self._compared is None:
+            self._compared = Meanings(BestEffort(lambda: self.resources.embedders(None)))
+        return self._compared
+
+
+def _folded(categories: Sequence[str]) -> frozenset[str]:
+    return frozenset(category.strip().casefold() for category in categories)

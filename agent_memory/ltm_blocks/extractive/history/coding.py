@@ -1,0 +1,142 @@
+"""Claims as the records that fact stores keep, and back. Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN, Batch, Claim, Forgotten, Journal, Link
+from agent_memory.core.records import Record
+
+_BATCH = "batch"
+_IN_RECORD = {"id", "text", "session_id", "seq", "recorded_at"}
+_KEPT = [field.name for field in fields(Claim) if field.name not in _IN_RECORD]
+
+
+def record_of_claim(claim: Claim, owner: str) -> Record:
+    """The record of a claim."""
+    kept = {name: getattr(claim, name) for name in _KEPT}
+    kept["valid_from"] = _written(claim.valid_from)
+    kept["valid_to"] = _written(claim.valid_to)
+    kept["links"] = [[link.kind, link.fact] for link in claim.links]
+    kept["span"] = list(claim.span)
+    kept["vector"] = base64.b64encode(claim.vector).decode("ascii")
+    return Record(
+        id=claim.id,
+        owner=owner,
+        session_id=claim.session_id,
+        first=claim.seq,
+        last=claim.seq,
+        text=claim.text,
+        sources=(claim.seq,),
+        created_at=claim.recorded_at,
+        metadata=kept,
+    )
+
+
+def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
+    """The record of what came of a batch."""
+    return Record(
+        id=record_id,
+        owner=owner,
+        session_id=batch.session_id,
+        first=batch.first,
+        last=batch.last,
+        text=_BATCH,
+        sources=(),
+        created_at=batch.at,
+        metadata={
+            _BATCH: {
+                "model": batch.model,
+                "prompt": batch.prompt,
+                "found": batch.found,
+                "refused": batch.refused,
+            }
+        },
+    )
+
+
+def record_of_forgotten(gone: Forgotten, record_id: str, owner: str, block: str) -> Record:
+    """The record of what is to stay forgotten; it is kept beside the block's own."""
+    return Record(
+        id=record_id,
+        owner=owner,
+        session_id=gone.session_id,
+        first=gone.first,
+        last=gone.last,
+        text=FORGOTTEN,
+        sources=(),
+        created_at=gone.at,
+        metadata={
+            "block": block,
+            "fact": gone.fact,
+            "span": gone.span,
+            "why": gone.why,
+            "spared": gone.spared,
+        },
+    )
+
+
+def journal_of(records: Iterable[Record], gone: Iterable[Record], block: str) -> Journal:
+    """What records of a block, and those of what is forgotten, say.
+
+    A claim that is to stay forgotten is set apart, should its record be there still.
+    """
+    forgotten = [_forgotten(one) for one in gone if one.metadata["block"] == block]
+    claims: list[Claim] = []
+    batches: list[Batch] = []
+    remains: list[Claim] = []
+    for record in records:
+        if _BATCH in record.metadata:
+            batches.append(_batch(record))
+            continue
+        claim = _claim(record)
+        covered = any(one.covers(claim) for one in forgotten)
+        (remains if covered else claims).append(claim)
+    return Journal(claims, batches, forgotten, remains)
+
+
+def _claim(record: Record) -> Claim:
+    kept: dict[str, Any] = dict(record.metadata)
+    kept["valid_from"] = _read(kept["valid_from"])
+    kept["valid_to"] = _read(kept["valid_to"])
+    kept["links"] = tuple(Link(kind, fact) for kind, fact in kept["links"])
+    kept["span"] = tuple(kept["span"])
+    kept["vector"] = base64.b64decode(kept["vector"])
+    return Claim(
+        id=record.id,
+        text=record.text,
+        session_id=record.session_id,
+        seq=record.first,
+        recorded_at=record.created_at,
+        **kept,
+    )
+
+
+def _batch(record: Record) -> Batch:
+    kept = record.metadata[_BATCH]
+    return Batch(
+        record.session_id, record.first, record.last, record.created_at,
+        kept["model"], kept["prompt"], kept["found"], kept["refused"],
+    )  # fmt: skip
+
+
+def _forgotten(record: Record) -> Forgotten:
+    kept = record.metadata
+    span = kept["span"]
+    return Forgotten(
+        kept["fact"], record.session_id, record.first, record.last,
+        None if span is None else (span[0], span[1]), record.created_at, kept["why"],
+        tuple(kept["spared"]),
+    )  # fmt: skip
+
+
+def _written(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _read(moment: str | None) -> datetime | None:
+    return None if moment is None else datetime.fromisoformat(moment)

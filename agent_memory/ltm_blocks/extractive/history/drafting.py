@@ -1,0 +1,131 @@
+"""From what a model found to claims, not tied to older facts yet; what does not stand is refused.
+Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Forgotten
+from agent_memory.ltm_blocks.extractive.history.found import Found
+from agent_memory.ltm_blocks.extractive.history.grounding import Grounded, grounded
+from agent_memory.ltm_blocks.extractive.history.material import Said
+from agent_memory.ltm_blocks.extractive.history.periods import day_of, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is kept.
+
+    Attributes:
+        weights: What each role's word weighs.
+        categories: The categories to keep; none for all.
+        refused: The categories to refuse.
+        least: The confidence below which a finding is a guess.
+        model: The model that found it.
+        prompt: The version of the prompt.
+    """
+
+    weights: Mapping[str, int]
+    categories: Collection[str]
+    refused: Collection[str]
+    least: float
+    model: str
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A claim that is not tied to older facts yet.
+
+    Attributes:
+        claim: The claim.
+        corrects: It says that the field's value was never so.
+        ended: Only its end is known.
+    """
+
+    claim: Claim
+    corrects: bool
+    ended: bool
+
+
+def drafts(
+    found: Sequence[Found],
+    shown: Sequence[Said],
+    forgotten: Collection[Forgotten],
+    rules: Rules,
+    id_of: Callable[[Said, Found], str],
+) -> tuple[list[Draft], Counter[str]]:
+    """The findings that stand, in the order of the messages, and how many do not, by the reason."""
+    refused: Counter[str] = Counter()
+    kept: dict[str, Draft] = {}
+    for place, one in enumerate(found):
+        stands = _judged(one, shown, rules)
+        if isinstance(stands, str):
+            refused[stands] += 1
+            continue
+        draft = _draft(one, stands, id_of(stands.said, one), rules, place)
+        if any(note.covers(draft.claim) for note in forgotten):
+            refused["forgotten"] += 1
+            continue
+        kept.setdefault(draft.claim.id, draft)
+    return sorted(kept.values(), key=lambda draft: draft.claim.seq), refused
+
+
+def _judged(one: Found, shown: Sequence[Said], rules: Rules) -> Grounded | str:
+    if not one.fits:
+        return "value"
+    if one.field is None:
+        if one.category in rules.refused:
+            return "category"
+        if rules.categories and one.category not in rules.categories:
+            return "category"
+    if one.confidence < rules.least:
+        return "confidence"
+    return grounded(one.number, one.quote, one.text, shown, rules.weights)
+
+
+def _draft(one: Found, stands: Grounded, name: str, rules: Rules, place: int) -> Draft:
+    entry = stands.said.entry
+    begin, end = times(one.since, one.until, entry.created_at)
+    claim = Claim(
+        id=name,
+        fact=name,
+        text=one.text,
+        subject=one.subject,
+        category=one.category,
+        confidence=one.confidence,
+        role=stands.role,
+        valid_from=begin,
+        valid_to=end,
+        recorded_at=entry.created_at,
+        session_id=entry.session_id,
+        seq=entry.seq,
+        quote=stands.quote,
+        span=stands.span,
+        model=rules.model,
+        prompt=rules.prompt,
+        place=place,
+        field=one.field,
+        value=one.value,
+        alone=one.alone,
+    )
+    return Draft(claim, one.corrects, ended=begin is None)
+
+
+def times(
+    since: str | None, until: str | None, said_at: datetime
+) -> tuple[datetime | None, datetime | None]:
+    """Since when and until when a finding holds, that moment excluded.
+
+    Without `since` it holds since the day on which it was said; where that is after its end, nobody
+    knows since when. An end before the beginning, and what is no date, count as not given.
+    """
+    first, last = parse(since), parse(until)
+    begin, end = (first[0] if first else None), (last[1] if last else None)
+    if begin is None:
+        today = day_of(said_at)
+        return (today if end is None or today < end else None), end
+    return begin, end if end is not None and begin < end else None

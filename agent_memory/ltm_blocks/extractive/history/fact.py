@@ -1,0 +1,105 @@
+"""`Fact`: what claims add up to, as it stands at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END, Period
+from agent_memory.core.records import Source
+
+Why = Literal["", "updated", "ended", "contradicted", "outranked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a fact rests on.
+
+    Attributes:
+        session_id: The session.
+        seq: The message.
+        quote: What it says, verbatim.
+        role: Who said it.
+        model: The model that found it.
+        prompt: The version of the prompt that it was asked with.
+        recorded_at: When it was said (UTC).
+    """
+
+    session_id: str
+    seq: int
+    quote: str
+    role: str
+    model: str
+    prompt: str
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that was said to be so, with the time in which it was.
+
+    Attributes:
+        id: Its id; the same as long as anything it rests on is there.
+        block: Name of the block that keeps it.
+        text: A sentence that stands alone.
+        subject: Of whom or what it tells; "user" for the user.
+        category: One word.
+        confidence: 0 to 1; the best that it rests on.
+        role: Whose word it is: the weightiest that it rests on.
+        valid_from: Since when it held (UTC); None where nobody knows.
+        valid_to: Until when, that moment excluded; None while no end is known.
+        recorded_at: When it was first said.
+        superseded_at: When news came that it does not hold any more as it was told; None without.
+        superseded_by: Id of the fact that took its place.
+        why: What became of it: "updated", "ended", "contradicted", or "outranked" by what a
+            weightier role says; empty where nothing did.
+        evidence: What it rests on, oldest first.
+        periods: In which times it held; more than one where another took its place for a while.
+        field: The field of a profile that it fills.
+        value: With what, as JSON.
+    """
+
+    id: str
+    block: str
+    text: str
+    subject: str
+    category: str
+    confidence: float
+    role: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+    recorded_at: datetime
+    superseded_at: datetime | None
+    superseded_by: str | None
+    why: Why
+    evidence: tuple[Evidence, ...]
+    periods: tuple[Period, ...]
+    field: str | None = None
+    value: Any = None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """`(session_id, seq)` of the messages that it rests on."""
+        return tuple(dict.fromkeys((one.session_id, one.seq) for one in self.evidence))
+
+    @property
+    def quote(self) -> str:
+        """What the first of them says, verbatim."""
+        return self.evidence[0].quote
+
+    def holds(self, at: datetime) -> bool:
+        """Whether it held at a moment."""
+        return any(begin <= at < end for begin, end in self.periods)
+
+    def is_current(self, at: datetime) -> bool:
+        """Whether it is to be known at a moment: it holds, or is past or to come and still stands.
+
+        So one whose place another took is not, while a journey that is over is.
+        """
+        if not self.periods:
+            return False
+        if self.superseded_at is not None and self.periods[-1][1] <= at:
+            return False
+        begun = (self.valid_from or BEGINNING) <= at
+        return self.holds(at) or not begun or (self.valid_to or END) <= at

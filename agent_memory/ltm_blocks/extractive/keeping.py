@@ -1,0 +1,114 @@
+"""Where a block's claims are kept: in the fact store, beside what is to stay forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN, Batch, Claim, Forgotten, Journal, overlap
+from agent_memory.ltm_blocks.extractive.history.coding import (
+    journal_of,
+    record_of_batch,
+    record_of_claim,
+    record_of_forgotten,
+)
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
+from agent_memory.core.records import Lease, Record, Scope, Span
+from agent_memory.stores.base import FactStore
+
+
+class Keeper:
+    """Reads and writes one block's journal.
+
+    Args:
+        store: Where it is kept.
+        block: The block's name.
+    """
+
+    def __init__(self, store: FactStore, block: str) -> None:
+        self._store = store
+        self._block = block
+
+    def read(self, owner: str, without: Span | None = None) -> Journal:
+        """An owner's journal; without what comes from a part of a session."""
+        gone = self._store.facts(FORGOTTEN, owner)
+        journal = journal_of(self._store.facts(self._block, owner), gone, self._block)
+        if without is None:
+            return journal
+        claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
+        return replace(journal, claims=claims)
+
+    def version(self, owner: str) -> str | None:
+        """What changes with every change of an owner's claims; None where there are none."""
+        return version_of(self._store, self._block, owner)
+
+    def write(
+        self, owner: str, span: Span, claims: Sequence[Claim], batch: Batch, lease: Lease | None
+    ) -> None:
+        """Keep what came of a batch, in place of what came of it before."""
+        name = record_id(self._block, owner, *span, "batch")
+        records = [record_of_claim(claim, owner) for claim in claims]
+        records += [record_of_batch(batch, name, owner), new_version(owner)]
+        self._store.put_facts(self._block, records, replacing=span, lease=lease)
+
+    def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
+        """Have claims stay forgotten; those that are left stay. `erase` them then."""
+        self._note(owner, [_note_of(claim, left, why) for claim in claims])
+
+    def forget_source(self, owner: str, span: Span, why: str) -> None:
+        """Have what comes from a part of a session stay forgotten. `erase` it then."""
+        self._note(owner, [Forgotten(None, *span, None, datetime.now(UTC), why)])
+
+    def erase(self, owner: str, claims: Sequence[Claim]) -> None:
+        """Take claims away."""
+        for claim in claims:
+            self._store.delete_facts(self._block, record_id=claim.id)
+        self._renew(owner)
+
+    def delete(self, scope: Scope) -> None:
+        """Erase what derives from a session, from its messages after a seq, or from a user."""
+        if scope.session_id is None:
+            self._store.delete_facts(self._block, owner=scope.owner)
+        else:
+            self._store.delete_facts(
+                self._block, session_id=scope.session_id, after=scope.after, lease=scope.lease
+            )
+            if scope.user_id is not None:  # it may have been its own before
+                self._renew(Scope(None, scope.session_id).owner, scope.lease)
+        self._renew(scope.owner, scope.lease)
+
+    def _renew(self, owner: str, lease: Lease | None = None) -> None:
+        """Have what others remember of an owner's claims count for nothing."""
+        if self._store.facts(self._block, owner):
+            self._store.put_facts(self._block, [new_version(owner)], lease=lease)
+        else:
+            self._store.delete_facts(self._block, owner=version_owner(owner), lease=lease)
+
+    def _note(self, owner: str, gone: Sequence[Forgotten]) -> None:
+        records = [
+            record_of_forgotten(
+                one,
+                record_id(
+                    self._block, owner, one.session_id, one.first, one.last, one.span, one.fact
+                ),
+                owner,
+                self._block,
+            )
+            for one in gone
+        ]
+        self._store.put_facts(FORGOTTEN, records)
+
+
+def _note_of(claim: Claim, left: Sequence[Claim], why: str) -> Forgotten:
+    """What keeps one claim forgotten, and no other that rests on the same words."""
+    spared = tuple(
+        one.id
+        for one in left
+        if (one.session_id, one.seq) == (claim.session_id, claim.seq)
+        and overlap(one.span, claim.span)
+    )
+    place = (claim.session_id, claim.seq, claim.seq, claim.span)
+    return Forgotten(claim.fact, *place, datetime.now(UTC), why, spared)

@@ -1,0 +1,114 @@
+"""Which of an owner's facts bear on a question, in one documented score."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.remarks import told
+from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
+from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_told
+from agent_memory.retrieval.texts import TextIndex
+from agent_memory.retrieval.traits import Sought
+from agent_memory.core.records import Recall
+
+_SECONDS_A_DAY = 86_400
+
+
+class Remembered:
+    """The facts of one owner at one version.
+
+    Args:
+        facts: All facts, superseded ones too.
+        vectors: (n, dimension) what each means, of unit length; no columns without an embedder.
+    """
+
+    def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
+        self.facts = facts
+        self._vectors = vectors
+        self._index = TextIndex([_found_by(fact) for fact in facts], vectors)
+        self._told_at = [last_told(fact).timestamp() for fact in facts]
+        self._duplicates: tuple[list[int], list[Stale]] = ([], [])
+
+    def current(self, now: datetime) -> list[int]:
+        """The places of the facts that are current."""
+        return [place for place, fact in enumerate(self.facts) if fact.is_current(now)]
+
+    def stale(
+        self, now: datetime, detector: StalenessDetector, ttl: Mapping[str, timedelta]
+    ) -> list[Stale]:
+        """Those of the current ones that are not worth recalling."""
+        places = self.current(now)
+        aged = detector.aged([self.facts[place] for place in places], now, ttl)
+        gone = {one.fact.id for one in aged}
+        fresh = [place for place in places if self.facts[place].id not in gone]
+        known = self._duplicates
+        if known[0] != fresh:  # what is current changes rarely
+            facts = [self.facts[place] for place in fresh]
+            known = self._duplicates = fresh, detector.duplicates(facts, self._vectors[fresh])
+        return aged + known[1]
+
+    def age_days(self, place: int, now: datetime) -> float:
+        """Days since a fact was last said."""
+        return (now.timestamp() - self._told_at[place]) / _SECONDS_A_DAY
+
+    def relevance(self, sought: Sought, places: Sequence[int]) -> np.ndarray:
+        """What some facts have in common with a question, over the best of them; 0 for all else."""
+        return self._index.relevance(sought, places)
+
+
+def recalls(
+    known: Remembered,
+    places: Sequence[int],
+    sought: Sought | None,
+    scorer: ImportanceScorer,
+    now: datetime,
+    limit: int,
+) -> list[Recall]:
+    """The best of some of an owner's facts, best first.
+
+    Args:
+        known: The owner's facts.
+        places: Of those that may be recalled.
+        sought: The question; None for what is worth knowing in general.
+        scorer: Weighs what speaks for each.
+        now: When they are recalled.
+        limit: So many at most.
+    """
+    relevance = (known.relevance(sought, places) if sought else np.zeros(len(known.facts))).tolist()
+
+    def factors(place: int) -> dict[str, float]:
+        fact = known.facts[place]
+        age = known.age_days(place, now)
+        return scorer.factors(relevance[place], age, len(fact.evidence), fact.confidence)
+
+    scores = {place: sum(factors(place).values()) for place in places}
+    best = heapq.nlargest(limit, places, key=lambda place: (scores[place], -place))
+    return [_recall(known.facts[place], factors(place)) for place in best]
+
+
+def _found_by(fact: Fact) -> str:
+    return f"{fact.subject} {fact.category} {fact.text}"
+
+
+def _recall(fact: Fact, factors: dict[str, float]) -> Recall:
+    return Recall(
+        block=fact.block,
+        id=fact.id,
+        text=told(fact),
+        score=sum(factors.values()),
+        created_at=fact.valid_from or fact.recorded_at,
+        sources=fact.sources,
+        metadata={
+            "category": fact.category,
+            "subject": fact.subject,
+            "role": fact.role,
+            "quote": fact.quote,
+            "confidence": fact.confidence,
+        },
+        views=factors,
+    )

@@ -1,0 +1,68 @@
+"""The commands of the Claude memory tool, as one set of arguments. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from agent_memory.errors import ToolRefused
+from agent_memory.core.tools import Arguments
+
+DESCRIPTION = (
+    "Your files, kept under /memories beyond this conversation: look there before you begin, and "
+    "write down what will be of use later. `view` shows a directory or a file, `create` makes a "
+    "new file, `str_replace` and `insert` change one, `delete` and `rename` work on files and "
+    "directories."
+)
+
+_NEEDED = {
+    "view": ("path",),
+    "create": ("path", "file_text"),
+    "str_replace": ("path", "old_str", "new_str"),
+    "insert": ("path", "insert_line", "insert_text"),
+    "delete": ("path",),
+    "rename": ("old_path", "new_path"),
+}
+
+
+class FileCommand(Arguments):
+    """One command. What its kind does not need is passed over."""
+
+    command: Literal["view", "create", "str_replace", "insert", "delete", "rename"] = Field(
+        description="What to do."
+    )
+    path: str | None = Field(
+        default=None,
+        description="The file, such as /memories/notes.md; view and delete take directories too. "
+        "For all commands but rename.",
+    )
+    view_range: list[int] | None = Field(
+        default=None,
+        description="For view, if need be: the first line and the last; -1 is the end.",
+    )
+    file_text: str | None = Field(default=None, description="For create: the file's text.")
+    old_str: str | None = Field(
+        default=None,
+        description="For str_replace: the text to replace, exactly as the file has it, and so "
+        "much of it that it is there once.",
+    )
+    new_str: str | None = Field(default=None, description="For str_replace: what replaces it.")
+    insert_line: int | None = Field(
+        default=None, description="For insert: the line behind which to insert; 0 is the beginning."
+    )
+    insert_text: str | None = Field(default=None, description="For insert: what to insert.")
+    old_path: str | None = Field(default=None, description="For rename: the path as it is.")
+    new_path: str | None = Field(default=None, description="For rename: the path as it is to be.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        lacking = [name for name in _NEEDED[self.command] if getattr(self, name) is None]
+        if lacking:
+            raise ToolRefused(f"The command {self.command} needs {' and '.join(lacking)}, too.")
+        return self
+
+    def arguments(self) -> dict[str, Any]:
+        """What the command takes, by name."""
+        optional = ("view_range",) if self.command == "view" else ()
+        return {name: getattr(self, name) for name in (*_NEEDED[self.command], *optional)}

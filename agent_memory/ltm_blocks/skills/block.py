@@ -1,0 +1,319 @@
+"""`SkillMemory`: reusable procedures, as Markdown files that people read, edit and version."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from agent_memory.models.embedders.best_effort import BestEffort
+from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
+from agent_memory.ltm_blocks.base import KeepingBlock, Resources, record_id
+from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.records import Recall, Scope
+from agent_memory.ltm_blocks.skills.files import checked
+from agent_memory.ltm_blocks.skills.library import Found, Library
+from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, found_by, told
+from agent_memory.core.text import last_break
+from agent_memory.core.tools import Arguments, Tool
+
+
+_RECALLED = 4_000
+_READABLE = 24
+_NEAR = 0.8  # of `Embedder.unrelated`, which is the best of many texts; each skill is one
+
+
+class SkillMemory(KeepingBlock):
+    """Skills: those of everybody, which people put into a folder, and those of a user's own.
+
+    A model and `AgentMemory.skills` of a user save only that user's own. They go with their user,
+    and those of a session without a user with the session.
+
+    Attributes:
+        folder: Where the files lie. It is made when the first is saved.
+        max_skills: So many a user can have of their own.
+        max_bytes: So long a file can be.
+        min_similarity: Cosine that a skill needs with a message to be recalled; None for the
+            embedder's own.
+    """
+
+    kind: Literal["skills"] = "skills"
+    folder: Path
+    max_skills: int = Field(default=200, gt=0)
+    max_bytes: int = Field(default=100_000, gt=0)
+    min_similarity: float | None = Field(default=None, ge=0, le=1)
+
+    _library: Library | None = PrivateAttr(default=None)
+    _embedder: BestEffort = PrivateAttr()
+
+    @field_validator("folder")
+    @classmethod
+    def _at_home(cls, value: Path) -> Path:
+        try:
+            return value.expanduser()
+        except RuntimeError as error:
+            raise ConfigError(f"{value}: {error} Give the folder's whole path.") from None
+
+    @property
+    def library(self) -> Library:
+        """The files."""
+        if self._library is None:
+            self._library = Library(self.folder.absolute(), self.max_bytes)
+        return self._library
+
+    def bind(self, resources: Resources) -> Self:
+        """As `Block.bind`.
+
+        Raises:
+            ConfigError: `folder` is a file.
+        """
+        if os.path.isfile(self.folder):
+            raise ConfigError(f"{self.folder} is a file. Name a folder, which need not be there.")
+        bound = super().bind(resources)
+        bound._library = Library(self.folder.absolute(), self.max_bytes)
+        bound._embedder = BestEffort(lambda: resources.embedders(None))
+        return bound
+
+    def open(self, scope: Scope) -> Skills:
+        """The skills that a user sees, or a session without one; with neither everybody's."""
+        return Skills(self, scope)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        """The skills that bear on the message, best first; none without one."""
+        question = message.text().strip() if message else ""
+        found = self.ranked(self.open(scope).all(), question)
+        return [self._recall(skill, score) for skill, score, is_near in found if is_near][:limit]
+
+    def ranked(self, skills: Sequence[Skill], question: str) -> list[tuple[Skill, float, bool]]:
+        """Skills that have something in common with a question, best first: each with its score,
+        and whether it bears on the question by itself.
+        """
+        if not skills or not question:
+            return []
+        from agent_memory.retrieval.texts import TextIndex
+        from agent_memory.retrieval.words import words
+
+        texts = [found_by(skill) for skill in skills]
+        vectors, sought = self._embedder.embed(texts), self._embedder.sought(question)
+        unrelated = self._embedder.unrelated
+        scores = TextIndex(texts, vectors).bearing(question, sought, unrelated)
+        if 0 < len(sought.meaning) == vectors.shape[1]:
+            least = _NEAR * unrelated if self.min_similarity is None else self.min_similarity
+            near = (vectors @ sought.meaning >= least).tolist()
+        else:
+            asked = set(words(question))
+            near = [2 * len(asked & set(words(text))) >= len(asked) for text in texts]
+        found = [one for one in zip(skills, scores.tolist(), near, strict=True) if one[1] > 0]
+        return sorted(found, key=lambda one: (-one[1], one[0].name))
+
+    def delete(self, scope: Scope) -> None:
+        """Forget a user's own skills, or a session's. Those of everybody stay."""
+        if scope.session_id is not None:
+            scope = Scope(None, scope.session_id, scope.after)
+        owner = self.owner(scope)
+        if owner is not None and not scope.after:
+            with self.changing(owner):  # else what is being saved would come back
+                self.library.clear(owner)
+
+    def problems(self) -> Sequence[str]:
+        """The files that are broken, everybody's and all owners'."""
+        owners = [None, *self.library.owners()]
+        found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
+        return list(dict.fromkeys(found))
+
+    def owner(self, scope: Scope) -> str | None:
+        """Whose own skills a scope's are, as the library names owners; None for everybody's."""
+        if not scope.is_somebodys:
+            return None
+        readable = re.sub(r"[^a-z0-9]+", "-", str(scope.user_id or scope.session_id).lower())
+        digest = record_id(self.resources.namespace, scope.owner)
+        return f"{readable[:_READABLE]}-{digest}".lstrip("-")
+
+    def changing(self, owner: str | None) -> AbstractContextManager[None]:
+        """While an owner's skills are changed: nobody else changes them meanwhile."""
+        return self.resources.locked(record_id("skills", self.name, owner))
+
+    def tools(self) -> Sequence[Tool]:
+        return [
+            Tool(
+                f"{self.name}_find",
+                "Look for a skill: how a task is done, step by step, as it was written down. Use "
+                "it before you begin a task that may have been done before.",
+                Find,
+                self._find,
+            ),
+            Tool(
+                f"{self.name}_load",
+                f"Read a whole skill, by the name that {self.name}_find gave.",
+                Load,
+                self._load,
+            ),
+            Tool(
+                f"{self.name}_save",
+                "Write down how a task is done, so that it is done the same way again. Use it when "
+                "a task that will come again has succeeded, or when the user says how something is "
+                "to be done from now on. A skill that you saved under the name before is replaced.",
+                Save,
+                self._save,
+            ),
+        ]
+
+    def _find(self, scope: Scope, asked: Find) -> str:
+        found = self.open(scope).search(asked.query)
+        if not found:
+            return "No skill bears on this."
+        return compact_json(
+            [
+                {"name": skill.name, "description": skill.description, "tags": list(skill.tags)}
+                for skill in found
+            ]
+        )
+
+    def _load(self, scope: Scope, asked: Load) -> str:
+        skill = self.open(scope).load(asked.name)
+        if skill is None:
+            raise ToolRefused(f"There is no skill {asked.name!r}. {self.name}_find finds names.")
+        return told(skill)
+
+    def _save(self, scope: Scope, asked: Save) -> str:
+        if not scope.is_somebodys:  # everybody's skills are for people to write
+            raise ToolRefused("There is neither a user nor a session that the skill could be of.")
+        skills = self.open(scope)
+        old = skills.load(asked.name) or Skill(asked.name, "")
+        steps, tags = tuple(asked.steps), tuple(asked.tags)
+        skills.save(replace(old, description=asked.description, steps=steps, tags=tags))
+        return f"Saved under the name {asked.name}."
+
+    def _recall(self, skill: Skill, score: float) -> Recall:
+        text = told(skill)
+        if len(text) > _RECALLED:
+            text = text[: last_break(text, _RECALLED)].rstrip()
+            text += f"\n[It goes on: {self.name}_load gives the whole.]"
+        metadata = {"tags": list(skill.tags), "shared": skill.shared}
+        return Recall(self.name, skill.name, text, score, metadata=metadata)
+
+
+class Find(Arguments):
+    """What `skills_find` takes."""
+
+    query: str = Field(min_length=1, max_length=2_000, description="The task, in words.")
+
+
+class Load(Arguments):
+    """What `skills_load` takes."""
+
+    name: str = Field(min_length=1, max_length=64, description="The skill's name.")
+
+
+class Save(Arguments):
+    """What `skills_save` takes."""
+
+    name: str = Field(
+        min_length=1,
+        max_length=64,
+        description="A short name of a-z, 0-9 and -, such as send-invoice.",
+    )
+    description: str = Field(
+        min_length=1, max_length=1_024, description="What the skill does, and when to use it."
+    )
+    steps: list[str] = Field(min_length=1, description="What to do, in order.")
+    tags: list[str] = Field(default=[], description="A few words to find it by.")
+
+
+class Skills:
+    """The skills of one user, with those of everybody; made by `AgentMemory.skills`.
+
+    Without anybody it is the skills of everybody, and what is saved is everybody's.
+
+    Args:
+        block: Whose skills.
+        scope: Who sees them.
+    """
+
+    def __init__(self, block: SkillMemory, scope: Scope) -> None:
+        self._block = block
+        self._scope = scope
+        self._library = block.library
+        self._owner = block.owner(scope)
+
+    def all(self) -> list[Skill]:
+        """All skills, by name."""
+        return [skill for _, skill in sorted(self._seen().skills.items())]
+
+    def load(self, name: str) -> Skill | None:
+        """A skill by its name; None where there is none, or its file is broken."""
+        return self._seen().skills.get(name)
+
+    def tagged(self, *tags: str) -> list[Skill]:
+        """The skills that have all of these tags, in upper or lower case."""
+        wanted = {tag.casefold() for tag in tags}
+        return [one for one in self.all() if wanted <= {tag.casefold() for tag in one.tags}]
+
+    def search(self, query: str, limit: int = 10) -> list[Skill]:
+        """The skills that have most in common with a query, by words and meaning, best first."""
+        return [skill for skill, _, _ in self._block.ranked(self.all(), query.strip())[:limit]]
+
+    def broken(self) -> list[BrokenSkill]:
+        """The files that cannot be read as skills, each with its line and what to do."""
+        return self._seen().broken
+
+    def save(self, skill: Skill) -> Skill:
+        """Write a skill, in place of the one of its name. The last who writes it wins.
+
+        Returns:
+            The skill as it was saved: without blanks around its texts, with its `path`.
+
+        Raises:
+            InvalidInput: It cannot be saved, there are too many, or everybody's has its name;
+                nothing was written.
+            SessionDeleting: The session is being deleted; nothing was written.
+            StoreUnavailable: The folder cannot be written.
+        """
+        skill = checked(skill, self._block.max_bytes)
+        with self._block.changing(self._owner):
+            if self._owner is not None:
+                self._check(skill.name, self._owner)
+                self._begin()
+            return self._library.save(self._owner, skill)
+
+    def delete(self, name: str) -> bool:
+        """Remove a skill's file; whether there was one. Everybody's are left to whoever opened
+        everybody's. Idempotent.
+        """
+        with self._block.changing(self._owner):
+            return self._library.drop(self._owner, name)
+
+    def _seen(self) -> Found:
+        return self._library.seen(self._owner if self._stands() else None)
+
+    def _check(self, name: str, owner: str) -> None:
+        if name in self._library.read(None).skills:
+            raise InvalidInput(
+                f"The skill {name!r} is everybody's, and only people change it. Take another name."
+            )
+        own, most = self._library.read(owner), self._block.max_skills
+        if name not in own.skills and len(own.skills) + len(own.broken) >= most:
+            raise InvalidInput(
+                f"There are {most} skills, and no more are kept. Delete some that are not needed "
+                "any more."
+            )
+
+    def _stands(self) -> bool:
+        """Whether the session is there yet, if the skills are its own."""
+        session_id = self._session_id
+        return session_id is None or bool(self._block.resources.store.standing([session_id]))
+
+    def _begin(self) -> None:
+        """Begin the session, if the skills are its own, so that its deletion takes them along."""
+        if self._session_id is not None and not self._stands():
+            self._block.resources.store.append(self._session_id, [], None)
+
+    @property
+    def _session_id(self) -> str | None:
+        return self._scope.session_id if self._scope.user_id is None else None

@@ -1,0 +1,256 @@
+"""The folder that skill files lie in: everybody's at its top, each owner's under `users/`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from agent_memory.errors import InvalidInput, StoreUnavailable
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.ltm_blocks.skills.files import parse, render
+from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
+
+_OWN = "users"
+_MANIFEST = "SKILL.md"
+_NO_SKILL = "readme.md"
+_OWNERS_KEPT = 100
+_TICK = 2_000_000_000  # nanoseconds of the coarsest clock by which file systems stamp files
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one owner's files say.
+
+    Attributes:
+        skills: By their names.
+        broken: Files that are none.
+    """
+
+    skills: dict[str, Skill]
+    broken: list[BrokenSkill]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file as it was read; without a stamp where the same one could stand for other bytes."""
+
+    stamp: tuple[int, ...] | None
+    said: Skill | BrokenSkill
+
+
+class Library:
+    """Skill files, parsed when they have changed. Safe to share between threads.
+
+    An owner is the name of a directory, or None for everybody.
+
+    Args:
+        folder: Where they lie.
+        max_bytes: So long a file can be.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._lock = fork_safe_lock()
+        self._kept: OrderedDict[str | None, dict[Path, _Read]] = OrderedDict()
+
+    def read(self, owner: str | None) -> Found:
+        """What an owner's files say now.
+
+        Raises:
+            StoreUnavailable: The folder cannot be read.
+        """
+        home = self._home(owner)
+        if not self._holds(home):
+            return Found({}, [self._outside(home)])
+        with self._lock:
+            known = self._kept.get(owner, {})
+        with _usable():
+            read = {
+                path: one
+                for path in self._files(home)
+                if (one := self._read(path, known.get(path))) is not None
+            }
+        with self._lock:
+            self._kept[owner] = read
+            self._kept.move_to_end(owner)
+            if len(self._kept) > _OWNERS_KEPT:
+                self._kept.popitem(last=False)
+        return self._found(read, shared=owner is None)
+
+    def seen(self, owner: str | None) -> Found:
+        """What an owner sees: everybody's, and the owner's own where no other has its name."""
+        everybodys = self.read(None)
+        if owner is None:
+            return everybodys
+        own = self.read(owner)
+        problem = "A skill of everybody's has this `name`, and goes before it. Give it another."
+        hidden = [
+            BrokenSkill(self._shown(skill.path), 1, problem)
+            for name, skill in own.skills.items()
+            if name in everybodys.skills and skill.path is not None
+        ]
+        skills = {**own.skills, **everybodys.skills}
+        return Found(skills, [*everybodys.broken, *own.broken, *hidden])
+
+    def owners(self) -> list[str]:
+        """The owners who have a directory."""
+        with _usable():
+            return sorted(_listed(self._folder / _OWN))
+
+    def save(self, owner: str | None, skill: Skill) -> Skill:
+        """Write the file of a skill that is `checked`, whole or not at all, in place of the one
+        that it had.
+
+        Raises:
+            InvalidInput: A file that is not the skill's is in its place; nothing was written.
+            StoreUnavailable: The folder cannot be written.
+        """
+        path = self._path(owner, skill.name)
+        with _usable():
+            _write(path, render(skill))
+        return replace(skill, path=path, shared=owner is None)
+
+    def drop(self, owner: str | None, name: str) -> bool:
+        """Remove a skill's file; whether there was one."""
+        skill = self.read(owner).skills.get(name)
+        if skill is None or skill.path is None:
+            return False
+        with _usable():
+            skill.path.unlink(missing_ok=True)
+        return True
+
+    def clear(self, owner: str) -> None:
+        """Remove an owner's directory, whatever is in it. Idempotent."""
+        home = self._home(owner)
+        with self._lock:
+            self._kept.pop(owner, None)
+        if not self._holds(home.parent):
+            return
+        with _usable():
+            if home.is_symlink():
+                home.unlink()
+            elif home.exists():
+                shutil.rmtree(home)
+
+    def _home(self, owner: str | None) -> Path:
+        return self._folder if owner is None else self._folder / _OWN / owner
+
+    def _path(self, owner: str | None, name: str) -> Path:
+        """Where a skill is to be written."""
+        home = self._home(owner)
+        if not self._holds(home):
+            raise InvalidInput(str(self._outside(home)))
+        old = self.read(owner).skills.get(name)
+        if old is not None and old.path is not None:
+            return old.path
+        path = home / f"{name}.md"
+        if os.path.lexists(path):
+            raise InvalidInput(
+                f"{self._shown(path)} is there already, and is not the skill {name!r}. Mend or "
+                "remove it, or take another name."
+            )
+        return path
+
+    def _files(self, home: Path) -> Iterator[Path]:
+        """The files that are to be skills, in a fixed order."""
+        for name in sorted(_listed(home)):
+            path = home / name
+            if name.startswith("."):
+                continue
+            if os.path.isdir(path):
+                if os.path.lexists(path / _MANIFEST):
+                    yield path / _MANIFEST
+            elif name.endswith(".md") and name.lower() != _NO_SKILL:
+                yield path
+
+    def _read(self, path: Path, known: _Read | None) -> _Read | None:
+        """What a file says; None for one that is gone."""
+        try:
+            is_link = path.is_symlink() or path.parent.is_symlink()
+            if is_link and not self._holds(path):
+                return _Read(None, self._outside(path))
+            there = path.stat()
+            if not stat.S_ISREG(there.st_mode):  # opening a pipe would wait for its writer
+                return self._unreadable(path, "it is not a file")
+            stamp = (there.st_mtime_ns, there.st_ctime_ns, there.st_size, there.st_ino)
+            if known is not None and known.stamp == stamp:
+                return known
+            settled = there.st_mtime_ns < time.time_ns() - _TICK
+            with path.open("rb") as file:
+                data = file.read(self._max_bytes + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return self._unreadable(path, str(error.strerror))
+        if len(data) > self._max_bytes:
+            return self._unreadable(path, f"it has more than {self._max_bytes} bytes")
+        return _Read(stamp if settled else None, parse(data, self._shown(path)))
+
+    def _found(self, read: dict[Path, _Read], *, shared: bool) -> Found:
+        found = Found({}, [])
+        for path, one in read.items():
+            if isinstance(one.said, BrokenSkill):
+                found.broken.append(one.said)
+            elif other := found.skills.get(one.said.name):
+                assert other.path is not None
+                problem = f"{self._shown(other.path)} has this `name` too. Give one another."
+                found.broken.append(BrokenSkill(self._shown(path), 1, problem))
+            else:
+                found.skills[one.said.name] = replace(one.said, path=path, shared=shared)
+        return found
+
+    def _holds(self, path: Path) -> bool:
+        """Whether a path, its links followed, is in the folder."""
+        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder))
+
+    def _outside(self, path: Path) -> BrokenSkill:
+        problem = "This is a link that leads out of the folder. Put the files themselves here."
+        return BrokenSkill(self._shown(path), 1, problem)
+
+    def _unreadable(self, path: Path, why: str) -> _Read:
+        problem = f"This cannot be read: {why}. Mend that, or remove it."
+        return _Read(None, BrokenSkill(self._shown(path), 1, problem))
+
+    def _shown(self, path: Path) -> str:
+        name = path.relative_to(self._folder).as_posix()
+        return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _listed(home: Path) -> list[str]:
+    try:
+        return os.listdir(home)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = path.parent / f".{uuid4().hex}.tmp"
+    try:
+        with written.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(
+            f"The folder of skills could not be used: {error}. See that this process may read and "
+            "write it, and try again."
+        ) from error

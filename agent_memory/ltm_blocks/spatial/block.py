@@ -1,0 +1,127 @@
+"""`SpatialMemory`: what was observed, and where; surer when it was seen lately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, PrivateAttr
+
+from agent_memory.errors import ConfigError, MissingExtra
+from agent_memory.ltm_blocks.base import KeepingBlock, Resources
+from agent_memory.ltm_blocks.spatial.keeping import Indexes, Keeper, erase
+from agent_memory.ltm_blocks.spatial.places import Places
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Scope
+from agent_memory.ltm_blocks.spatial.observation import Observation, Sighting, told
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agent_memory.models.embedders.best_effort import BestEffort
+    from agent_memory.ltm_blocks.spatial.index import PlaceIndex
+    from agent_memory.ltm_blocks.spatial.scoring import Found
+    from agent_memory.core.tools import Tool
+
+__all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
+
+
+class SpatialMemory(KeepingBlock):
+    """Observations at places, written by tool or by `AgentMemory.spatial`; per user.
+
+    Positions are plain numbers in a unit of your own: distances are Euclidean, so degrees of
+    latitude and longitude are not for it. An observation goes with its user, and with the session
+    in which it was made. Needs the extra `spatial`.
+
+    Attributes:
+        dimensions: 2 for x and y, 3 for x, y and z.
+        half_life: After this time half of an observation's confidence is left; None for all of it,
+            for ever.
+        min_confidence: What is less sure than this by now is not found any more. It stays.
+        max_observations: So many a user can have.
+        max_chars: So many characters each can have, and its metadata as JSON too.
+    """
+
+    kind: Literal["spatial"] = "spatial"
+    dimensions: Literal[2, 3] = 2
+    half_life: Annotated[timedelta, Field(gt=timedelta())] | None = timedelta(days=30)
+    min_confidence: float = Field(default=0.05, ge=0, le=1)
+    max_observations: int = Field(default=100_000, gt=0)
+    max_chars: int = Field(default=4_000, gt=0)
+
+    _embedder: BestEffort = PrivateAttr()
+    _indexes: Indexes = PrivateAttr()
+
+    def bind(self, resources: Resources) -> Self:
+        """As `Block.bind`.
+
+        Raises:
+            MissingExtra: The extra `spatial` is not installed.
+        """
+        from agent_memory.models.embedders.best_effort import BestEffort
+
+        if find_spec("rtree") is None:
+            raise MissingExtra("SpatialMemory", "spatial")
+        bound = super().bind(resources)
+        bound._embedder = BestEffort(lambda: resources.embedders(None))
+        bound._indexes = Indexes(bound._index_of)
+        return bound
+
+    def open(self, scope: Scope) -> Places:
+        """What a user has observed, or a session without one."""
+        keeper = Keeper(self.resources, self.name, scope, self._indexes)
+        return Places(keeper, self, scope.session_id or "")
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        """What was observed that bears on the message, best first; without one the newest.
+
+        A message whose metadata has a "position" is one from there: what is near counts too.
+        """
+        if not scope.is_somebodys:
+            return []
+        now = datetime.now(UTC)
+        found = self.open(scope).bearing(message, limit, now)
+        return [
+            Recall(
+                self.name,
+                one.observation.id,
+                told(one, now),
+                one.score,
+                created_at=one.observation.at,
+                metadata={"position": list(one.observation.position)},
+            )
+            for one in found
+        ]
+
+    def delete(self, scope: Scope) -> None:
+        erase(self.resources, self.name, scope)
+        self._indexes.drop(scope.owner)
+
+    def tools(self) -> Sequence[Tool]:
+        from agent_memory.ltm_blocks.spatial.tools import tools_of
+
+        return tools_of(self)
+
+    def relevance(self, question: str, found: Found) -> np.ndarray:
+        """(n,) what the texts of what was found have in common with a question, over the best."""
+        from agent_memory.retrieval.texts import TextIndex
+
+        texts = [one.text for one in found.observations]
+        index = TextIndex(texts, self._embedder.embed(texts))
+        sought = self._embedder.sought(question)
+        return index.bearing(question, sought, self._embedder.unrelated)
+
+    def _index_of(self, observations: Sequence[Observation]) -> PlaceIndex:
+        from agent_memory.ltm_blocks.spatial.index import Fading, PlaceIndex
+
+        for one in observations:
+            if len(one.position) != self.dimensions:
+                raise ConfigError(
+                    f"The block {self.name!r} keeps observations in {len(one.position)} "
+                    f"dimensions, and is set to {self.dimensions}. Set `dimensions` back, or give "
+                    "the block another `name`."
+                )
+        half_life = None if self.half_life is None else self.half_life.total_seconds()
+        return PlaceIndex(self.dimensions, Fading(half_life, self.min_confidence), observations)

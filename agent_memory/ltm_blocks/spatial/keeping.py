@@ -1,0 +1,234 @@
+"""Where observations are kept: in the fact store, and in memory ready to be searched."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from agent_memory.errors import InvalidInput, SessionDeleting
+from agent_memory.ltm_blocks.base import Resources, record_id
+from agent_memory.ltm_blocks.keepers import enrol
+from agent_memory.ltm_blocks.shelf import Shelf, forget, kept_with
+from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Head, Record, Scope
+from agent_memory.ltm_blocks.spatial.observation import Observation
+from agent_memory.stores.base import FactStore
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.spatial.index import PlaceIndex
+
+_MOST_KEPT = 200_000
+
+
+class Indexes:
+    """The indexes of the owners asked for last, each as long as its owner has the same version.
+
+    Safe to share between threads. One is kept, however large.
+
+    Args:
+        build: Makes an index.
+    """
+
+    def __init__(self, build: Callable[[Sequence[Observation]], PlaceIndex]) -> None:
+        self._lock = fork_safe_lock()
+        self._kept: OrderedDict[str, tuple[tuple[str, ...], PlaceIndex]] = OrderedDict()
+        self.build = build
+
+    def get(self, owner: str, version: str | None) -> PlaceIndex | None:
+        """An owner's index, if it is of this version; None is the version of nothing."""
+        with self._lock:
+            versions, index = self._kept.get(owner, ((), None))
+            if version not in versions:
+                return None
+            self._kept.move_to_end(owner)
+            return index
+
+    def keep(self, owner: str, versions: Sequence[str | None], index: PlaceIndex) -> None:
+        """Keep an owner's index, which is of any of these versions."""
+        with self._lock:
+            known = tuple(version for version in versions if version is not None)
+            self._kept[owner] = (known, index)
+            self._kept.move_to_end(owner)
+            while len(self._kept) > 1 and self._held() > _MOST_KEPT:
+                self._kept.popitem(last=False)
+
+    def drop(self, owner: str) -> None:
+        """Let go of an owner's index."""
+        with self._lock:
+            self._kept.pop(owner, None)
+
+    def _held(self) -> int:
+        return sum(len(index) for _, index in self._kept.values())
+
+
+class Keeper:
+    """Reads and writes the observations of one user, or of a session without one.
+
+    One at a time writes for an owner, in all processes, and gives the owner another version with
+    that: by it others see that their indexes are out of date, and the writer that its own is not.
+
+    Args:
+        resources: What the block was bound to.
+        block: Its name.
+        scope: Whose observations, and the session at hand.
+        indexes: Those in memory.
+    """
+
+    def __init__(self, resources: Resources, block: str, scope: Scope, indexes: Indexes) -> None:
+        self._store = resources.store
+        self._block = block
+        self._scope = scope
+        self._indexes = indexes
+        self._shelf = Shelf(resources, block, scope, "user")
+        self._owner = self._shelf.owner
+
+    def index(self) -> PlaceIndex:
+        """All of them, ready to be searched."""
+        return self._index(self._version())
+
+    def standing(self, named: Iterable[str]) -> set[str]:
+        """Those of the sessions whose deletion has not begun; "" stands always."""
+        sessions = set(named) - {""}
+        return {"", *(self._store.standing(sessions) if sessions else ())}
+
+    def add(self, observations: Sequence[Observation], most: int) -> None:
+        """Keep observations, all or none.
+
+        Args:
+            observations: Which; of the session at hand.
+            most: So many the owner can have.
+
+        Raises:
+            InvalidInput: There would be more than that; nothing was kept.
+            SessionOfAnotherUser: The session at hand belongs to another user.
+            SessionDeleting: It is being deleted; nothing was kept.
+        """
+        session_id = self._scope.session_id
+        records = [_record_of(one, self._owner) for one in observations]
+        with self._shelf.changing():
+            version = self._version()
+            index = self._index(version)
+            if len(index) + len(observations) > most:
+                raise InvalidInput(
+                    f"There are {len(index)} observations, and no more than {most} are kept. "
+                    "Delete some that are not needed any more, or raise `max_observations`."
+                )
+            enrol(self._store, self._block)
+
+            def undo() -> None:
+                self._store.delete_facts(self._block, owner=self._owner, session_id=session_id)
+                _outdate(self._store, self._block, self._scope)
+
+            with (
+                self._renewing(version, index) as renewed,
+                kept_with(self._store, self._scope, session_id or "", undo),
+            ):
+                self._store.put_facts(self._block, [*records, renewed])
+                index.add(observations)
+
+    def remove(self, observation_id: str) -> bool:
+        """Erase an observation; whether there was one."""
+        with self._shelf.changing():
+            version = self._version()
+            if version is None:
+                return False
+            index = self._index(version)
+            with self._renewing(version, index) as renewed:
+                # even where there is none: a call before may have been cut off in the middle
+                self._store.delete_facts(self._block, record_id=observation_id, owner=self._owner)
+                self._store.put_facts(self._block, [renewed])
+                return index.remove(observation_id)
+
+    def clear(self) -> None:
+        """Erase all of them."""
+        with self._shelf.changing():
+            _clear(self._store, self._block, self._owner)
+            self._indexes.drop(self._owner)
+
+    @contextmanager
+    def _renewing(self, version: str | None, index: PlaceIndex) -> Iterator[Record]:
+        """While something is written, with the record of another version, and taken in.
+
+        Meanwhile the index counts as of both versions: who reads before the writing call returns
+        may see what was.
+        """
+        renewed = new_version(self._owner)
+        both = [version, renewed.text]
+        self._indexes.keep(self._owner, both, index)
+        try:
+            yield renewed
+        except BaseException:  # nobody knows what was written
+            self._indexes.drop(self._owner)
+            raise
+        self._indexes.keep(self._owner, both, index)  # it may have grown
+
+    def _version(self) -> str | None:
+        return version_of(self._store, self._block, self._owner)
+
+    def _index(self, version: str | None) -> PlaceIndex:
+        index = self._indexes.get(self._owner, version)
+        if index is None:
+            # what is read may be newer than the version, never older
+            records = self._store.facts(self._block, self._owner)
+            index = self._indexes.build([_observation_of(record) for record in records])
+            if version is not None and self._version() == version:  # else another's is newer
+                self._indexes.keep(self._owner, [version], index)
+        return index
+
+
+def erase(resources: Resources, block: str, scope: Scope) -> None:
+    """Erase what is kept for a session, or for a user: the block's `delete`."""
+    if scope.after:  # what was observed derives from no message that is taken back
+        return
+    with Shelf(resources, block, scope, "user").changing():
+        if scope.session_id is None:
+            _clear(resources.store, block, scope.owner)
+        else:
+            forget(resources, block, scope)
+            _outdate(resources.store, block, scope)
+
+
+def _clear(store: FactStore, block: str, owner: str) -> None:
+    store.delete_facts(block, owner=owner)
+    store.delete_facts(block, owner=version_owner(owner))
+
+
+def _outdate(store: FactStore, block: str, scope: Scope) -> None:
+    """Have indexes that were made before a session was erased count for nothing."""
+    own = Scope(None, scope.session_id).owner  # it may have had no user before
+    store.delete_facts(block, owner=version_owner(own), lease=scope.lease)
+    if scope.user_id is not None and version_of(store, block, scope.owner) is not None:
+        store.put_facts(block, [new_version(scope.owner)], lease=scope.lease)
+
+
+def _record_of(observation: Observation, owner: str) -> Record:
+    kept = {"position": list(observation.position), "confidence": observation.confidence}
+    return Record(
+        id=observation.id,
+        owner=owner,
+        session_id=observation.session_id,
+        first=0,
+        last=0,
+        text=observation.text,
+        sources=(),
+        created_at=observation.at,
+        metadata={**kept, **({"metadata": observation.metadata} if observation.metadata else {})},
+    )
+
+
+def _observation_of(record: Record) -> Observation:
+    kept = record.metadata
+    return Observation(
+        id=record.id,
+        text=record.text,
+        position=tuple(kept["position"]),
+        at=record.created_at,
+        confidence=kept["confidence"],
+        session_id=record.session_id,
+        metadata=kept.get("metadata", {}),
+    )

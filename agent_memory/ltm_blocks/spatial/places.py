@@ -1,0 +1,302 @@
+"""`Places`: what one user has observed, written and searched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import inf
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.shelf import plain_json, require_plain
+from agent_memory.core.messages import Message
+from agent_memory.ltm_blocks.spatial.observation import (
+    Observation,
+    Position,
+    Sighting,
+    confidence_of,
+    moment_of,
+    own,
+    position_of,
+    radius_of,
+)
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.spatial.block import SpatialMemory
+    from agent_memory.ltm_blocks.spatial.keeping import Keeper
+    from agent_memory.ltm_blocks.spatial.index import Moment
+    from agent_memory.ltm_blocks.spatial.scoring import Found
+
+_COMPARED = 200
+"""So many of the nearest are compared with each other, or with a query."""
+
+_NEWEST = 1_000
+"""So many of the newest are compared with a message."""
+
+_FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
+
+
+class Places:
+    """What one user has observed; made by `AgentMemory.spatial`.
+
+    Searching finds what is sure enough by now, and scores it, 0 to 1: proximity x confidence; with
+    a query the mean of that and of the relevance.
+
+    - The proximity is 1 at no distance, 1/2 at the middle distance of those compared, 1/3 at twice
+      that, and so on.
+    - The confidence is what time has left of the one that was given.
+    - The relevance is what the text has in common with the query, in words and meaning, over the
+      best of those compared.
+
+    Args:
+        keeper: Where observations are kept.
+        block: Its settings hold.
+        session_id: The session in which observations are made; empty for none.
+    """
+
+    def __init__(self, keeper: Keeper, block: SpatialMemory, session_id: str) -> None:
+        self._keeper = keeper
+        self._block = block
+        self._session_id = session_id
+
+    def observe(
+        self,
+        text: str,
+        position: Iterable[float],
+        *,
+        at: datetime | None = None,
+        confidence: float = 1.0,
+        metadata: dict[str, Any] | None = None,
+    ) -> Observation:
+        """Write down an observation.
+
+        Args:
+            text: What was observed.
+            position: Where: one number for each dimension, within ±1e12.
+            at: When; now by default.
+            confidence: How sure it is, 0 to 1.
+            metadata: Your own, as plain JSON.
+
+        Raises:
+            InvalidInput: One of these can't be kept, or there are too many; nothing was stored.
+        """
+        made = self._made(text, position, at, confidence, metadata)
+        self._keeper.add([made], self._block.max_observations)
+        return own(made)
+
+    def observe_many(self, observations: Sequence[Mapping[str, Any]]) -> list[Observation]:
+        """Write down many at once: all or none.
+
+        Args:
+            observations: Each with what `observe` takes, by its names.
+
+        Raises:
+            InvalidInput: One of them can't be kept, or there are too many; nothing was stored.
+        """
+        made = [self._made_of(one) for one in observations]
+        if made:
+            self._keeper.add(made, self._block.max_observations)
+        return [own(one) for one in made]
+
+    def near(
+        self,
+        position: Iterable[float],
+        radius: float | None = None,
+        k: int = 10,
+        *,
+        query: str | None = None,
+        at: datetime | None = None,
+    ) -> list[Sighting]:
+        """The best of the 200 that are nearest, best first.
+
+        Args:
+            position: From where.
+            radius: Only what is within this distance; just on it is within.
+            k: At most so many.
+            query: What the texts should be about.
+            at: Ask as of this moment: what was observed later is not known then.
+
+        Raises:
+            InvalidInput: One of these is not usable.
+        """
+        count = max(_count("k", k), _COMPARED)
+        found = self._nearest(position, count, radius_of(radius), at)
+        return self._ranked(found, k, query)
+
+    def nearest(
+        self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
+    ) -> list[Sighting]:
+        """The nearest, nearest first, whatever their scores. Arguments are those of `near`.
+
+        Raises:
+            InvalidInput: One of these is not usable.
+        """
+        found = self._nearest(position, _count("k", k), inf, at)
+        return sorted(self._ranked(found, k), key=_nearest_first)
+
+    def within(
+        self,
+        low: Iterable[float],
+        high: Iterable[float],
+        *,
+        query: str | None = None,
+        limit: int = 100,
+        at: datetime | None = None,
+    ) -> list[Sighting]:
+        """The best of a box, best first. Its faces are part of it; no distance counts.
+
+        Args:
+            low: Its least coordinates.
+            high: Its greatest.
+            query: What the texts should be about; of more than 200 the surest are compared.
+            limit: At most so many.
+            at: As in `near`.
+
+        Raises:
+            InvalidInput: One of these is not usable.
+        """
+        least = self._position(low, "low")
+        greatest = self._position(high, "high")
+        if any(one > other for one, other in zip(least, greatest, strict=True)):
+            raise InvalidInput(f"low {least} is not below high {greatest}. Swap what is not.")
+        found = self._keeper.index().within(least, greatest, _moment(at))
+        if query:
+            found = found.cut(_COMPARED, -found.confidences)
+        return self._ranked(found, _count("limit", limit), query)
+
+    def get(self, observation_id: str) -> Observation | None:
+        """An observation by its id; None where there is none."""
+        found = self._keeper.index().get(observation_id)
+        if found is None or found.session_id not in self._keeper.standing([found.session_id]):
+            return None
+        return found
+
+    def all(self) -> list[Observation]:
+        """All of them, oldest first, however sure."""
+        found = self._keeper.index().all()
+        stand = self._keeper.standing(one.session_id for one in found)
+        return [one for one in found if one.session_id in stand]
+
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._keeper.index())
+
+    def delete(self, observation_id: str) -> bool:
+        """Erase an observation; whether there was one. Idempotent."""
+        return self._keeper.remove(observation_id)
+
+    def clear(self) -> None:
+        """Erase all of them."""
+        self._keeper.clear()
+
+    def bearing(self, message: Message | None, limit: int, now: datetime) -> list[Sighting]:
+        """What to recall for a message: see `SpatialMemory.get`."""
+        from agent_memory.retrieval.views import LEAST
+        from agent_memory.ltm_blocks.spatial.index import Moment
+        from agent_memory.ltm_blocks.spatial.scoring import joined, ranked
+
+        index, moment = self._keeper.index(), Moment(now.timestamp(), past=False)
+        question = message.text().strip() if message is not None else ""
+        here = self._place_of(message)
+        near = None if here is None else index.nearest(here, max(limit, _COMPARED), moment)
+        if not question:
+            return self._ranked(index.newest(limit, moment) if near is None else near, limit)
+        newest = index.newest(_NEWEST, moment, here)
+        found = newest if near is None else joined(near, newest)
+        relevance = self._block.relevance(question, found)
+        meant = relevance >= LEAST
+        if near is not None:
+            meant[: len(near.observations)] = True  # who is somewhere may mean anything there
+        found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
+        return self._standing(ranked(found, limit, relevance))
+
+    def _nearest(
+        self, position: Iterable[float], count: int, radius: float, at: datetime | None
+    ) -> Found:
+        where, moment = self._position(position), _moment(at)
+        return self._keeper.index().nearest(where, count, moment, radius)
+
+    def _ranked(self, found: Found, count: int, query: str | None = None) -> list[Sighting]:
+        from agent_memory.ltm_blocks.spatial.scoring import ranked
+
+        question = (query or "").strip()
+        relevance = self._block.relevance(question, found) if question else None
+        return self._standing(ranked(found, count, relevance))
+
+    def _standing(self, found: list[Sighting]) -> list[Sighting]:
+        """Without what was made in sessions whose deletion has begun."""
+        stand = self._keeper.standing(one.observation.session_id for one in found)
+        return [one for one in found if one.observation.session_id in stand]
+
+    def _made(
+        self,
+        text: str,
+        position: Iterable[float],
+        at: datetime | None = None,
+        confidence: float = 1.0,
+        metadata: dict[str, Any] | None = None,
+    ) -> Observation:
+        text, most = text.strip() if isinstance(text, str) else "", self._block.max_chars
+        if not text:
+            raise InvalidInput("The observation is empty. Say in a few words what was observed.")
+        if len(text) > most:
+            raise InvalidInput(
+                f"The observation has {len(text)} characters; at most {most} are kept. Shorten "
+                "it, or make several."
+            )
+        require_plain(text, "The observation")
+        kept = plain_json(metadata or {}, "The observation's metadata")
+        if len(kept) > most:
+            raise InvalidInput(
+                f"The observation's metadata has more than {most} characters as JSON. Keep it "
+                "elsewhere, and say where."
+            )
+        return Observation(
+            id=uuid4().hex,
+            text=text,
+            position=position_of(position, self._block.dimensions),
+            at=datetime.now(UTC) if at is None else moment_of(at),
+            confidence=confidence_of(confidence),
+            session_id=self._session_id,
+            metadata=json.loads(kept),
+        )
+
+    def _made_of(self, given: Mapping[str, Any]) -> Observation:
+        unknown, missing = given.keys() - _FIELDS, {"text", "position"} - given.keys()
+        if unknown or missing:
+            raise InvalidInput(
+                f"An observation has the fields {sorted(given)}. Give text and position, and at, "
+                "confidence and metadata where you like."
+            )
+        return self._made(**given)
+
+    def _position(self, given: object, name: str = "position") -> Position:
+        return position_of(given, self._block.dimensions, name)
+
+    def _place_of(self, message: Message | None) -> Position | None:
+        """Where a message was said, if it tells: its metadata may be about something else."""
+        try:
+            return self._position(message.metadata["position"]) if message is not None else None
+        except (KeyError, InvalidInput):
+            return None
+
+
+def _moment(at: datetime | None) -> Moment:
+    from agent_memory.ltm_blocks.spatial.index import Moment
+
+    if at is None:
+        return Moment(datetime.now(UTC).timestamp(), past=False)
+    return Moment(moment_of(at).timestamp(), past=True)
+
+
+def _count(name: str, given: int) -> int:
+    if given < 1:
+        raise InvalidInput(f"{name} is {given}. Ask for at least 1.")
+    return given
+
+
+def _nearest_first(sighting: Sighting) -> tuple[float, float, str]:
+    seen = sighting.observation
+    return sighting.distance or 0.0, -seen.at.timestamp(), seen.id

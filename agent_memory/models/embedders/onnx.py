@@ -1,0 +1,92 @@
+"""Local embeddings from ONNX models, through fastembed (the extra "fastembed")."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.errors import ConfigError, MissingExtra, ModelUnavailable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class FastEmbedEmbedder:
+    """Vectors from a model of fastembed's list, downloaded at first use or read from a folder.
+
+    Args:
+        model: One of fastembed's models, such as "BAAI/bge-small-en-v1.5".
+        path: Folder with the model's files, for machines that cannot download them.
+
+    Raises:
+        MissingExtra: fastembed is not installed.
+        ConfigError: There is no such folder.
+    """
+
+    def __init__(self, model: str, path: str | Path | None = None) -> None:
+        if importlib.util.find_spec("fastembed") is None:
+            raise MissingExtra(f"The embedder fastembed/{model}", "fastembed")
+        if path is not None and not Path(path).is_dir():
+            raise ConfigError(f"There is no folder {path} to read {model} from.")
+        self.model = model
+        self._path = path
+        self._lock = fork_safe_lock()
+        self._loaded: Any = None
+
+    def __repr__(self) -> str:
+        return f"FastEmbedEmbedder({self.model!r})"
+
+    @property
+    def name(self) -> str:
+        """Names the model, which has one dimension only."""
+        return f"fastembed/{self.model}"
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector, from fastembed's list of models.
+
+        Raises:
+            ConfigError: fastembed has no such model.
+        """
+        from fastembed import TextEmbedding
+
+        for known in TextEmbedding.list_supported_models():
+            if known["model"].lower() == self.model.lower():
+                return int(known["dim"])
+        raise ConfigError(
+            f"fastembed has no model {self.model!r}. "
+            "TextEmbedding.list_supported_models() names those it has."
+        )
+
+    @property
+    def unrelated(self) -> float:
+        """Not known."""
+        return 0.0
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """A unit vector for each text, zeros for a blank one.
+
+        Raises:
+            ModelUnavailable: The model's files could not be downloaded or read.
+        """
+        from agent_memory.models.embedders.vectors import embed_texts
+
+        return embed_texts(texts, self.dimension, lambda filled: list(self._load().embed(filled)))
+
+    def _load(self) -> Any:
+        from fastembed import TextEmbedding
+
+        with self._lock:
+            if self._loaded is None:
+                folder = {} if self._path is None else {"specific_model_path": str(self._path)}
+                try:
+                    self._loaded = TextEmbedding(self.model, **folder)
+                except (ValueError, OSError) as error:
+                    raise ModelUnavailable(
+                        f"fastembed could not load {self.model}. Check the network, or give the "
+                        "folder that holds the model's files."
+                    ) from error
+            return self._loaded

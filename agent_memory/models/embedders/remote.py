@@ -1,0 +1,140 @@
+"""Embeddings from a provider's API, through litellm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from agent_memory.errors import DimensionMismatch, ModelOutputInvalid
+from agent_memory.models.loading import load_litellm
+from agent_memory.models.provider import Provider
+from agent_memory.models.usage import Ledger
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_BATCH = 128
+
+
+class LiteLLMEmbedder:
+    """Vectors from any embedding model that litellm knows.
+
+    Args:
+        model: A litellm model name, such as "openai/text-embedding-3-small".
+        dimension: Length of a vector; models that can shorten theirs are asked to. None means the
+            model's own, which is looked up, or found out by embedding one word.
+        api_base: Address of the API; None means the provider's own.
+        api_key: The key; None means what litellm finds in the environment.
+        timeout: Seconds for one attempt.
+        attempts: How often a request is tried in all.
+        max_wait: Most seconds between two attempts.
+        initial_wait: Seconds before the second attempt.
+        ledger: Where usage is added up.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        dimension: int | None = None,
+        *,
+        api_base: str | None = None,
+        api_key: SecretStr | None = None,
+        timeout: float = 30.0,
+        attempts: int = 4,
+        max_wait: float = 20.0,
+        initial_wait: float = 0.5,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.model = model
+        self._asked = dimension
+        self._dimension = dimension
+        self._provider = Provider(
+            model,
+            api_base=api_base,
+            api_key=api_key,
+            timeout=timeout,
+            attempts=attempts,
+            max_wait=max_wait,
+            initial_wait=initial_wait,
+            ledger=ledger,
+        )
+
+    def __repr__(self) -> str:
+        return f"LiteLLMEmbedder({self.model!r})"
+
+    @property
+    def name(self) -> str:
+        """Names the model, and the dimension where one was asked for. Asks nobody."""
+        return self.model if self._asked is None else f"{self.model}-{self._asked}"
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector. The first time, this may ask the provider.
+
+        Raises:
+            ModelError: The provider cannot be reached or refuses.
+        """
+        # No lock: threads that ask at once learn the same, and none waits for another's outage.
+        if self._dimension is None:
+            self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
+        return self._dimension
+
+    @property
+    def unrelated(self) -> float:
+        """Not known."""
+        return 0.0
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """A unit vector for each text, zeros for a blank one.
+
+        Raises:
+            ModelError: The provider cannot be reached or refuses.
+            ModelOutputInvalid: They are not vectors, or not one for each text.
+            DimensionMismatch: The vectors have another length than `dimension`.
+        """
+        from agent_memory.models.embedders.vectors import embed_texts
+
+        return embed_texts(texts, self.dimension, self._embed)
+
+    def _embed(self, texts: list[str]) -> list[list[float]]:
+        rows: list[list[float]] = []
+        for start in range(0, len(texts), _BATCH):
+            rows += self._request(texts[start : start + _BATCH])
+        for row in rows:
+            if len(row) != self.dimension:
+                raise DimensionMismatch(
+                    f"{self.model} answers with vectors of {len(row)} numbers, where "
+                    f"{self.dimension} were expected. Set the embedder's dimension to {len(row)}."
+                )
+            if not any(row):
+                raise ModelOutputInvalid(f"{self.model} answered with a vector of zeros.")
+        return rows
+
+    def _request(self, texts: list[str]) -> list[list[float]]:
+        response = self._provider.retried(
+            "embedding",
+            lambda: self._provider.send(
+                "embedding", input=texts, dimensions=self._asked, encoding_format="float"
+            ),
+        )
+        self._provider.account("embedding", response.usage, response)
+        if len(response.data) != len(texts):
+            raise ModelOutputInvalid(
+                f"{self.model} answered with {len(response.data)} vectors for {len(texts)} texts."
+            )
+        # Providers without an index keep the order of the texts.
+        rows: list[Any] = sorted(response.data, key=lambda row: row.get("index") or 0)
+        vectors = [row.get("embedding") for row in rows]
+        if not all(isinstance(vector, list) for vector in vectors):
+            raise ModelOutputInvalid(f"{self.model} answered with something else than vectors.")
+        return vectors
+
+    def _known_dimension(self) -> int | None:
+        """The model's dimension as litellm knows it."""
+        entry = load_litellm().model_cost
+        for name in (self.model, self.model.partition("/")[2]):
+            if size := entry.get(name, {}).get("output_vector_size"):
+                return int(size)
+        return None

@@ -1,0 +1,283 @@
+"""The language model: text, streamed text, or an answer that fits a pydantic schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from agent_memory.errors import ModelOutputInvalid
+from agent_memory.models.loading import load_litellm
+from agent_memory.models.provider import Provider, hang_up
+from agent_memory.models.usage import Ledger, Usage
+
+__all__ = ["LLM", "Ledger", "Usage"]
+
+T = TypeVar("T", bound=BaseModel)
+ChatMessages = Sequence[dict[str, Any]]
+
+DEFAULT_CONTEXT_WINDOW = 8192
+
+_SAID_OTHERWISE = ("tool_calls", "function_call", "audio", "images")
+_FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
+
+
+class LLM:
+    """A chat model, by its litellm name. Safe to call from many threads.
+
+    Requests are tried again, with growing waits, on rate limits, timeouts, lost connections and
+    server errors.
+
+    Args:
+        model: A litellm model name, such as "openai/gpt-4o-mini".
+        api_base: Address of the API; None means the provider's own.
+        api_key: The key; None means what litellm finds in the environment.
+        timeout: Seconds for one attempt.
+        attempts: How often a request is tried in all.
+        max_wait: Most seconds between two attempts.
+        initial_wait: Seconds before the second attempt.
+        ledger: Where usage is added up; share one to add up several models.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: SecretStr | None = None,
+        timeout: float = 30.0,
+        attempts: int = 4,
+        max_wait: float = 20.0,
+        initial_wait: float = 0.5,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.model = model
+        self._provider = Provider(
+            model,
+            api_base=api_base,
+            api_key=api_key,
+            timeout=timeout,
+            attempts=attempts,
+            max_wait=max_wait,
+            initial_wait=initial_wait,
+            ledger=ledger,
+        )
+        self._window: int | None = None
+
+    def __repr__(self) -> str:
+        return f"LLM({self.model!r})"
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where usage is added up."""
+        return self._provider.ledger
+
+    def complete(
+        self,
+        messages: ChatMessages,
+        *,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """The model's answer to OpenAI-style messages.
+
+        Args:
+            messages: What to answer.
+            max_tokens: Most tokens to answer with.
+            timeout: Seconds for one attempt, in place of the model's own.
+
+        Raises:
+            ModelUnavailable: Every attempt failed; a later try may succeed.
+            ModelRefused: A bad key or a bad request.
+            ContextTooLong: The messages pass the context window.
+            ModelOutputInvalid: The answer was empty.
+        """
+        return self._ask(messages, max_tokens=max_tokens, timeout=timeout)
+
+    def stream(
+        self,
+        messages: ChatMessages,
+        *,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[str]:
+        """The answer in pieces, as they arrive. Nothing is tried again after the first piece.
+
+        The usage of a stream that is not read to its end stays unknown: only the call is counted.
+
+        Raises:
+            ModelError: As for `complete`.
+        """
+        with closing(self.chunks(messages, max_tokens=max_tokens, timeout=timeout)) as chunks:
+            for chunk in chunks:
+                text = chunk.choices[0].delta.content if chunk.choices else None
+                if text:
+                    yield text
+
+    def respond(self, messages: ChatMessages, **options: Any) -> Any:
+        """The model's whole response, as litellm gives it: a text, or calls of tools.
+
+        Args:
+            messages: What to answer.
+            **options: What else litellm is to send, such as `tools`.
+
+        Raises:
+            ModelError: As for `complete`.
+        """
+        response = self._provider.retried(
+            "completion",
+            lambda: self._provider.send("completion", messages=list(messages), **options),
+        )
+        return self._booked(response)
+
+    def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
+        """The response in litellm's chunks, as they arrive; returns the whole, put together.
+
+        Nothing is tried again after the first chunk. The usage of a stream that is not read to its
+        end stays unknown: only the call is counted.
+
+        Args:
+            messages: What to answer.
+            **options: As for `respond`.
+
+        Raises:
+            ModelUnavailable: Every attempt failed, or the answer broke off in the middle.
+            ModelError: As for `complete`.
+        """
+        fields = {"stream_options": {"include_usage": True}, **options, "stream": True}
+
+        def begin() -> tuple[list[Any], Any]:
+            stream = self._provider.send("completion", messages=list(messages), **fields)
+            return list(islice(stream, 1)), stream
+
+        read, stream = self._provider.retried("completion", begin)
+        try:
+            yield from read
+            with self._provider.translated(midway=True):
+                for chunk in stream:
+                    read.append(chunk)
+                    yield chunk
+                self._provider.whole(stream)
+                response = load_litellm().stream_chunk_builder(read, messages=list(messages))
+        finally:
+            hang_up(stream)
+        return self._booked(response)
+
+    def structured(
+        self,
+        messages: ChatMessages,
+        schema: type[T],
+        *,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+    ) -> T:
+        """An answer in the form of a pydantic model.
+
+        An answer in another form is handed back once, with what is wrong with it.
+
+        Args:
+            messages: What to answer.
+            schema: The form of the answer.
+            max_tokens: Most tokens to answer with.
+            timeout: Seconds for one attempt, in place of the model's own.
+
+        Raises:
+            ModelOutputInvalid: The second answer did not have the form either, or one was empty.
+            ModelError: As for `complete`.
+        """
+        asked: list[dict[str, Any]]
+        response_format: Any
+        if load_litellm().supports_response_schema(self.model):
+            asked, response_format = list(messages), schema
+        else:
+            asked, response_format = _with_schema(messages, schema), {"type": "json_object"}
+        fields = {"response_format": response_format, "max_tokens": max_tokens, "timeout": timeout}
+        text = self._ask(asked, **fields)
+        try:
+            return _parse(text, schema)
+        except ValidationError as error:
+            problem = str(error)
+        asked += [
+            {"role": "assistant", "content": text},
+            {
+                "role": "user",
+                "content": f"That answer does not have the form asked for:\n{problem}\n"
+                "Answer again, with the corrected JSON only.",
+            },
+        ]
+        try:
+            return _parse(self._ask(asked, **fields), schema)
+        except ValidationError as error:
+            raise ModelOutputInvalid(
+                f"{self.model} did not answer in the form of {schema.__name__}, twice. "
+                "Allow it more tokens, or use a model with structured output."
+            ) from error
+
+    def context_window(self) -> int:
+        """Most tokens that the model takes in; 8192 where litellm does not know the model."""
+        if self._window is None:
+            try:
+                info = load_litellm().get_model_info(self.model, api_base=self._provider.api_base)
+            except Exception as error:  # older litellm raises no class of its own here
+                if "isn't mapped" not in str(error):
+                    raise
+                info = {}
+            self._window = int(info.get("max_input_tokens") or DEFAULT_CONTEXT_WINDOW)
+        return self._window
+
+    def _ask(self, messages: ChatMessages, **fields: Any) -> str:
+        text = self.respond(messages, **fields).choices[0].message.content
+        if not text or not text.strip():
+            raise ModelOutputInvalid(f"{self.model} answered with no text.")
+        return str(text)
+
+    def _booked(self, response: Any) -> Any:
+        """A response, once its usage is booked.
+
+        Raises:
+            ModelOutputInvalid: It says nothing.
+        """
+        self._provider.account("completion", getattr(response, "usage", None), response)
+        choice = response.choices[0] if response.choices else None
+        if choice is None or not _says_something(choice.message):
+            reason = getattr(choice, "finish_reason", None)
+            raise ModelOutputInvalid(
+                f"{self.model} answered with no text (finish reason: {reason}). Ask again, or "
+                "allow it more tokens."
+            )
+        return response
+
+
+def _says_something(message: Any) -> bool:
+    text = message.content
+    if isinstance(text, str) and text.strip():
+        return True
+    return any(getattr(message, name, None) for name in _SAID_OTHERWISE)
+
+
+def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[str, Any]]:
+    """The messages, with the schema said in words, for models that take none with the request.
+
+    It joins a leading system message of text, since some models take but one.
+    """
+    text = (
+        "Answer with one JSON object only, without any other text, that is valid under this JSON "
+        f"schema:\n{json.dumps(schema.model_json_schema(), ensure_ascii=False)}"
+    )
+    first = messages[0] if messages else {}
+    if first.get("role") == "system" and isinstance(first.get("content"), str):
+        return [{**first, "content": f"{first['content']}\n\n{text}"}, *messages[1:]]
+    return [{"role": "system", "content": text}, *messages]
+
+
+def _parse(text: str, schema: type[T]) -> T:
+    """Read an answer, which some models put between ``` fences."""
+    fenced = _FENCE.search(text)
+    if fenced is not None and not text.lstrip().startswith(("{", "[")):
+        text = fenced[1]
+    return schema.model_validate_json(text.strip())

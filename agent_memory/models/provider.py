@@ -1,0 +1,305 @@
+"""Requests to a model through litellm: retried, counted, and failing in this library's own terms.
+
+Retries are made here alone. litellm's and the provider SDK's own are switched off, because a retry
+within a retry multiplies the calls and hides the provider's Retry-After from us.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import SecretStr
+
+from agent_memory.errors import (
+    ContextTooLong,
+    ModelError,
+    ModelForbidden,
+    ModelRefused,
+    ModelUnavailable,
+)
+from agent_memory.models.loading import load_litellm
+from agent_memory.models.usage import Ledger
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+T = TypeVar("T")
+Kind = Literal["completion", "embedding"]
+
+logger = logging.getLogger(__name__)
+
+_TRY_AGAIN = {408, 409, 425, 429}
+_KEY_REFUSED = {401, 403}
+# litellm reports a key that is not set as a server error.
+_NO_KEY = re.compile("Missing credentials|api_key client option must be set")
+_SECRETS = re.compile(r"(?i)((?:api[-_]?key|key|token|bearer|authorization)[=: ]+)\S+|\bsk-[\w-]+")
+
+
+class _NoRetries(int):
+    """A zero that is true: litellm's embedding call takes a plain 0 for "not set" and retries."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def _forget_clients() -> None:
+    """In a forked child: on a connection that both use, each may read the other's answers."""
+    litellm: Any = sys.modules.get("litellm")
+    if litellm is not None:
+        _parents.append(litellm.in_memory_llm_clients_cache)  # kept, for nobody to close them
+        litellm.in_memory_llm_clients_cache = type(_parents[-1])()
+
+
+_parents: list[Any] = []
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_clients)
+
+
+class Provider:
+    """One model, its address and its key.
+
+    Args:
+        model: A litellm model name.
+        api_base: Address of the API; None means the provider's own.
+        api_key: The key; None means what litellm finds in the environment.
+        timeout: Seconds for one attempt.
+        attempts: How often a request is tried in all.
+        initial_wait: Seconds before the second attempt; doubled for each further one, plus jitter.
+        max_wait: Most seconds between two attempts, whatever the provider's Retry-After says.
+        ledger: Where usage is added up.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: SecretStr | None = None,
+        timeout: float = 30.0,
+        attempts: int = 4,
+        initial_wait: float = 0.5,
+        max_wait: float = 20.0,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.model = model
+        self.api_base = api_base
+        self.ledger = Ledger() if ledger is None else ledger
+        self._api_key = api_key
+        self._timeout = timeout
+        self._attempts = attempts
+        self._initial_wait = initial_wait
+        self._max_wait = max_wait
+
+    def __repr__(self) -> str:
+        return f"Provider({self.model!r})"
+
+    def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
+        """Make one attempt at a request; call it within `retried`.
+
+        Parameters that the model does not know are left out of the request.
+        """
+        litellm = load_litellm()
+        if kind == "completion":
+            # else tools have litellm look for MCP servers, which needs packages of its proxy
+            call = partial(litellm.completion, _skip_mcp_handler=True)
+        else:
+            call = litellm.embedding
+        return call(
+            model=self.model,
+            api_base=self.api_base,
+            api_key=None if self._api_key is None else self._api_key.get_secret_value(),
+            timeout=self._timeout if timeout is None else timeout,
+            num_retries=0,
+            max_retries=_NoRetries(0),
+            drop_params=True,
+            **_readable(fields),
+        )
+
+    def retried(self, kind: Kind, work: Callable[[], T]) -> T:
+        """Do work, again and again while its failures look passing.
+
+        Raises:
+            ModelUnavailable: Every attempt failed.
+            ModelRefused: The provider refused, so that no further attempt was made.
+        """
+        import tenacity  # imports asyncio, for which most first calls need not wait
+
+        first = self._initial_wait
+        backoff = tenacity.wait_exponential(first) + tenacity.wait_random(0, first)
+
+        def wait(state: RetryCallState) -> float:
+            error = state.outcome.exception() if state.outcome is not None else None
+            return min(self._max_wait, max(backoff(state), _retry_after(error)))
+
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self._attempts),
+            wait=wait,
+            retry=tenacity.retry_if_exception(_is_passing),
+            before_sleep=self._note,
+            reraise=True,
+        )
+        with self.translated():
+            result: T = retrying(self._attempt, kind, work)
+            return result
+
+    @contextmanager
+    def translated(self, *, midway: bool = False) -> Iterator[None]:
+        """Raise provider errors as this library's. The originals may quote the key: not chained.
+
+        Args:
+            midway: Whether a part of the answer is here, so that nothing was tried again.
+        """
+        load_litellm()  # before openai, a part of it, which else two threads would import at once
+        from openai import OpenAIError  # the root of what litellm raises
+
+        try:
+            yield
+        except OpenAIError as error:
+            self.ledger.add(failures=1)
+            raise self._translate(error, midway) from None
+
+    def whole(self, stream: Any) -> None:
+        """Refuse a stream that is read to its end and did not say that the answer ends there.
+
+        litellm takes a connection that was closed early for the end of the answer.
+
+        Raises:
+            ModelUnavailable: It broke off.
+        """
+        if not (stream.received_finish_reason or stream.intermittent_finish_reason):
+            self.ledger.add(failures=1)
+            raise self._broke_off("the connection was closed")
+
+    def account(self, kind: Kind, usage: Any, response: Any) -> None:
+        """Add a response's tokens and cost to the ledger."""
+        cost = self._cost(response)
+        asked = getattr(usage, "prompt_tokens", None) or 0
+        told = getattr(usage, "completion_tokens", None) or 0
+        if kind == "embedding":
+            self.ledger.add(embedding_tokens=asked, cost=cost)
+        else:
+            self.ledger.add(prompt_tokens=asked, completion_tokens=told, cost=cost)
+
+    def _attempt(self, kind: Kind, work: Callable[[], T]) -> T:
+        if kind == "embedding":
+            self.ledger.add(embedding_calls=1)
+        else:
+            self.ledger.add(calls=1)
+        return work()
+
+    def _cost(self, response: Any) -> float:
+        try:
+            return float(load_litellm().completion_cost(response, model=self.model))
+        except Exception as error:  # older litellm raises no class of its own here
+            if "isn't mapped" not in str(error):
+                raise
+            return 0.0
+
+    def _note(self, state: RetryCallState) -> None:
+        """Book and log a failure that is followed by another attempt."""
+        self.ledger.add(failures=1)
+        error = state.outcome.exception() if state.outcome is not None else None
+        logger.info(
+            "%s: attempt %d of %d failed (%s); trying again in %.1f s",
+            self.model,
+            state.attempt_number,
+            self._attempts,
+            type(error).__name__,
+            state.upcoming_sleep,
+        )
+
+    def _broke_off(self, reason: str) -> ModelUnavailable:
+        return ModelUnavailable(
+            f"{self.model} broke off in the middle of its answer: {reason}. Ask again."
+        )
+
+    def _translate(self, error: Exception, midway: bool) -> ModelError:
+        too_long = isinstance(error, load_litellm().ContextWindowExceededError)
+        if too_long or getattr(error, "code", None) == "context_length_exceeded":
+            return ContextTooLong(
+                f"The request passes the context window of {self.model}. "
+                "Send less, or use a model with a larger window."
+            )
+        reason = self._reason(error)
+        if midway:
+            return self._broke_off(reason)
+        if _is_passing(error):
+            return ModelUnavailable(
+                f"{self.model} could not be reached in {self._attempts} attempts: {reason}. "
+                "Try again later; check the provider's status, api_base and the timeout."
+            )
+        if getattr(error, "status_code", None) in _KEY_REFUSED or _NO_KEY.search(str(error)):
+            return ModelForbidden(
+                f"{self.model} refused the API key, or got none. Check api_key, or the "
+                "environment variable that the provider reads it from."
+            )
+        refused = ModelForbidden if getattr(error, "status_code", None) == 404 else ModelRefused
+        return refused(
+            f"{self.model} refused the request: {reason}. Check the model's name and settings."
+        )
+
+    def _reason(self, error: Exception) -> str:
+        """What the provider said, in one short line, without anything that looks like a key."""
+        text = " ".join(str(error).split())
+        if self._api_key is not None and self._api_key.get_secret_value():
+            text = text.replace(self._api_key.get_secret_value(), "***")
+        return _SECRETS.sub(r"\1***", text)[:300].rstrip(". ")
+
+
+def hang_up(stream: Any) -> None:
+    """Close the connection of a stream that litellm gave, however far it was read."""
+    close = getattr(stream.completion_stream, "close", None)
+    if close is not None:
+        close()
+
+
+def _readable(value: Any) -> Any:
+    """The value with "?" for half surrogate pairs, which logs may hold but no request can."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _readable(item) for key, item in value.items()}
+    return value
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether another attempt may succeed: rate limits, timeouts, connections, server errors."""
+    from openai import APIConnectionError, OpenAIError  # a timeout is a connection error too
+
+    if not isinstance(error, OpenAIError) or _NO_KEY.search(str(error)):
+        return False
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return status in _TRY_AGAIN or status >= 500
+    return isinstance(error, APIConnectionError)
+
+
+def _retry_after(error: BaseException | None) -> float:
+    """Seconds that the provider's Retry-After header asks for, or 0."""
+    for headers in (
+        getattr(getattr(error, "response", None), "headers", None),
+        getattr(error, "litellm_response_headers", None),
+    ):
+        value = (headers or {}).get("retry-after")
+        if value is None:
+            continue
+        if re.fullmatch(r"\d+(\.\d+)?", value):
+            return float(value)
+        from email.utils import parsedate_to_datetime  # slow to import
+
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        except ValueError:
+            return 0.0
+    return 0.0

@@ -1,0 +1,143 @@
+"""The records of one owner, searched exactly, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from agent_memory.core.records import Record
+from agent_memory.retrieval.postings import Postings
+from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.views import VIEWS
+
+_DIGITS = 6
+
+
+class Candidates(NamedTuple):
+    """What some views found.
+
+    Attributes:
+        ids: Of the records.
+        scores: (n, views) float32: what each view gives each, not only those that it found.
+    """
+
+    ids: list[str]
+    scores: np.ndarray
+
+
+class _Column:
+    """Rows that grow at the end. Readers hold on to how many they know."""
+
+    def __init__(self, width: int) -> None:
+        self.rows = np.empty((0, width), np.float32)
+        self.used = 0
+
+    def extend(self, since: int, rows: np.ndarray) -> _Column:
+        """Write rows behind the first `since`; a new column where those behind are taken."""
+        end = since + len(rows)
+        column = self
+        if since != self.used or end > len(self.rows):
+            column = _Column(self.rows.shape[1])
+            column.rows = np.empty((max(end, 2 * since), self.rows.shape[1]), np.float32)
+            column.rows[:since] = self.rows[:since]
+        column.rows[since:end] = rows
+        column.used = end
+        return column
+
+
+class TraitIndex:
+    """Records by their traits. A value: `extended` gives another, which shares what it can.
+
+    So whoever searches one sees one state of it, whatever is added meanwhile.
+
+    Args:
+        dimension: Numbers in a vector of meaning.
+
+    Attributes:
+        records: Of those that were found before, for who searches to keep and to bound.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self._ids: list[str] = []
+        self._places: dict[str, int] = {}
+        self._count = 0
+        self._meaning = _Column(dimension)
+        self._meaning_around = _Column(dimension)
+        self.records: dict[str, Record] = {}
+        self._words = Postings()
+        self._words_around = Postings()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes."""
+        postings = sum(part.nbytes for part in (self._words, self._words_around))
+        return postings + self._count * (2 * 4 * self.dimension + 200)
+
+    def holds(self, ids: Iterable[str]) -> bool:
+        """Whether it has one of these records."""
+        return any(self._places.get(name, self._count) < self._count for name in ids)
+
+    def extended(self, ids: Sequence[str], traits: Traits) -> Self:
+        """With more records, which it does not hold yet; no two calls on one index at once."""
+        other = type(self)(self.dimension)
+        other.records = self.records
+        fresh = len(self._ids) == self._count
+        other._ids = self._ids if fresh else self._ids[: self._count]
+        other._places = self._places if fresh else {name: at for at, name in enumerate(other._ids)}
+        first = self._count
+        other._ids += ids
+        other._places.update(zip(ids, range(first, first + len(ids)), strict=True))
+        other._count = first + len(ids)
+        other._meaning = self._meaning.extend(first, traits.meaning)
+        other._meaning_around = self._meaning_around.extend(first, traits.meaning_around)
+        other._words = self._words.extended(first, traits.words)
+        other._words_around = self._words_around.extended(first, traits.words_around)
+        return other
+
+    def search(self, sought: Sought, depth: int) -> Candidates:
+        """The records that any view finds among its best.
+
+        Args:
+            sought: What to look for.
+            depth: So many records of each view, those that it gives more than 0; of equals those
+                with the lowest ids.
+        """
+        if not self._count:
+            return Candidates([], np.zeros((0, len(VIEWS)), np.float32))
+        scores = np.stack([*self._by_words(sought), *self._by_meaning(sought)], axis=1)
+        found: set[int] = set()
+        for view in range(len(VIEWS)):
+            found.update(self._best(scores[:, view], depth))
+        places = sorted(found)
+        return Candidates([self._ids[place] for place in places], scores[places])
+
+    def _by_words(self, sought: Sought) -> tuple[np.ndarray, np.ndarray]:
+        postings = (self._words, self._words_around)
+        own, around = (some.scores(sought.words, self._count) for some in postings)
+        return own, around
+
+    def _by_meaning(self, sought: Sought) -> tuple[np.ndarray, np.ndarray]:
+        if not len(sought.meaning):
+            nothing = np.zeros(self._count, np.float32)
+            return nothing, nothing
+        columns = (self._meaning, self._meaning_around)
+        # sums of equal rows differ in their last bits by place; rounding makes them equal
+        own, around = (
+            np.round(column.rows[: self._count] @ sought.meaning, _DIGITS) for column in columns
+        )
+        return own, around
+
+    def _best(self, scores: np.ndarray, depth: int) -> list[int]:
+        places = np.flatnonzero(scores > 0)
+        if 0 < depth < len(places):
+            there = scores[places]
+            bar = np.partition(there, len(there) - depth)[len(there) - depth]
+            places = places[there >= bar]
+        best = sorted(places.tolist(), key=lambda place: (-scores[place], self._ids[place]))
+        return best[:depth]

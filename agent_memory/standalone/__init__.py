@@ -1,0 +1,1 @@
+"""One part of a memory alone: a chat history, a vector index, or nothing at all."""
