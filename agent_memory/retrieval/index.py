@@ -127,10 +127,11 @@ class TraitIndex:
             nothing = np.zeros(self._count, np.float32)
             return nothing, nothing
         columns = (self._meaning, self._meaning_around)
+        # all numbers are finite; what BLAS reads beside them sets the processor's flags at times
+        with np.errstate(invalid="ignore", over="ignore"):
+            products = [column.rows[: self._count] @ sought.meaning for column in columns]
         # sums of equal rows differ in their last bits by place; rounding makes them equal
-        own, around = (
-            np.round(column.rows[: self._count] @ sought.meaning, _DIGITS) for column in columns
-        )
+        own, around = (np.round(product, _DIGITS) for product in products)
         return own, around
 
     def _best(self, scores: np.ndarray, depth: int) -> list[int]:
