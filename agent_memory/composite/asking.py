@@ -9,7 +9,7 @@ from functools import partial
 from agent_memory.composite.members import Asked, Members
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
-from agent_memory.engine.recall.recalling import Panel, ask_block, concerns
+from agent_memory.engine.recall.fan_out import Panel, ask_block, concerns
 
 Found = tuple[dict[str, list[Recall]], list[str]]
 

@@ -22,8 +22,8 @@ from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
 from agent_memory.core.turns import Turn
 from agent_memory.engine.calls import scope_of
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.bridge import resolve
-from agent_memory.engine.recall.searching import LOG, search_log
+from agent_memory.engine.recall.runner import resolve
+from agent_memory.engine.recall.search import LOG, search_log
 from agent_memory.engine.stats import Stats
 from agent_memory.errors import ConfigError, StoreError
 from agent_memory.ltm_blocks.base import Block

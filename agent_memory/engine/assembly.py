@@ -22,7 +22,7 @@ from agent_memory.engine.processing.replaying import Replay
 from agent_memory.engine.processing.retaining import Retaining
 from agent_memory.engine.processing.tending import Tender
 from agent_memory.engine.processing.worker import Told, Worker
-from agent_memory.engine.recall.recalling import Recaller
+from agent_memory.engine.recall.fan_out import Recaller
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants

@@ -17,7 +17,7 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Draft, Head, Recall, Scope
-    from agent_memory.engine.recall.recalling import Recaller
+    from agent_memory.engine.recall.fan_out import Recaller
 
 
 class RegenerateCalls(TurnCalls):

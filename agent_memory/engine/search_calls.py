@@ -10,12 +10,12 @@ from agent_memory.core.fusion import merge
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
 from agent_memory.engine.calls import Calls, scope_of
-from agent_memory.engine.recall.searching import LOG, search_log
+from agent_memory.engine.recall.search import LOG, search_log
 
 if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
     from agent_memory.engine.assembly import Parts
-    from agent_memory.engine.recall.recalling import Recaller
+    from agent_memory.engine.recall.fan_out import Recaller
     from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)

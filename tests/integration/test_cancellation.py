@@ -19,7 +19,7 @@ from agent_memory import AgentMemory, AsyncAgentMemory, Block, FlushToLTM
 from agent_memory.aio.memory import THREADS
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
-from agent_memory.engine.recall.bridge import Runner, resolve
+from agent_memory.engine.recall.runner import Runner, resolve
 from agent_memory.errors import MemoryClosed
 from agent_memory.ltm_blocks import record_id
 from agent_memory.stores import MemoryStore

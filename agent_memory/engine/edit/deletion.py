@@ -16,7 +16,7 @@ from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorbing import Absorber
 from agent_memory.engine.processing.failures import Failures
-from agent_memory.engine.recall.bridge import resolve
+from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.system_records import Notes
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost

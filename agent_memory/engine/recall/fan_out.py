@@ -11,7 +11,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Recall, Scope
 from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.recall.bridge import Runner, resolve
+from agent_memory.engine.recall.runner import Runner, resolve
 from agent_memory.ltm_blocks.base import Block
 
 
