@@ -22,7 +22,7 @@ from agent_memory.engine.processing.replaying import Replay
 from agent_memory.engine.processing.retaining import Retaining
 from agent_memory.engine.processing.tending import Tender
 from agent_memory.engine.processing.worker import Told, Worker
-from agent_memory.engine.recall.fan_out import Recaller
+from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
@@ -52,8 +52,8 @@ class Parts:
     overflow: Overflow
     deletion: Deletion
     tender: Tender
-    recaller: Recaller
-    searcher: Recaller
+    recaller: FanOut
+    searcher: FanOut
     replay: Replay
     retention: Retention
     rewinding: Rewinding
@@ -146,8 +146,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
             strategy.absorbs,
             config.idle_minutes,
         ),
-        recaller=Recaller(blocks, config.recall_timeout),
-        searcher=Recaller(searched, config.recall_timeout),
+        recaller=FanOut(config.recall_timeout, blocks=blocks),
+        searcher=FanOut(config.recall_timeout, blocks=searched),
         replay=Replay(store, leases, absorber, notes),
         retention=config.retention,
         rewinding=rewinding,

@@ -3,13 +3,13 @@ that a dead worker's soon run out."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from time import monotonic, sleep
 from uuid import uuid4
 
 from agent_memory.core.records import Lease
+from agent_memory.core.threads import repeated
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.base import SessionStore
 
@@ -112,21 +112,13 @@ class Locks:
                 self._store.unlock(name, owner)
 
 
-@contextmanager
-def _renewed(renew: Callable[[], bool]) -> Iterator[None]:
+def _renewed(renew: Callable[[], bool]) -> AbstractContextManager[None]:
     """Renew what is held, until the work is done or it is another's."""
-    done = threading.Event()
 
-    def keep() -> None:
-        while not done.wait(_BEAT_SECONDS):
-            with suppress(StoreError):  # if that lasts, the worker notices when it writes
-                if not renew():
-                    return
+    def keep() -> bool:
+        try:
+            return renew()
+        except StoreError:  # if that lasts, the worker notices when it writes
+            return True
 
-    beat = threading.Thread(target=keep, daemon=True, name="lease")
-    beat.start()
-    try:
-        yield
-    finally:
-        done.set()
-        beat.join()
+    return repeated("lease", _BEAT_SECONDS, keep)

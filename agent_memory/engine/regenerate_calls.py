@@ -17,7 +17,7 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Draft, Head, Recall, Scope
-    from agent_memory.engine.recall.fan_out import Recaller
+    from agent_memory.engine.recall.fan_out import FanOut
 
 
 class RegenerateCalls(TurnCalls):
@@ -87,7 +87,7 @@ class RegenerateCalls(TurnCalls):
 
     @abstractmethod
     def _recall(
-        self, recaller: Recaller, scope: Scope, message: Message | None, limit: int
+        self, recaller: FanOut, scope: Scope, message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """See `SearchCalls`."""
 

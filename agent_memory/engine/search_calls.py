@@ -15,7 +15,7 @@ from agent_memory.engine.recall.search import LOG, search_log
 if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
     from agent_memory.engine.assembly import Parts
-    from agent_memory.engine.recall.fan_out import Recaller
+    from agent_memory.engine.recall.fan_out import FanOut
     from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class SearchCalls(Calls):
         return priced, warnings
 
     def _recall(
-        self, recaller: Recaller, scope: Scope, message: Message | None, limit: int
+        self, recaller: FanOut, scope: Scope, message: Message | None, limit: int
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """What blocks recall, without what comes from sessions that are gone."""
         found, warnings = recaller.recall(scope, message, limit)

@@ -145,7 +145,7 @@ def test_many_callers_that_fail_at_once_are_one_failure(monkeypatch: pytest.Monk
 
 def test_calls_that_hang_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a block that hangs takes one more thread after each rest, until there are none."""
-    monkeypatch.setattr("agent_memory.engine.recall.runner.MOST_STRAYS", 3)
+    monkeypatch.setattr("agent_memory.engine.recall.runner.MOST_ABANDONED", 3)
     with Asked(monkeypatch, 0.02, "one") as asked:
         asked.blocks["one"].gate.clear()
         for _ in range(10):

@@ -13,7 +13,7 @@ from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.batches import Batches, turns
 from agent_memory.engine.processing.failures import Failures, is_passing
-from agent_memory.engine.recall.runner import Runner, resolve, together
+from agent_memory.engine.recall.runner import TimeLimited, resolve, together
 from agent_memory.errors import LeaseLost, StoreError
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.base import SessionStore
@@ -47,7 +47,7 @@ class Absorber:
         self.errors: dict[str, str] = {}
         self._rests = Backoff()
         self._clean: set[tuple[str, str]] = set()  # no attempts of before this process are noted
-        self._runner = Runner()
+        self._time_limited = TimeLimited()
 
     def troubles(self) -> list[str]:
         """What a context should warn of: the blocks that could not absorb, the last time."""
@@ -232,7 +232,7 @@ class Absorber:
             if not refused:  # by the block's own store
                 self.disown(block.name, head)
 
-        self._runner.limited(block.name, attempt, self._timeout, late)
+        self._time_limited.run(block.name, attempt, self._timeout, late)
 
     def _worked(self, block: str, cursor: int, lease: Lease) -> None:
         self.errors.pop(block, None)

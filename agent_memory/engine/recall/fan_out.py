@@ -1,4 +1,4 @@
-"""Asking all blocks at once, within a time limit; what fails is named, never raised."""
+"""Asking many blocks at once, each in limited time; a block that fails is named, never raised."""
 
 from __future__ import annotations
 
@@ -11,25 +11,37 @@ from agent_memory.core.messages import Message
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Recall, Scope
 from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.recall.runner import Runner, resolve
+from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.ltm_blocks.base import Block
 
 
-class Recaller:
-    """Reads blocks in parallel.
+class FanOut:
+    """Asks many blocks at once, each within its limit; what fails becomes a warning.
+
+    A circuit breaker guards each block. One that works is asked by everybody. One that failed is
+    asked by one caller at a time, each time after a longer rest, until it works again.
 
     Args:
-        blocks: Bound blocks, in order.
-        timeout: Seconds to wait for them.
+        timeout: Seconds to wait for a block.
+        timeouts: By the block's name, the seconds of those that have their own.
+        blocks: What `recall` asks, bound and in order.
 
     Attributes:
-        blocks: The blocks.
+        blocks: These blocks.
     """
 
-    def __init__(self, blocks: Sequence[Block], timeout: float) -> None:
+    def __init__(
+        self,
+        timeout: float,
+        timeouts: Mapping[str, float] = MappingProxyType({}),
+        blocks: Sequence[Block] = (),
+    ) -> None:
         self.blocks = blocks
         self._timeout = timeout
-        self._panel = Panel()
+        self._timeouts = timeouts
+        self._limited = TimeLimited()
+        self._lock = fork_safe_lock()
+        self._backoff = Backoff()
 
     def recall(
         self, scope: Scope, message: Message | None, limit: int
@@ -46,85 +58,57 @@ class Recaller:
             for block in self.blocks
             if concerns(block, scope)
         }
-        return self._panel.ask(calls, self._timeout)
-
-
-class Panel:
-    """Asks many at once, each within a time limit; what fails is named, never raised.
-
-    One that keeps failing rests for a while, so that not every call waits for it.
-    """
-
-    def __init__(self) -> None:
-        self._runner = Runner()
-        self._breaker = _Breaker()
+        return self.ask(calls)
 
     def ask(
-        self,
-        calls: Mapping[str, Callable[[], list[Recall]]],
-        timeout: float,
-        timeouts: Mapping[str, float] = MappingProxyType({}),
+        self, calls: Mapping[str, Callable[[], list[Recall]]]
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """What each call gives, and a warning for each that failed or was too slow.
 
         Args:
             calls: By the block's name.
-            timeout: Seconds to wait for them.
-            timeouts: By the block's name, the seconds of those that have their own.
         """
-        asked = {name: call for name, call in calls.items() if self._breaker.ask(name)}
-        outcomes, slow = self._runner.gather(asked, timeout, timeouts)
+        asked = {name: call for name, call in calls.items() if self._admits(name)}
+        outcomes, slow = self._limited.run_all(asked, self._timeout, self._timeouts)
         warnings = [
             f"The block {name!r} failed before, and is asked again later."
             for name in calls
             if name not in asked
         ]
         for name in slow:
-            self._breaker.told(name, worked=False)
-            seconds = timeouts.get(name, timeout)
+            self._note(name, worked=False)
+            seconds = self._timeouts.get(name, self._timeout)
             warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
         found: dict[str, list[Recall]] = {}
         for name, outcome in outcomes.items():
-            self._breaker.told(name, worked=not isinstance(outcome, Exception))
+            self._note(name, worked=not isinstance(outcome, Exception))
             if isinstance(outcome, Exception):
                 warnings.append(f"The block {name!r} failed: {type(outcome).__name__}: {outcome}")
             else:
                 found[name] = outcome
         return found, warnings
 
-
-class _Breaker:
-    """Which blocks may be asked now.
-
-    One that works is asked by everybody. One that failed is asked by one caller at a time, each
-    time after a longer rest, until it works again.
-    """
-
-    def __init__(self) -> None:
-        self._lock = fork_safe_lock()
-        self._rests = Backoff()
-
-    def ask(self, name: str) -> bool:
-        """Whether to ask a block; `told` is to be called with what comes of it."""
+    def _admits(self, name: str) -> bool:
+        """Whether a block may be asked now; `_note` is to be called with what comes of it."""
         with self._lock:
-            if self._rests.idle(name):
+            if self._backoff.idle(name):
                 return True
-            if not self._rests.ready(name):
+            if not self._backoff.ready(name):
                 return False
-            self._rests.failed(name)  # until the answer is there, so that nobody else asks
+            self._backoff.failed(name)  # until the answer is there, so that nobody else asks
             return True
 
-    def told(self, name: str, *, worked: bool) -> None:
-        """What came of it. Of many callers whom it failed at once, the first counts."""
+    def _note(self, name: str, *, worked: bool) -> None:
+        """Note how a block answered. Of many callers whom it failed at once, the first counts."""
         with self._lock:
             if worked:
-                self._rests.succeeded(name)
-            elif self._rests.idle(name):
-                self._rests.failed(name)
+                self._backoff.succeeded(name)
+            elif self._backoff.idle(name):
+                self._backoff.failed(name)
 
 
 def concerns(block: Block, scope: Scope) -> bool:
-    """Whether to ask a block: what absorbs knows nothing that is everybody's."""
+    """Whether to ask a block: one that absorbs knows nothing that is everybody's."""
     return scope.is_somebodys or not block.absorbs
 
 

@@ -1,31 +1,29 @@
-"""Running blocks: an async one from the sync engine, and any of them within a time limit."""
+"""Running calls to blocks: an async one from the sync engine, and any of them in limited time."""
 
 from __future__ import annotations
 
 import inspect
-import logging
-import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from functools import partial
 from time import monotonic
 from types import MappingProxyType
 from typing import TypeVar
 
+from agent_memory.core import threads
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
-
-MOST_STRAYS = 32
-"""Calls to a block that may run on after they were given up; until one ends none is begun."""
+MOST_ABANDONED = 32
+"""Calls to a block that may run on after they were abandoned; until one ends none is begun."""
 
 
 def resolve(value: T | Awaitable[T]) -> T:
     """The value, or what awaiting it gives, on an event loop of its own.
 
-    Safe inside a running loop too: then the awaiting is done by another thread.
+    Safe inside a running loop too: then another thread awaits it.
 
     Raises:
         RuntimeError: What was awaited cancelled itself. Left as it is, that would look as if the
@@ -38,39 +36,69 @@ def resolve(value: T | Awaitable[T]) -> T:
     async def result() -> T:
         return await value
 
-    def run() -> T:
-        return _uncancelled(lambda: asyncio.run(result()))
-
+    run = partial(_uncancelled, lambda: asyncio.run(result()))
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return run()
-    return _start("resolve", run, lambda: None).result()
+    return threads.start("resolve", run).result()
 
 
 def together(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Make all calls at once, each on a thread; what they give, in order, or the first error."""
-    if len(calls) < 2:
-        return [call() for call in calls]
-    futures = [_start("together", call, lambda: None) for call in calls]
-    wait(futures)
-    return [future.result() for future in futures]
+    """Make all calls at once, the first on the caller's thread; their results, in order.
+
+    Raises:
+        Exception: The first error, after all calls have ended.
+    """
+    if not calls:
+        return []
+    others = [threads.start("together", call) for call in calls[1:]]
+    try:
+        first = calls[0]()
+    except Exception:
+        wait(others)
+        raise
+    wait(others)
+    return [first, *(future.result() for future in others)]
 
 
-class Runner:
+class TimeLimited:
     """Makes calls to blocks on daemon threads and waits for them within a limit.
 
-    A call that takes longer is given up and runs on: it keeps neither the caller nor the
-    interpreter from going on. Calls that hang for ever do not fill a process with threads: while
-    `MOST_STRAYS` to a block run on, no further one is begun.
+    A call that takes longer is abandoned and runs on: neither the caller nor the end of the
+    interpreter waits for it. Calls that hang for ever do not fill a process with threads: while
+    `MOST_ABANDONED` to a block run on, no further one is begun.
     """
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._strays: Counter[str] = Counter()
-        begin_anew_in_child(self, lambda runner: runner._strays.clear())
+        self._abandoned: Counter[str] = Counter()
+        begin_anew_in_child(self, lambda limited: limited._abandoned.clear())
 
-    def gather(
+    def run(
+        self, name: str, call: Callable[[], T], seconds: float, abandoned: Callable[[], None]
+    ) -> T:
+        """The call's result, waited for at most so long.
+
+        Args:
+            name: The block's.
+            call: Runs on a daemon thread.
+            seconds: How long to wait.
+            abandoned: Called on that thread when the call ends, good or bad, after it was
+                abandoned.
+
+        Raises:
+            TimeoutError: It took longer; or too many abandoned calls to the block run on already.
+        """
+        future = self._begin(name, call, abandoned)
+        try:
+            if not self._ended(name, future, seconds):
+                raise TimeoutError(f"The block {name!r} took longer than {seconds:g} s.")
+            return future.result()
+        finally:
+            self._abandon(name, future)
+
+    def run_all(
         self,
         calls: Mapping[str, Callable[[], T]],
         timeout: float,
@@ -86,7 +114,7 @@ class Runner:
 
         Returns:
             What each call gave or raised, in the order of `calls`; and the names of those
-            unfinished.
+            abandoned.
         """
         begun = monotonic()
         futures = {name: self._begin(name, call, lambda: None) for name, call in calls.items()}
@@ -94,8 +122,8 @@ class Runner:
         slow: list[str] = []
         try:
             for name, future in futures.items():
-                deadline = begun + timeouts.get(name, timeout)
-                if not self._done(name, future, max(0.0, deadline - monotonic())):
+                left = begun + timeouts.get(name, timeout) - monotonic()
+                if not self._ended(name, future, max(0.0, left)):
                     slow.append(name)
                     continue
                 try:
@@ -104,86 +132,40 @@ class Runner:
                     outcomes[name] = error
         finally:
             for name, future in futures.items():
-                self._give_up(name, future)
+                self._abandon(name, future)
         return outcomes, slow
 
-    def limited(
-        self, name: str, call: Callable[[], T], seconds: float, late: Callable[[], None]
-    ) -> T:
-        """The call's result, waited for at most so long.
-
-        Args:
-            name: The block's.
-            call: Runs on a daemon thread.
-            seconds: How long to wait.
-            late: Run on that thread when the call comes to an end, good or bad, after it was given
-                up.
-
-        Raises:
-            TimeoutError: It took longer; or too many calls to the block run on already.
-        """
-        future = self._begin(name, call, late)
-        try:
-            if not self._done(name, future, seconds):
-                raise TimeoutError(f"The block {name!r} took longer than {seconds:g} s.")
-            return future.result()
-        finally:
-            self._give_up(name, future)
-
-    def _begin(self, name: str, call: Callable[[], T], late: Callable[[], None]) -> Future[T]:
+    def _begin(self, name: str, call: Callable[[], T], abandoned: Callable[[], None]) -> Future[T]:
         with self._lock:
-            full = self._strays[name] >= MOST_STRAYS
+            full = self._abandoned[name] >= MOST_ABANDONED
         if full:
             refused: Future[T] = Future()
             refused.set_exception(
-                TimeoutError(f"{MOST_STRAYS} calls to it hang, so that no further one is made.")
+                TimeoutError(f"{MOST_ABANDONED} calls to it hang, so that no further one is made.")
             )
             return refused
 
         def ended() -> None:
             with self._lock:
-                self._strays[name] -= 1
-            late()
+                self._abandoned[name] -= 1
+            abandoned()
 
-        return _start(name, call, ended)
+        return threads.start(f"block-{name}", partial(_uncancelled, call), ended)
 
-    def _done(self, name: str, future: Future[T], seconds: float) -> bool:
-        """Wait for a call, and give it up if that takes too long."""
-        done, _ = wait([future], seconds)
-        return bool(done) or not self._give_up(name, future)
+    def _ended(self, name: str, future: Future[T], seconds: float) -> bool:
+        """Wait for a call, and abandon it if that takes too long."""
+        try:
+            future.exception(seconds)
+        except TimeoutError:  # of the waiting: the call's own would be returned
+            return not self._abandon(name, future)
+        return True
 
-    def _give_up(self, name: str, future: Future[T]) -> bool:
-        """Give a call up unless it has ended; whether it is given up."""
+    def _abandon(self, name: str, future: Future[T]) -> bool:
+        """Abandon a call unless it has ended; whether it is abandoned."""
         with self._lock:
             if not future.cancelled() and future.cancel():
-                self._strays[name] += 1
+                self._abandoned[name] += 1
             return future.cancelled()
-
-
-def _start(name: str, call: Callable[[], T], late: Callable[[], None]) -> Future[T]:
-    """Run a call on a daemon thread; `late` is run there if the future was cancelled meanwhile."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            result = _uncancelled(call)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
-        else:
-            if future.set_running_or_notify_cancel():
-                future.set_result(result)
-        try:
-            if future.cancelled():
-                late()
-        except Exception:  # nobody waits for it any more
-            logger.exception("what block %r did after it was given up was not undone", name)
-
-    try:
-        threading.Thread(target=run, daemon=True, name=f"block-{name}").start()
-    except RuntimeError as error:  # there is no thread to be had
-        future.set_exception(OSError(str(error)))
-    return future
 
 
 def _uncancelled(call: Callable[[], T]) -> T:
