@@ -12,6 +12,7 @@ import pytest
 from agent_memory import AgentMemory, Block, MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
+from tests.integration.calling import running, wait_for_calls
 
 
 class Dead(Block):
@@ -153,10 +154,9 @@ def test_calls_that_hang_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             asked.clock[0] += 1000
         assert asked.calls("one") == 3
         assert "3 calls to it hang" in asked.get().warnings[0]
-        hanging = [thread for thread in threading.enumerate() if thread.name == "block-one"]
+        assert running("one") == 3
         asked.blocks["one"].gate.set()
-        for thread in hanging:
-            thread.join()
+        wait_for_calls("one")
         asked.clock[0] += 1000
         assert asked.get().warnings == []
 

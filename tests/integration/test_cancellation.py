@@ -25,6 +25,7 @@ from agent_memory.ltm_blocks import record_id
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies.base import Absorb
 from agent_memory.testing.watching import watched
+from tests.integration.calling import wait_for_calls
 
 WAYS = ["asyncio", "trio", "task.cancel"]
 """anyio's cancel scopes on both loops, and asyncio's own cancelling, which no shield holds off."""
@@ -367,9 +368,7 @@ def test_an_async_block_that_hangs() -> None:
             memory.delete("s")
         assert memory.history("s") == []
         block.gate.set()
-        for thread in threading.enumerate():
-            if thread.name == "block-coroutines":
-                thread.join()
+        wait_for_calls("coroutines")
         memory.delete("s")
         memory.update("s", say(1, 2))
         memory.flush()

@@ -20,6 +20,7 @@ from agent_memory.core.records import Entry, Lease, Recall, Scope
 from agent_memory.errors import StoreError
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.watching import watched
+from tests.integration.calling import running, wait_for_calls
 from tests.integration.echoing import Echo
 
 Kept = dict[tuple[str, int], tuple[str, str]]
@@ -493,11 +494,9 @@ def test_a_block_that_writes_late(
     object.__setattr__(place.one.blocks["notebook"], "step", hangs)
     assert [done.error for done in place.one.flush() if done.block == "notebook"] != [None]
     between(place)
+    assert running("notebook")
     over.set()
-    late = [thread for thread in threading.enumerate() if thread.name == "block-notebook"]
-    assert late
-    for thread in late:
-        thread.join(60)
+    wait_for_calls("notebook")
     due = {head.session_id for head in place.store.due()}
     for head in place.two.sessions():
         assert head.session_id in due or not head.lag("notebook"), "nobody is to look at it again"
@@ -521,9 +520,7 @@ def test_what_is_written_late_is_gone_at_once(between: Callable[[Place], None]) 
     place.one.flush()
     between(place)
     over.set()
-    for thread in threading.enumerate():
-        if thread.name == "block-notebook":
-            thread.join(60)
+    wait_for_calls("notebook")
     texts = {text for _, text in place.pages.values()}
     assert not texts & {"one", "two", "three"}
     object.__setattr__(place.one.blocks["notebook"], "step", lambda step: None)
