@@ -14,6 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -81,6 +83,31 @@ def test_a_thread_without_calls_ends(
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert start("call", lambda: "done").result() == "done"
+
+
+class Unlucky:
+    """A queue whose second wait ends just before something comes."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._gets = 0
+
+    def put(self, item: object) -> None:
+        self._queue.put(item)
+
+    def get(self, timeout: float) -> Any:
+        item = self._queue.get(timeout=timeout)
+        self._gets += 1
+        if self._gets == 2:
+            self._queue.put(item)
+            raise Empty
+        return item
+
+
+def test_a_call_for_a_thread_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: it is never made."""
+    monkeypatch.setattr(threads, "SimpleQueue", Unlucky)
+    assert [start("call", partial(int, n)).result(SECONDS) for n in range(3)] == [0, 1, 2]
 
 
 def test_no_call_is_lost_when_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
