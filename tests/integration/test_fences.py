@@ -136,7 +136,7 @@ def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     # one block after the other: steps are counted, and leases of no time protect nobody
     monkeypatch.setattr(
-        "agent_memory.engine.processing.absorbing.together",
+        "agent_memory.engine.processing.absorb.together",
         lambda calls: [call() for call in calls],
     )
 
@@ -149,7 +149,7 @@ def absorbs(place: Place) -> None:
 
 
 def takes_a_turn(place: Place) -> None:
-    place.one._parts.tender.tend("s", turn=True)
+    place.one._parts.work.process("s", scheduled=True)
 
 
 def deletes(place: Place) -> None:
@@ -341,7 +341,7 @@ def nobodys() -> Place:
         lambda place: place.one.update("s", {"role": "user", "content": "more"}),
         lambda place: place.one.flush("s"),
         lambda place: place.one.flush(),
-        lambda place: place.one._parts.tender.tend("s", turn=True),
+        lambda place: place.one._parts.work.process("s", scheduled=True),
     ],
 )
 def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
