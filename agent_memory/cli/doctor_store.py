@@ -199,8 +199,8 @@ def _search(block: VectorMemory, url: str, services: Services) -> None:
 
 def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
     """Whether there are messages that a block gave up, or a replay that stopped half-way."""
-    from agent_memory.engine.processing.failures import Failures
-    from agent_memory.engine.processing.replaying import REPLAYS
+    from agent_memory.engine.processing.dead_letters import Failures
+    from agent_memory.engine.processing.replay import REPLAYS
     from agent_memory.engine.system_records import Notes
 
     store = services.resources.store

@@ -26,7 +26,7 @@ from agent_memory.core.ids import readable
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_memory.engine.processing.tending import Tended
+    from agent_memory.engine.processing.session_work import Tended
     from agent_memory.engine.processing.worker import Worker
 
 

@@ -14,13 +14,13 @@ from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.edit.undoing import Undo
 from agent_memory.engine.gate import Gate
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.absorbing import Absorber
-from agent_memory.engine.processing.failures import Failures
-from agent_memory.engine.processing.overflow import Overflow
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.compaction import Overflow
+from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.engine.processing.preparing import Preparation
-from agent_memory.engine.processing.replaying import Replay
-from agent_memory.engine.processing.retaining import Retaining
-from agent_memory.engine.processing.tending import Tender
+from agent_memory.engine.processing.replay import Replay
+from agent_memory.engine.processing.retention import Retaining
+from agent_memory.engine.processing.session_work import Tender
 from agent_memory.engine.processing.worker import Told, Worker
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.services import Services

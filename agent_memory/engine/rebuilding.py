@@ -10,7 +10,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.engine.admission import check_block
 from agent_memory.engine.assembly import Parts, assemble
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.replaying import REPLAYS
+from agent_memory.engine.processing.replay import REPLAYS
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.system_records import Notes

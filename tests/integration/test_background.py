@@ -218,7 +218,7 @@ def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatc
         memory.update("goes on", user("More to come.", created_at=now))
         until(lambda: book.taken == {"ended": [1]} and not store.due())
         later = SimpleNamespace(now=lambda zone: now + timedelta(minutes=4.9))
-        monkeypatch.setattr("agent_memory.engine.processing.tending.datetime", later)
+        monkeypatch.setattr("agent_memory.engine.processing.session_work.datetime", later)
         store.wake()
         until(lambda: not store.due())
         assert "goes on" not in book.taken

@@ -136,7 +136,7 @@ def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     # one block after the other: steps are counted, and leases of no time protect nobody
     monkeypatch.setattr(
-        "agent_memory.engine.processing.absorbing.together",
+        "agent_memory.engine.processing.absorb.together",
         lambda calls: [call() for call in calls],
     )
 

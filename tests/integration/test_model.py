@@ -317,14 +317,14 @@ class Story(RuleBasedStateMachine):
         self.patch.setattr("agent_memory.engine.leases.Lease", self.lease)
         # one block after the other: a story that failed must fail again
         self.patch.setattr(
-            "agent_memory.engine.processing.absorbing.together",
+            "agent_memory.engine.processing.absorb.together",
             lambda calls: [call() for call in calls],
         )
         for name in ("memory", "coding"):
             shim = SimpleNamespace(time=self.world.time)
             self.patch.setattr(f"agent_memory.stores.{name}.time", shim)
         self.patch.setattr(
-            "agent_memory.engine.processing.tending.datetime", SimpleNamespace(now=self.clock)
+            "agent_memory.engine.processing.session_work.datetime", SimpleNamespace(now=self.clock)
         )
         self.patch.setattr(logging.root.manager, "disable", logging.CRITICAL)
         self.sound = False

@@ -191,7 +191,7 @@ def test_goes_on_while_others_do(tmp_path: Path) -> None:
 
 def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its session is left out of the replay, and of every worker's attention, for ever."""
-    monkeypatch.setattr("agent_memory.engine.processing.replaying._WAIT", 0.05)
+    monkeypatch.setattr("agent_memory.engine.processing.replay._WAIT", 0.05)
     store = MemoryStore()
     with AgentMemory(config(store, Notes())) as memory:
         memory.update("s", user("hello", created_at=yesterday()), user_id="ada")

@@ -14,8 +14,8 @@ from agent_memory.engine.edit.forgetting import Forgetting
 from agent_memory.engine.edit.redacting import Redaction
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.absorbing import Absorber
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.system_records import Notes
 from agent_memory.engine.windows import Windows

@@ -12,7 +12,7 @@ from agent_memory.core.window import begun_anew, ruled
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.engine.sharing.authorship import Authors, is_by
 from agent_memory.engine.sharing.grants import Grants
 from agent_memory.engine.windows import Windows

@@ -10,7 +10,7 @@ from agent_memory.core.records import Entry, Head, Recall, Span
 from agent_memory.core.window import role_of
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.edit.undoing import Place
-from agent_memory.engine.processing.overflow import Overflow
+from agent_memory.engine.processing.compaction import Overflow
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidInput
 from agent_memory.stores.base import SessionStore

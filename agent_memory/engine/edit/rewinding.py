@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent_memory.core.records import Head, Lease, Scope
-from agent_memory.engine.processing.absorbing import Absorber
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.ltm_blocks.keepers import erase_derived
 from agent_memory.stores.base import Store
 

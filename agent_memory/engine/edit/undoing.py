@@ -10,8 +10,8 @@ from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.engine.edit.forgetting import Forgetting
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.leases import Leases, busy
-from agent_memory.engine.processing.failures import Failures
-from agent_memory.engine.processing.overflow import Overflow
+from agent_memory.engine.processing.compaction import Overflow
+from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entries_after

@@ -14,7 +14,7 @@ from time import monotonic
 from agent_memory.core.processes import begin_anew_in_child, wait_for_imports
 from agent_memory.core.records import Head, Scope
 from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.processing.tending import Tended, Tender
+from agent_memory.engine.processing.session_work import Tended, Tender
 from agent_memory.engine.processing.turns import Turns
 from agent_memory.models.loading import break_off_loading
 from agent_memory.stores.base import SessionStore

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Fact, Forgotten, Item, Vector, Vectors
 from agent_memory.engine.transfer.vouching import (

@@ -12,7 +12,7 @@ from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, 
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.batches import Batches, turns
-from agent_memory.engine.processing.failures import Failures, is_passing
+from agent_memory.engine.processing.dead_letters import Failures, is_passing
 from agent_memory.engine.recall.runner import TimeLimited, resolve, together
 from agent_memory.errors import LeaseLost, StoreError
 from agent_memory.ltm_blocks.base import Block

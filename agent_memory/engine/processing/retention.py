@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from agent_memory.config.settings import Retention
 from agent_memory.core.records import DeadLetter, Head
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.base import SessionStore
 

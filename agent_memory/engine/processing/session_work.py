@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from agent_memory.core.records import Absorbed, DeadLetter, Head
 from agent_memory.engine.edit.deletion import Deletion
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.absorbing import Absorber
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.compaction import Overflow
 from agent_memory.engine.processing.dueness import due_upto, idle_wait
-from agent_memory.engine.processing.overflow import Overflow
-from agent_memory.engine.processing.retaining import Retaining
+from agent_memory.engine.processing.retention import Retaining
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Absorb
 

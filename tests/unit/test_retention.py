@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.records import DeadLetter, Head, Summary, empty_head
-from agent_memory.engine.processing.retaining import passed
+from agent_memory.engine.processing.retention import passed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HEAD = replace(empty_head("s", "u", NOW), end=100, start=80, cursors={"a": 90, "b": 60})

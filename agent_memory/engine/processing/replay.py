@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.absorbing import Absorber
+from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.system_records import Notes
 from agent_memory.errors import LeaseLost
