@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_memory.config.settings import AgentMemoryConfig, Retention
+from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.context import BlockInfo, Packer
+from agent_memory.engine.append import Gate
 from agent_memory.engine.edit.deletion import Deletion
 from agent_memory.engine.edit.forgetting import Forgetting
 from agent_memory.engine.edit.redacting import Redaction
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.edit.undoing import Undo
-from agent_memory.engine.gate import Gate
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.absorb import Absorber
-from agent_memory.engine.processing.compaction import Overflow
-from agent_memory.engine.processing.dead_letters import Failures
-from agent_memory.engine.processing.preparing import Preparation
+from agent_memory.engine.processing.compaction import Compaction
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.processing.replay import Replay
-from agent_memory.engine.processing.retention import Retaining
-from agent_memory.engine.processing.session_work import Tender
-from agent_memory.engine.processing.worker import Told, Worker
+from agent_memory.engine.processing.retention import Retention
+from agent_memory.engine.processing.session_work import SessionWork
+from agent_memory.engine.processing.worker import Housekeeping, OnDone, Worker
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
-from agent_memory.engine.system_records import Notes
+from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
 from agent_memory.ltm_blocks.notes import NoteMemory
@@ -41,17 +40,17 @@ class Parts:
     store: Store
     blocks: dict[str, Block]
     notebook: NoteMemory
-    notes: Notes
+    records: SystemRecords
     grants: Grants
     authors: Authors
     leases: Leases
-    failures: Failures
+    dead_letters: DeadLetters
     absorber: Absorber
     gate: Gate
     windows: Windows
-    overflow: Overflow
+    compaction: Compaction
     deletion: Deletion
-    tender: Tender
+    work: SessionWork
     recaller: FanOut
     searcher: FanOut
     replay: Replay
@@ -60,13 +59,13 @@ class Parts:
     undo: Undo
     packer: Packer
 
-    def worker(self, threads: int, told: Told | None = None) -> Worker:
+    def worker(self, threads: int, on_done: OnDone | None = None) -> Worker:
         """A worker over this store, not started; see `Worker`."""
         jobs = list(self.absorber.blocks)
-        if self.retention != "forever":
-            jobs.append(f"_retention {self.retention}")  # no block's name begins so
-        prepare = Preparation(self.store, self.notes, self.deletion, jobs).prepare
-        return Worker(self.store, self.tender, prepare, threads, told)
+        if self.retention.job is not None:
+            jobs.append(self.retention.job)
+        housekeeping = Housekeeping(self.store, self.records, self.deletion.resume, jobs)
+        return Worker(self.store, self.work, housekeeping.run, threads, on_done)
 
     def close(self) -> None:
         """Release connections."""
@@ -102,56 +101,55 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         services.close()
         raise
     blocks, strategy = list(bound.values()), config.strategy
-    notes, leases = Notes(store), Leases(store)
-    failures, forgetting = Failures(store, config.absorb_attempts), Forgetting(store)
-    absorber = Absorber(store, failures, blocks, config.absorb_timeout)
+    records, leases = SystemRecords(store), Leases(store)
+    dead_letters, forgetting = DeadLetters(store, config.absorb_attempts), Forgetting(store)
+    absorber = Absorber(store, dead_letters, blocks, config.absorb_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
-    overflow = Overflow(
+    compaction = Compaction(
         store, windows, strategy, resources, config.max_tokens, recall_tokens, config.max_messages
     )
-    retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
+    retention = Retention(store, windows, dead_letters, list(absorber.blocks), config.retention)
     notebook = _notebook(bound, resources)
     everything = {**bound, notebook.name: notebook}.values()
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
     authors = Authors(store)
-    rewinding = Rewinding(store, absorber, failures)
-    redaction = Redaction(store, leases, rewinding, failures, grants, authors, windows)
-    deletion = Deletion(
-        store, leases, absorber, keepers, failures, forgetting, notes, windows, redaction
+    rewinding = Rewinding(store, absorber, dead_letters)
+    redaction = Redaction(store, leases, rewinding, dead_letters, grants, authors, windows)
+    deletion = Deletion(store, leases, absorber, keepers, forgetting, records, windows, redaction)
+    work = SessionWork(
+        store,
+        leases,
+        compaction,
+        absorber,
+        retention,
+        deletion.finish,
+        strategy.absorbs,
+        config.idle_minutes,
     )
     return Parts(
         services=services,
         store=store,
         blocks=bound,
         notebook=notebook,
-        notes=notes,
+        records=records,
         grants=grants,
         authors=authors,
         leases=leases,
-        failures=failures,
+        dead_letters=dead_letters,
         absorber=absorber,
         gate=Gate(closed=not store.remote),
         windows=windows,
-        overflow=overflow,
+        compaction=compaction,
         deletion=deletion,
-        tender=Tender(
-            store,
-            leases,
-            overflow,
-            absorber,
-            deletion,
-            retaining,
-            strategy.absorbs,
-            config.idle_minutes,
-        ),
+        work=work,
         recaller=FanOut(config.recall_timeout, blocks=blocks),
         searcher=FanOut(config.recall_timeout, blocks=searched),
-        replay=Replay(store, leases, absorber, notes),
-        retention=config.retention,
+        replay=Replay(store, work, records),
+        retention=retention,
         rewinding=rewinding,
-        undo=Undo(store, leases, rewinding, failures, forgetting, overflow),
+        undo=Undo(store, leases, rewinding, dead_letters, forgetting, compaction),
         packer=Packer(
             resources.counter,
             config.max_tokens,

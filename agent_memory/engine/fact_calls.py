@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from agent_memory.core.records import Scope, Span
-from agent_memory.engine.admission import check_moment
 from agent_memory.engine.calls import Calls
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
+from agent_memory.ltm_blocks.extractive.history.periods import check_moment
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.history.auditing import Change

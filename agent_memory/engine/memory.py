@@ -12,6 +12,7 @@ from typing import Any, Self
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.context import MemoryContext, Shown
 from agent_memory.core.fusion import merge
+from agent_memory.core.ids import check_id
 from agent_memory.core.messages import Message
 from agent_memory.core.records import (
     Absorbed,
@@ -23,12 +24,13 @@ from agent_memory.core.records import (
     empty_head,
 )
 from agent_memory.core.window import role_of
-from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
+from agent_memory.engine.append import check_size, fit_anyhow
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.calls import scope_of
 from agent_memory.engine.fact_calls import FactCalls
 from agent_memory.engine.handle_calls import HandleCalls
 from agent_memory.engine.paging import all_heads, page_of
+from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.regenerate_calls import RegenerateCalls
 from agent_memory.engine.search_calls import SearchCalls
@@ -179,10 +181,9 @@ class AgentMemory(
         """
         self._check(session_id, None)
         if session_id is not None:
-            return self._parts.tender.finish(session_id, _WAIT)
+            return self._flush(session_id)
         self._parts.deletion.resume()
-        heads = all_heads(self._store)
-        return [one for head in heads for one in self._parts.tender.finish(head.session_id, _WAIT)]
+        return [one for head in all_heads(self._store) for one in self._flush(head.session_id)]
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """Say that a conversation is over for now: what is pending is absorbed, what was kept for
@@ -252,7 +253,7 @@ class AgentMemory(
         if block is not None:
             check_block(block, self._parts.absorber.blocks)
         names = [block] if block is not None else list(self._parts.absorber.blocks)
-        return [letter for name in names for letter in self._parts.failures.dead(name)]
+        return [letter for name in names for letter in self._parts.dead_letters.dead(name)]
 
     def retry(self, block: str | None = None) -> list[Absorbed]:
         """Have blocks absorb their dead letters, now: those of one block, or of all.
@@ -263,7 +264,7 @@ class AgentMemory(
         Raises:
             ConfigError: No absorbing block has that name.
         """
-        return [self._parts.tender.retry(letter, _WAIT) for letter in self.dead_letters(block)]
+        return [self._parts.work.retry(letter, _WAIT) for letter in self.dead_letters(block)]
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """The same calls with the ids bound."""
@@ -277,9 +278,9 @@ class AgentMemory(
         lags: Counter[str] = Counter()
         for head in all_heads(self._store):
             lags.update({name: head.lag(name) for name in self._parts.absorber.blocks})
-        errors, failures = self._parts.absorber.errors, self._parts.failures
+        errors, letters = self._parts.absorber.errors, self._parts.dead_letters
         blocks = {
-            name: BlockStats(lags[name], errors.get(name), len(failures.dead(name)))
+            name: BlockStats(lags[name], errors.get(name), len(letters.dead(name)))
             for name in self._parts.absorber.blocks
         }
         usage = self._parts.services.ledger.snapshot()
@@ -331,15 +332,18 @@ class AgentMemory(
     def _settle(self, head: Head) -> Head:
         """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
         try:
-            if not self._parts.tender.needed(head):
+            if not self._parts.work.needed(head):
                 return head
             if self._background is not None:
                 self._background.wake(head)
                 return head
-            return self._parts.tender.attend(head)
-        except Exception:  # the messages are stored: the next call tends the session
-            logger.exception("session %r not tended; it will be tried again", head.session_id)
+            return self._parts.work.after_update(head)
+        except Exception:  # the messages are stored: the next call does what is due
+            logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
+
+    def _flush(self, session_id: str) -> list[Absorbed]:
+        return self._parts.work.process(session_id, everything=True, wait=_WAIT).absorbed
 
     def _owned(self, session_id: str, user_id: str | None) -> Head | None:
         head = self._store.head(session_id)
@@ -368,7 +372,7 @@ class AgentMemory(
 
     def _troubles(self, head: Head | None) -> list[str]:
         """What a context of a session should warn of, whatever was recalled."""
-        return [*self._parts.absorber.troubles(), *self._parts.overflow.troubles(head)]
+        return [*self._parts.absorber.troubles(), *self._parts.compaction.troubles(head)]
 
     def _query(self, message: Any) -> Message | None:
         if message is None or isinstance(message, Message):

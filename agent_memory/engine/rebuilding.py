@@ -7,13 +7,12 @@ from contextlib import closing
 from dataclasses import replace
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.engine.admission import check_block
 from agent_memory.engine.assembly import Parts, assemble
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.replay import REPLAYS
+from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
-from agent_memory.engine.system_records import Notes
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import DimensionMismatch
 
 _TRIES = 5
@@ -87,7 +86,7 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
         for block in config.all_blocks:
             if block.name == name:
                 # noted first: whoever replays after a crash must not leave sessions out
-                Notes(resources.store).write(REPLAYS, name, after=None, done=0)
+                SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
                 block.clear(resources)
 
 
@@ -98,20 +97,10 @@ def _left(parts: Parts, block: str, attempts: int) -> tuple[str, str] | None:
     can't absorb are given up after so many attempts, and hold nothing up.
     """
     for head in all_heads(parts.store):
-        error = _absorbed(parts, block, head.session_id) if head.lag(block) else None
+        session_id = head.session_id
+        error = parts.work.absorb(session_id, block, wait=_WAIT) if head.lag(block) else None
         for _ in range(attempts if error else 0):
-            error = error and _absorbed(parts, block, head.session_id)
+            error = error and parts.work.absorb(session_id, block, wait=_WAIT)
         if error:
-            return head.session_id, error
+            return session_id, error
     return None
-
-
-def _absorbed(parts: Parts, block: str, session_id: str) -> str | None:
-    with parts.leases.hold(session_id, _WAIT) as lease:
-        head = parts.store.head(session_id)
-        if head is None or head.deleting:
-            return None
-        if lease is None:
-            return "another worker holds the session"
-        fed = parts.absorber.absorb({block: head.end}, lease)
-        return next((one.error for one in fed if one.error), None)

@@ -83,7 +83,7 @@ class RegenerateCalls(TurnCalls):
     @property
     def _asking(self) -> Regeneration:
         parts = self._parts
-        return Regeneration(parts.store, parts.windows, parts.overflow, parts.rewinding)
+        return Regeneration(parts.store, parts.windows, parts.compaction, parts.rewinding)
 
     @abstractmethod
     def _recall(

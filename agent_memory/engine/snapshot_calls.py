@@ -43,7 +43,7 @@ class SnapshotCalls(Calls):
 
         self._check(session_id, None)
         parts = self._parts
-        exporting = Exporting(parts.store, parts.leases, parts.failures, self._all_blocks)
+        exporting = Exporting(parts.store, parts.leases, parts.dead_letters, self._all_blocks)
         with written(to) as file:
             return exporting.run(session_id, file.write)
 
@@ -81,7 +81,7 @@ class SnapshotCalls(Calls):
             parts.services.resources,
             parts.leases,
             parts.deletion,
-            parts.failures,
+            parts.dead_letters,
             parts.windows,
             self._all_blocks,
         )

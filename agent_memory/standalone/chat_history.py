@@ -64,7 +64,7 @@ class ChatHistory:
             parts.store,
             parts.leases,
             parts.rewinding,
-            parts.failures,
+            parts.dead_letters,
             Forgetting(parts.store),
             self._drafts,
         )

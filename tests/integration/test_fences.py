@@ -149,7 +149,7 @@ def absorbs(place: Place) -> None:
 
 
 def takes_a_turn(place: Place) -> None:
-    place.one._parts.tender.tend("s", turn=True)
+    place.one._parts.work.process("s", scheduled=True)
 
 
 def deletes(place: Place) -> None:
@@ -341,7 +341,7 @@ def nobodys() -> Place:
         lambda place: place.one.update("s", {"role": "user", "content": "more"}),
         lambda place: place.one.flush("s"),
         lambda place: place.one.flush(),
-        lambda place: place.one._parts.tender.tend("s", turn=True),
+        lambda place: place.one._parts.work.process("s", scheduled=True),
     ],
 )
 def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import agent_memory
 from agent_memory import AgentMemory, Migrated, NoteMemory
 from agent_memory.engine import leases
-from agent_memory.engine.system_records import Notes
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate_stores
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
@@ -235,7 +235,7 @@ def test_a_target_that_holds_something(
 
 def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
     """Wrong: who has opened a memory over the target, to see that it works, can't move there."""
-    Notes(target).write("configured jobs", "vector", again_at=None)
+    SystemRecords(target).write(Kind.JOBS, "vector", again_at=None)
     target.open_vectors("vector", 3, "another model")
     target.open_vectors("unknown", 3, "m")
     moved(small, target)
@@ -492,7 +492,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
         memory.flush()
         assert [head.session_id for head in memory.sessions()] == ["s3"]
     assert [head.session_id for head in target.sessions()] == ["s3"]
-    assert not Notes(target).read("user deletions")
+    assert not SystemRecords(target).read(Kind.USER_DELETIONS)
 
 
 def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: Store) -> None:
@@ -506,7 +506,9 @@ def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: S
                 mine.notes().add(f"canary-{user} {n}")
 
         moved(source, target)
-        Notes(target).write("migration", "origin", removed=False)  # as if it had not ended
+        SystemRecords(target).write(
+            Kind.MIGRATION, "origin", removed=False
+        )  # as if it had not ended
         assert b"canary-ada" in file_bytes(tmp_path, "target.db")
         memory.delete_user("ada")
     moved(source, target)
@@ -521,7 +523,7 @@ def test_traces_are_erased_even_if_that_was_cut_short(tmp_path: Path, target: St
     for name in ("a", "b"):
         source.append(name, [draft(f"canary-{name} {n}") for n in range(40)])
     moved(source, target)
-    Notes(target).write("migration", "origin", removed=False)
+    SystemRecords(target).write(Kind.MIGRATION, "origin", removed=False)
     source.delete("a")
 
     def fail(step: str) -> None:
@@ -538,12 +540,12 @@ def test_traces_are_erased_even_if_that_was_cut_short(tmp_path: Path, target: St
 def test_the_engines_notes(small: Store, target: Store) -> None:
     """Wrong: a replay that stopped half-way is forgotten; or the target is told of what only the
     source has to do."""
-    for kind in ("replays", "scrubs", "user deletions", "configured jobs"):
-        Notes(small).write(kind, "key", done=1)
+    for kind in (Kind.REPLAYS, Kind.SCRUBS, Kind.USER_DELETIONS, Kind.JOBS):
+        SystemRecords(small).write(kind, "key", done=1)
     moved(small, target)
-    kinds = ("replays", "scrubs", "user deletions", "configured jobs", "migration")
-    assert [bool(Notes(target).read(kind)) for kind in kinds] == [True, False, True, True, False]
-    assert all(Notes(small).read(kind) for kind in kinds[:-1])
+    kept = {kind for kind in Kind if SystemRecords(target).read(kind)}
+    assert kept == {Kind.REPLAYS, Kind.USER_DELETIONS, Kind.JOBS}
+    assert {kind for kind in Kind if SystemRecords(small).read(kind)} == kept | {Kind.SCRUBS}
 
 
 def test_the_note_tells_nothing(source: Store, target: Store) -> None:

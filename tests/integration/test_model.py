@@ -500,7 +500,7 @@ class Story(RuleBasedStateMachine):
                 memory.retry()
             case "turn":
                 for head in memory._parts.store.due():
-                    memory._parts.tender.tend(head.session_id, turn=True)
+                    memory._parts.work.process(head.session_id, scheduled=True)
             case "work":
                 worker = memory._parts.worker(1)
                 worker.run_once()

@@ -269,21 +269,21 @@ def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> No
     before = config(store, Notes(), absorb="overflow")
     after = config(store, Notes(), Notes(name="added"), absorb="overflow", max_tokens=400)
     old = assemble(before).worker(1)
-    old._prepare_now()
+    old._keep_house()
     new = assemble(after).worker(1)
-    new._prepare_now()  # all fall due
+    new._keep_house()  # all fall due
     old.run_once()
     old.stop()
     assert store.due() == []
     now = time.time()
-    monkeypatch.setattr("agent_memory.engine.processing.preparing.time", lambda: now + 700)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.time", lambda: now + 700)
     worker = assemble(after).worker(1)
     worker.run_once()
     worker.stop()
     assert len(noted(store, "added")) > 150
     assert store.due() == []
-    monkeypatch.setattr("agent_memory.engine.processing.preparing.time", lambda: now + 9000)
-    assemble(after).worker(1)._prepare_now()
+    monkeypatch.setattr("agent_memory.engine.processing.worker.time", lambda: now + 9000)
+    assemble(after).worker(1)._keep_house()
     assert store.due() == []  # once is enough
 
 

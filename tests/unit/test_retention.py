@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.records import DeadLetter, Head, Summary, empty_head
-from agent_memory.engine.processing.retention import passed
+from agent_memory.engine.processing.retention import safe_to_expire
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HEAD = replace(empty_head("s", "u", NOW), end=100, start=80, cursors={"a": 90, "b": 60})
@@ -49,7 +49,7 @@ def letter(first: int) -> DeadLetter:
 )
 def test_passed(head: Head, blocks: list[str], dead: list[DeadLetter], expected: int) -> None:
     """Wrong: a message is removed that something has still to read, or none is ever."""
-    assert passed(head, blocks, dead) == expected
+    assert safe_to_expire(head, blocks, dead) == expected
 
 
 @given(
@@ -66,7 +66,7 @@ def test_what_is_passed_nothing_reads(end: int, data: st.DataObject) -> None:
     pinned = tuple(sorted(data.draw(st.sets(st.integers(1, max(start, 1))))))
     expired = data.draw(st.integers(0, end - 1))
     head = replace(HEAD, end=end, start=start, pinned=pinned, cursors=cursors, expired=expired)
-    upto = passed(head, blocks, dead)
+    upto = safe_to_expire(head, blocks, dead)
     assert expired <= upto < end
     if upto > expired:
         assert upto <= start

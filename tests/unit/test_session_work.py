@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.records import Head, empty_head
-from agent_memory.engine.processing.dueness import due_upto, idle_wait
+from agent_memory.engine.processing.session_work import idle_wait, target_seq
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 MOMENTS = st.timedeltas(timedelta(days=-400), timedelta(days=400)).map(lambda delta: NOON + delta)
@@ -41,21 +41,21 @@ def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
 def test_on_overflow_what_left_the_window(log: tuple[Head, int, list[int]]) -> None:
     """Wrong: what the window still shows is absorbed, or what left it waits."""
     head, cursor, _ = log
-    assert due_upto(head, cursor, "overflow", never) == head.start
+    assert target_seq(head, cursor, "overflow", never) == head.start
 
 
 @given(logs())
 def test_at_every_update_all(log: tuple[Head, int, list[int]]) -> None:
     """Wrong: the newest message waits for the next."""
     head, cursor, _ = log
-    assert due_upto(head, cursor, "every_update", never) == head.end
+    assert target_seq(head, cursor, "every_update", never) == head.end
 
 
 @given(logs(), st.integers(1, 300))
 def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
     """Wrong: more tokens wait than were asked for, or what left the window waits for more."""
     head, cursor, totals = log
-    upto = due_upto(head, cursor, tokens, totals.__getitem__)
+    upto = target_seq(head, cursor, tokens, totals.__getitem__)
     waiting = totals[-1] - totals[cursor]
     if cursor < head.end and waiting >= tokens:
         assert upto == head.end
@@ -69,7 +69,7 @@ def test_a_block_that_is_up_to_date_has_nothing_to_do(
 ) -> None:
     """Wrong: a session is looked at for ever, or the log is read in vain."""
     head, _, _ = log
-    assert due_upto(head, head.end, absorb, never) <= head.end
+    assert target_seq(head, head.end, absorb, never) <= head.end
 
 
 @given(MOMENTS, MOMENTS, MINUTES)

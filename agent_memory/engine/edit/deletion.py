@@ -15,9 +15,8 @@ from agent_memory.engine.edit.redacting import Redaction
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
-from agent_memory.engine.processing.dead_letters import Failures
 from agent_memory.engine.recall.runner import resolve
-from agent_memory.engine.system_records import Notes
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost
 from agent_memory.ltm_blocks.base import Block
@@ -26,8 +25,6 @@ from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
-_USERS = "user deletions"
-_SCRUBS = "scrubs"
 _WAIT = 30.0
 
 
@@ -39,9 +36,8 @@ class Deletion:
         leases: Which keep other workers off meanwhile.
         absorber: Whose blocks forget.
         keepers: Blocks that keep what they did not absorb, and forget too.
-        failures: What blocks could not absorb.
         forgetting: What is to stay forgotten.
-        notes: Where the deletion of a user is noted until it is finished.
+        records: Where the deletion of a user is noted until it is finished.
         windows: What is kept of logs in memory.
         redaction: Takes a user out of shared namespaces.
     """
@@ -52,9 +48,8 @@ class Deletion:
         leases: Leases,
         absorber: Absorber,
         keepers: Sequence[Block],
-        failures: Failures,
         forgetting: Forgetting,
-        notes: Notes,
+        records: SystemRecords,
         windows: Windows,
         redaction: Redaction,
     ) -> None:
@@ -62,9 +57,8 @@ class Deletion:
         self._leases = leases
         self._absorber = absorber
         self._keepers = keepers
-        self._failures = failures
         self._forgetting = forgetting
-        self._notes = notes
+        self._records = records
         self._windows = windows
         self._redaction = redaction
 
@@ -83,12 +77,12 @@ class Deletion:
         begun = [head.created_at.timestamp() for head in all_heads(self._store, user_id)]
         before = max([time(), *begun])  # the clock of another machine may be ahead
         key = uuid4().hex
-        self._notes.write(_USERS, key, user_id=user_id, before=before)
+        self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
         self._finish(key, user_id, before)
 
     def settle(self, user_id: str) -> None:
         """Finish a user's deletions that have begun, before anything is given to it anew."""
-        for key, note in self._notes.read(_USERS).items():
+        for key, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id:
                 self._finish(key, user_id, note["before"], cleared="cleared" in note)
 
@@ -100,12 +94,12 @@ class Deletion:
 
     def resume(self) -> None:
         """Finish what was interrupted: deletions of users, and of traces in the files."""
-        for key, note in self._notes.read(_USERS).items():
+        for key, note in self._records.read(Kind.USER_DELETIONS).items():
             try:
                 self._finish(key, note["user_id"], note["before"], cleared="cleared" in note)
             except Exception:  # one that can't be finished now must not keep the others waiting
                 logger.exception("the deletion of a user was not finished; it will be tried again")
-        if self._notes.read(_SCRUBS):
+        if self._records.read(Kind.SCRUBS):
             self._scrub()
 
     def _finish(self, key: str, user_id: str, before: float, cleared: bool = False) -> None:
@@ -120,7 +114,9 @@ class Deletion:
         if not cleared:
             self._redaction.close(user_id)
             self._clear_keepers(user_id)
-            self._notes.write(_USERS, key, user_id=user_id, before=before, cleared=True)
+            self._records.write(
+                Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
+            )
         sessions = [head.session_id for head in all_heads(self._store, user_id)]
         # all are marked before the first is erased, so that none comes back if this stops half-way
         for session_id in [name for name in sessions if self._mark(name, before)]:
@@ -134,9 +130,9 @@ class Deletion:
             for name in self._absorber.blocks:
                 self._absorber.rewind(name, None, head.session_id)
         self._note_scrub()
-        for done, note in self._notes.read(_USERS).items():
+        for done, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
-                self._notes.drop(_USERS, done)
+                self._records.drop(Kind.USER_DELETIONS, done)
         self._scrub()
 
     def _clear_keepers(self, user_id: str) -> None:
@@ -148,13 +144,13 @@ class Deletion:
 
     def _note_scrub(self) -> None:
         """Have the traces erased, whatever becomes of this call."""
-        self._notes.write(_SCRUBS, uuid4().hex)
+        self._records.write(Kind.SCRUBS, uuid4().hex)
 
     def _scrub(self) -> None:
-        noted = self._notes.read(_SCRUBS)
+        noted = self._records.read(Kind.SCRUBS)
         self._store.scrub()
         for key in noted:
-            self._notes.drop(_SCRUBS, key)
+            self._records.drop(Kind.SCRUBS, key)
 
     def _mark(self, session_id: str, before: float = inf) -> bool:
         """Mark a session, so that it is gone for everybody; False where there is none so old."""
@@ -187,9 +183,7 @@ class Deletion:
             erase(self._store, name, scope)
         for former in head.cursors.keys() - self._absorber.blocks.keys():
             self._forget_former(former, scope)
-        self._failures.forget(head.session_id, lease=lease)
-        self._forgetting.session(head.session_id, lease)
-        self._redaction.session(head.session_id)
+        self._records.erase_session(head.session_id, lease)
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
         self._windows.forget(head.session_id)

@@ -19,10 +19,6 @@ class Forgetting:
     def __init__(self, store: FactStore) -> None:
         self._store = store
 
-    def session(self, session_id: str, lease: Lease | None = None) -> None:
-        """A session is deleted."""
-        self._store.delete_facts(FORGOTTEN, session_id=session_id, lease=lease)
-
     def user(self, user_id: str) -> None:
         """A user is deleted."""
         self._store.delete_facts(FORGOTTEN, owner=Scope(user_id).owner)

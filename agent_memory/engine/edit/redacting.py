@@ -12,7 +12,7 @@ from agent_memory.core.window import begun_anew, ruled
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.dead_letters import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.sharing.authorship import Authors, is_by
 from agent_memory.engine.sharing.grants import Grants
 from agent_memory.engine.windows import Windows
@@ -41,7 +41,7 @@ class Redaction:
         store: Store,
         leases: Leases,
         rewinding: Rewinding,
-        failures: Failures,
+        failures: DeadLetters,
         grants: Grants,
         authors: Authors,
         windows: Windows,
@@ -61,11 +61,6 @@ class Redaction:
             self._grants.close(user_id)
         else:
             self._grants.drop_share(share)
-
-    def session(self, session_id: str) -> None:
-        """A session is deleted."""
-        if share_of(session_id) is not None:
-            self._authors.session(session_id)
 
     def erase(self, user_id: str) -> None:
         """Empty what a user wrote as an agent, and forget its grants. Idempotent."""

@@ -10,7 +10,7 @@ from agent_memory.core.records import Entry, Head, Recall, Span
 from agent_memory.core.window import role_of
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.edit.undoing import Place
-from agent_memory.engine.processing.compaction import Overflow
+from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidInput
 from agent_memory.stores.base import SessionStore
@@ -29,7 +29,7 @@ class Regeneration:
     """
 
     def __init__(
-        self, store: SessionStore, windows: Windows, overflow: Overflow, rewinding: Rewinding
+        self, store: SessionStore, windows: Windows, overflow: Compaction, rewinding: Rewinding
     ) -> None:
         self._store = store
         self._windows = windows

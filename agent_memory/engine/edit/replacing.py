@@ -13,7 +13,7 @@ from agent_memory.core.window import begun_anew, ruled
 from agent_memory.engine.edit.forgetting import Forgetting
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.leases import Leases, busy
-from agent_memory.engine.processing.dead_letters import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.errors import (
     LeaseLost,
     SessionDeleting,
@@ -96,7 +96,7 @@ class Replacement:
         store: Store,
         leases: Leases,
         rewinding: Rewinding,
-        failures: Failures,
+        failures: DeadLetters,
         forgetting: Forgetting,
         drafted: Drafts,
     ) -> None:

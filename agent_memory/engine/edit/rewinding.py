@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agent_memory.core.records import Head, Lease, Scope
 from agent_memory.engine.processing.absorb import Absorber
-from agent_memory.engine.processing.dead_letters import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.ltm_blocks.keepers import erase_derived
 from agent_memory.stores.base import Store
 
@@ -24,7 +24,7 @@ class Rewinding:
         failures: What blocks could not absorb.
     """
 
-    def __init__(self, store: Store, absorber: Absorber, failures: Failures) -> None:
+    def __init__(self, store: Store, absorber: Absorber, failures: DeadLetters) -> None:
         self._store = store
         self._absorber = absorber
         self._failures = failures

@@ -10,8 +10,8 @@ from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.engine.edit.forgetting import Forgetting
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.leases import Leases, busy
-from agent_memory.engine.processing.compaction import Overflow
-from agent_memory.engine.processing.dead_letters import Failures
+from agent_memory.engine.processing.compaction import Compaction
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entries_after
@@ -39,9 +39,9 @@ class Undo:
         store: SessionStore,
         leases: Leases,
         rewinding: Rewinding,
-        failures: Failures,
+        failures: DeadLetters,
         forgetting: Forgetting,
-        overflow: Overflow,
+        overflow: Compaction,
     ) -> None:
         self._store = store
         self._leases = leases

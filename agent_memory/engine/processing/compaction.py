@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.window import Cut, apply, begun_anew, passes, ruled, snap, visible
 from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.processing.batches import turns
+from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.windows import Windows
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.stores.base import SessionStore
@@ -24,7 +24,7 @@ _SUMMARY_FRAME = 24
 """Tokens of the message and element around a summary's text."""
 
 
-class Overflow:
+class Compaction:
     """Applies one strategy to sessions.
 
     Args:
@@ -55,7 +55,7 @@ class Overflow:
         free = 0 if share < 1 else min(recall_tokens, max_tokens // 4)
         self._short_term = int(max_tokens * share) - free - resources.counter.overhead
         self._max_messages = max_messages
-        self._rests = Backoff()
+        self._backoff = Backoff()
         self._summary = min(strategy.summary_tokens, max_tokens // 4)
 
     def limit(self, head: Head) -> int:
@@ -63,7 +63,7 @@ class Overflow:
         summary = self._summary + _SUMMARY_FRAME if self._summary else 0
         return self._short_term - summary - head.system_tokens
 
-    def passed(self, head: Head) -> bool:
+    def overflows(self, head: Head) -> bool:
         """Whether the session's window passes its tokens or its messages.
 
         Nothing is read before the head says that there may be too many messages. Those of the
@@ -85,10 +85,10 @@ class Overflow:
         """
         return type(self._strategy).summarize is Strategy.summarize
 
-    def settle(self, head: Head) -> Head:
+    def compact(self, head: Head) -> Head:
         """Cut the window if it passes its limit; the head as it is afterwards."""
         for _ in range(_TRIES):
-            if not self.passed(head):
+            if not self.overflows(head):
                 return head
             entries = self._windows.of(head)
             window = Window(tuple(entries), self.limit(head), self._max_messages)
@@ -105,10 +105,10 @@ class Overflow:
             head = stored
         return head
 
-    def redo_summary(self, head: Head, *, insist: bool = False) -> Head:
-        """Have the model write the summary that a local extract stands in for, if it can.
+    def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
+        """Have the model write the summary for which a local extract is the fallback, if it can.
 
-        With `insist`, a model that rests after a failure is asked too.
+        With `insist`, a model that failed a moment ago is asked too.
         """
         summary = head.summary
         if summary is None or summary.redo_after is None:
@@ -118,15 +118,15 @@ class Overflow:
             return head
         return self._store.move(replace(head, summary=written)) or head
 
-    def redo_wait(self, head: Head) -> float | None:
+    def refresh_wait(self, head: Head) -> float | None:
         """Seconds until the model may be asked again for a summary; None where none waits."""
         waits = head.summary is not None and head.summary.redo_after is not None
-        return self._rests.seconds(_MODEL) if waits and not self._rests.idle(_MODEL) else None
+        return self._backoff.seconds(_MODEL) if waits and not self._backoff.idle(_MODEL) else None
 
     def troubles(self, head: Head | None) -> list[str]:
         """What a context of this session should warn of."""
-        stands_in = head is not None and head.summary and head.summary.redo_after is not None
-        if stands_in and not self._rests.idle(_MODEL):
+        fallback = head is not None and head.summary and head.summary.redo_after is not None
+        if fallback and not self._backoff.idle(_MODEL):
             return ["The summary is a local extract: the model failed, and will be tried again."]
         return []
 
@@ -174,12 +174,12 @@ class Overflow:
     def _summarize(
         self, head: Head, leaving: list[Entry], upto: int, *, insist: bool = False
     ) -> Summary | None:
-        """What the strategy puts in place of what left; a model that fails rests for a while."""
+        """What the strategy puts in place of what left; a model that failed is spared a while."""
         departure = Departure(
-            entries=turns(leaving),
+            entries=without_system(leaving),
             upto=upto,
             previous=head.summary,
-            history=lambda after, to: turns(
+            history=lambda after, to: without_system(
                 self._store.read(head.session_id, after=after, limit=to - after)
             ),
             max_tokens=self._summary,
@@ -187,7 +187,7 @@ class Overflow:
         asked: list[str] = []
 
         def models(name: str | None) -> LLM | None:
-            if not insist and not self._rests.ready(_MODEL):
+            if not insist and not self._backoff.ready(_MODEL):
                 return None
             llm = self._resources.models(name)
             asked.extend([llm.model] if llm else [])
@@ -195,7 +195,7 @@ class Overflow:
 
         written = self._strategy.summarize(departure, replace(self._resources, models=models))
         if asked and written and written.redo_after is not None:
-            self._rests.failed(_MODEL)
+            self._backoff.failed(_MODEL)
         elif asked:
-            self._rests.succeeded(_MODEL)
+            self._backoff.succeeded(_MODEL)
         return written

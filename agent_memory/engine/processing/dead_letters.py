@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agent_memory.core.records import DeadLetter, Lease, Record
+from agent_memory.core.reserved import FAILED
 from agent_memory.errors import (
     ConfigError,
     ModelForbidden,
@@ -16,7 +17,7 @@ from agent_memory.errors import (
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import FactStore
 
-_PLACE = "_failed"  # no block's name begins so
+_PLACE = FAILED.name
 _PASSING = (ModelUnavailable, ModelForbidden, ModelRequired, ConfigError, StoreError, OSError)
 
 
@@ -29,7 +30,7 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, _PASSING)
 
 
-class Failures:
+class DeadLetters:
     """Attempts at batches that failed, and batches that were given up.
 
     Args:

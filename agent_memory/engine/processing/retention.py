@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from agent_memory.config.settings import Retention
+from agent_memory.config.settings import Retention as Setting
 from agent_memory.core.records import DeadLetter, Head
-from agent_memory.engine.processing.dead_letters import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.base import SessionStore
 
 _PAGE = 100
 
 
-def passed(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
+def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
     """The seq up to which nothing reads a session's log any more.
 
     What still reads it: the window; a summary that a model is to redo; each block from its cursor
@@ -36,13 +36,13 @@ def passed(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> i
     return max(head.expired, min(readers))
 
 
-class Retaining:
+class Retention:
     """Shortens logs from their beginning.
 
     Args:
         store: The log.
         windows: What was read of it.
-        failures: What blocks gave up.
+        dead_letters: What blocks gave up.
         blocks: Names of the blocks that absorb.
         retention: "forever"; "window": no longer than something reads it; or for at least so long
             after the message's own time.
@@ -52,15 +52,20 @@ class Retaining:
         self,
         store: SessionStore,
         windows: Windows,
-        failures: Failures,
+        dead_letters: DeadLetters,
         blocks: Collection[str],
-        retention: Retention,
+        retention: Setting,
     ) -> None:
         self._store = store
         self._windows = windows
-        self._failures = failures
+        self._dead_letters = dead_letters
         self._blocks = blocks
-        self._retention: Retention = retention
+        self._retention: Setting = retention
+
+    @property
+    def job(self) -> str | None:
+        """What workers note that they do, beside the names of blocks; None for nothing."""
+        return None if self._retention == "forever" else f"_retention {self._retention}"
 
     def shorten(self, head: Head) -> Head:
         """Remove what was kept for long enough; the head afterwards."""
@@ -91,9 +96,11 @@ class Retaining:
         if self._retention == "forever" or head.start <= head.expired:
             return head.expired
         dead = [
-            letter for name in self._blocks for letter in self._failures.dead(name, head.session_id)
+            letter
+            for name in self._blocks
+            for letter in self._dead_letters.dead(name, head.session_id)
         ]
-        return passed(head, self._blocks, dead)
+        return safe_to_expire(head, self._blocks, dead)
 
     def _old(self, head: Head, upto: int, before: datetime) -> int:
         """The last seq, at most `upto`, before the first entry that is not so old."""

@@ -9,7 +9,7 @@ from math import inf
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import LogChanged, log_pages
-from agent_memory.engine.processing.dead_letters import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block
@@ -34,7 +34,7 @@ class Exporting:
     """
 
     def __init__(
-        self, store: Store, leases: Leases, failures: Failures, blocks: Mapping[str, Block]
+        self, store: Store, leases: Leases, failures: DeadLetters, blocks: Mapping[str, Block]
     ) -> None:
         self._store = store
         self._leases = leases

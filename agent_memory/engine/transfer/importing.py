@@ -10,7 +10,7 @@ from itertools import chain
 from agent_memory.core.records import Entry, Head
 from agent_memory.engine.edit.deletion import Deletion
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.dead_letters import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.arriving import arriving
 from agent_memory.engine.transfer.receiving import Receiving
 from agent_memory.engine.transfer.snapshots.reading import Item, Reading
@@ -40,7 +40,7 @@ class Importing:
         resources: Resources,
         leases: Leases,
         deletion: Deletion,
-        failures: Failures,
+        failures: DeadLetters,
         windows: Windows,
         blocks: Mapping[str, Block],
     ) -> None:

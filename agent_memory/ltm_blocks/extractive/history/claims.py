@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from agent_memory.core import reserved
+
 LinkKind = Literal["update", "contradict", "end"]
 """What a claim says of an older fact. "update": both are values of the same thing, each in its
 time. "contradict": the older was never so. "end": the older ended when this one did."""
 
-FORGOTTEN = "_forgotten"
-"""Under which name stores keep what is to stay forgotten; no block's name begins so."""
+FORGOTTEN = reserved.FORGOTTEN.name
+"""Under which name stores keep what is to stay forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

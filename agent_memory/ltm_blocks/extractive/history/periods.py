@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+
+from agent_memory.errors import InvalidInput
 
 Period = tuple[datetime, datetime]
 """From when, and until when, that moment excluded."""
@@ -15,12 +17,12 @@ END = datetime.max.replace(tzinfo=UTC)
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?=$|[T ])")
 
 
-def parse(date: str | None) -> Period | None:
+def parse(text: str | None) -> Period | None:
     """The time that a date names: a day, a month ("2024-03") or a year; None for what is no date.
 
     What follows a day, such as the time, is left out.
     """
-    found = _DATE.match(date.strip()) if date else None
+    found = _DATE.match(text.strip()) if text else None
     if found is None:
         return None
     year, month, day = (int(part) if part else None for part in found.groups())
@@ -34,6 +36,22 @@ def parse(date: str | None) -> Period | None:
         return begin, datetime(year + 1, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):  # there is no such day
         return None
+
+
+def check_moment(name: str, value: datetime | date | None) -> datetime | None:
+    """A moment with its time zone; of a date its beginning (UTC).
+
+    Raises:
+        InvalidInput: It has no time zone, or is neither.
+    """
+    if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
+        return value
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    raise InvalidInput(
+        f"{name} is {value!r}. Give a datetime with a time zone, such as "
+        "datetime(2026, 3, 1, tzinfo=UTC), or a date."
+    )
 
 
 def day_of(moment: datetime) -> datetime:

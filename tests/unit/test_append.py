@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_memory import Message
-from agent_memory.engine.gate import Gate
+from agent_memory.engine.append import Gate
 
 SHORT = {"role": "user", "content": "hello"}
 LONG = {"role": "user", "content": "word " * 10_000}
