@@ -82,8 +82,8 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
         call: What to call. An error is logged, and the call is made again.
     """
     one = _Repeated(name, seconds, call, monotonic() + seconds)
-    _repeater.add(one)
     try:
+        _repeater.add(one)
         yield
     finally:
         _repeater.remove(one)
@@ -156,14 +156,18 @@ class _Repeater:
         self._look_at: float | None = None  # None: no thread looks
 
     def add(self, one: _Repeated) -> None:
-        with self._changed:
-            self._all.add(one)
-            looks = self._look_at is not None
-            if self._look_at is None or one.due < self._look_at:
-                self._look_at = one.due
-                self._changed.notify_all()
-        if not looks:
-            start("memory-repeater", self._look).add_done_callback(self._looked)
+        try:
+            with self._changed:
+                self._all.add(one)
+                looks = self._look_at is not None
+                if self._look_at is None or one.due < self._look_at:
+                    self._look_at = one.due
+                    self._changed.notify_all()
+            if not looks:
+                start("memory-repeater", self._look).add_done_callback(self._looked)
+        except BaseException:  # Ctrl-C, perhaps before a thread looks; two that look do no harm
+            self._nobody_looks()
+            raise
 
     def remove(self, one: _Repeated) -> None:
         with self._changed:
@@ -184,13 +188,19 @@ class _Repeater:
                     ahead = [now + one.seconds if one.running else one.due for one in self._all]
                     self._look_at = min(ahead)
                     self._changed.wait(self._look_at - now)
-            for one in due:
-                start(one.name, one.call).add_done_callback(partial(self._called, one))
+            self._call(due)
 
     def _looked(self, future: Future[None]) -> None:
-        if future.exception() is not None:  # there was no thread: the next one tries again
-            with self._changed:
-                self._look_at = None
+        if future.exception() is not None:  # there was no thread: the next one added tries again
+            self._nobody_looks()
+
+    def _nobody_looks(self) -> None:
+        with self._changed:
+            self._look_at = None
+
+    def _call(self, due: list[_Repeated]) -> None:
+        for one in due:
+            start(one.name, one.call).add_done_callback(partial(self._called, one))
 
     def _called(self, one: _Repeated, future: Future[bool]) -> None:
         error = future.exception()

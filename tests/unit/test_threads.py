@@ -195,8 +195,15 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
+    def interrupt(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
     called = threading.Event()
     with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt), repeated("beat", 0.001, lambda: True):
+            pass
+        assert threads._repeater._all == set()
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(OSError, match="can't start"):
             start("call", lambda: None).result()
