@@ -61,6 +61,13 @@ class Act:
         """For calls that want a user, or else a session."""
         return {"session_id": self.session_id} if self.lone else {"user_id": self.user}
 
+    @property
+    def owner(self) -> User:
+        """The memory of the user, or else of the session."""
+        if self.lone:
+            return self.memory.session(self.session_id).owner()
+        return self.memory.user(self.user)
+
     def text(self, most: int = 9, word: str | None = None) -> str:
         """Something to say."""
         words = self.chance.choices(WORDS, k=self.chance.randint(1, most))

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope, Span
+from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_memory.models.embedders.base import Embedder
@@ -118,6 +119,16 @@ class Block(BaseModel, ABC):
 
     def rebuilt(self) -> None:
         """Told to a bound block once it has absorbed everything anew."""
+
+    def open(self, scope: Scope) -> Any:
+        """A handle on what it keeps for a user, or for a session: calls for people and programs.
+
+        Raises:
+            ConfigError: It offers none.
+        """
+        raise ConfigError(
+            f"The block {self.name!r} has nothing to open: {type(self).__name__} offers no handle."
+        )
 
     def tools(self) -> Sequence[Tool]:
         """What a model may ask of it, by names that begin with the block's own."""

@@ -162,17 +162,19 @@ class _Own:
         self._memory = memory
 
     def search(self, scope: Scope, asked: Search) -> str:
-        found, warnings = self._memory._searched(asked.query, scope.user_id, None, asked.limit)
+        found, warnings = self._memory.components.search.run(
+            asked.query, scope.user_id, None, asked.limit
+        )
         for warning in warnings:
             logger.warning("search_memories: %s", warning)
         return _json(Memories([self._recalled(one) for one in found], in_part=bool(warnings)))
 
     def add(self, scope: Scope, asked: Add) -> str:
-        return _json(_noted(self._memory.notes(scope.user_id).add(asked.text)))
+        return _json(_noted(self._memory.user(scope.user_id).notes().add(asked.text)))
 
     def page(self, scope: Scope, asked: Page) -> str:
-        found = [_noted(note) for note in self._memory.notes(scope.user_id).all()]
-        found += [_known(fact) for fact in self._memory.facts(scope.user_id)]
+        found = [_noted(note) for note in self._memory.user(scope.user_id).notes().all()]
+        found += [_known(fact) for fact in self._memory.user(scope.user_id).facts()]
         begin = 0
         if asked.after:
             ids = [one.id for one in found]
@@ -183,12 +185,12 @@ class _Own:
         return _json(Memories(page, page[-1].id if found[begin + asked.limit :] else None))
 
     def update(self, scope: Scope, asked: Update) -> str:
-        return _json(_noted(self._memory.notes(scope.user_id).update(asked.id, asked.text)))
+        return _json(_noted(self._memory.user(scope.user_id).notes().update(asked.id, asked.text)))
 
     def delete(self, scope: Scope, asked: Delete) -> str:
-        if not self._memory.notes(scope.user_id).delete(asked.id) and not self._memory.forget(
-            asked.id, user_id=scope.user_id, why="asked by a model"
-        ):
+        if not self._memory.user(scope.user_id).notes().delete(asked.id) and not self._memory.user(
+            scope.user_id
+        ).forget(asked.id, why="asked by a model"):
             raise ToolRefused(
                 f"No note or fact has the id {asked.id!r}. Take it from search_memories or "
                 "get_memories; what was said in conversations cannot be forgotten piece by piece."
