@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, Literal
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, User
 
 Kind = Literal["own", "alone", "everyone", "trespass", "read", "write"]
 """Whose words an operation may give back. "own": its user's; "alone": the same, and nobody else

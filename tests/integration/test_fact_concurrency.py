@@ -163,7 +163,7 @@ from agent_memory import AgentMemory, ExtractiveMemory
 url, api_base, *sessions = sys.argv[1:]
 memory = AgentMemory(store=url, blocks=[ExtractiveMemory()], model="openai/test-model",
                      api_base=api_base, api_key="sk-test")
-memory.facts("ann")
+memory.user("ann").facts()
 print("ready", flush=True)
 sys.stdin.readline()
 for session in sessions:

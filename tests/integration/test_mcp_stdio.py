@@ -58,7 +58,7 @@ class Noisy(Block):
     def slow(self, scope, asked):
         print("begun", flush=True)
         time.sleep(0.5)
-        return memory.notes(scope.user_id).add("late").text
+        return memory.user(scope.user_id).notes().add("late").text
 
 streams = wire()
 print("before")

@@ -725,7 +725,7 @@ def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_unconfigured_is_told(tmp_path: Path) -> None:
-    """Wrong: `memory.skills()` without the block fails with an error of Python's own."""
+    """Wrong: `memory.open("skills")` without the block fails with an error of Python's own."""
     with (
         AgentMemory(store="memory://") as memory,
         pytest.raises(ConfigError, match="No SkillMemory is configured"),

@@ -139,7 +139,7 @@ def lines():
 
 blocks = [VectorMemory(), WorkingMemory(), NoteMemory()]
 with AgentMemory(store=Dying(url), overflow=FlushToLTM(blocks=blocks)) as memory:
-    memory.import_session(lines())
+    operations.import_session(memory, lines())
 print("not killed")
 """
 

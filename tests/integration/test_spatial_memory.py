@@ -684,7 +684,7 @@ def here(places):
     return sorted(one.observation.text for one in places.nearest((0, 0), 99))
 
 with AgentMemory(store=f"sqlite:///{sys.argv[1]}/m.db", blocks=[SpatialMemory()]) as memory:
-    places = memory.spatial("ada")
+    places = memory.user("ada").spatial()
     for n in range(5):
         places.observe(f"before {n}", (n, 0))
     before = here(places)
