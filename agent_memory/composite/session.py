@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from agent_memory.engine.session import BoundSession, Session
 
 if TYPE_CHECKING:
-    pass
+    from agent_memory.composite.memory import CompositeMemory
 
 
-class CompositeSession(BoundSession["CompositeMemory"]):
+class CompositeSession(BoundSession):
     """One conversation of one user; made by `CompositeMemory.session`."""
+
+    def __init__(self, memory: CompositeMemory, session_id: str, user_id: str | None) -> None:
+        super().__init__(memory, session_id, user_id)
+        self._composite = memory
 
     @property
     def home(self) -> Session:
         """The session in its home: for its tools, its scratchpad, and its owner's memory."""
-        home = self._memory.home(self.session_id, self.user_id)
+        home = self._composite.home(self.session_id, self.user_id)
         return home.session(self.session_id, self.user_id)

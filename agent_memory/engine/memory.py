@@ -208,6 +208,7 @@ class AgentMemory(OpenMemory):
 
     def completion(
         self,
+        /,
         session_id: str,
         message: Any,
         *,

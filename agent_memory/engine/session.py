@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
 
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
@@ -68,10 +68,7 @@ class Sessions(Protocol):
     def delete(self, session_id: str, *, user_id: str | None = None) -> None: ...
 
 
-M = TypeVar("M", bound=Sessions)
-
-
-class BoundSession(Generic[M]):
+class BoundSession:
     """One conversation of one user, in any memory.
 
     Every call raises `SessionOfAnotherUser` where the session belongs to another user than the one
@@ -87,7 +84,7 @@ class BoundSession(Generic[M]):
         user_id: As given.
     """
 
-    def __init__(self, memory: M, session_id: str, user_id: str | None) -> None:
+    def __init__(self, memory: Sessions, session_id: str, user_id: str | None) -> None:
         self._memory = memory
         self.session_id = session_id
         self.user_id = user_id
@@ -147,6 +144,7 @@ class BoundSession(Generic[M]):
 
     def completion(
         self,
+        /,
         message: Any,
         *,
         model: str | None = None,
@@ -180,7 +178,7 @@ class BoundSession(Generic[M]):
         self._memory.delete(self.session_id, user_id=self.user_id)
 
 
-class Session(BoundSession["AgentMemory"]):
+class Session(BoundSession):
     """One conversation of one user; made by `AgentMemory.session`.
 
     Every call raises `SessionOfAnotherUser` where the session belongs to another user than the one
@@ -191,17 +189,21 @@ class Session(BoundSession["AgentMemory"]):
         user_id: The user, or None: then whose it is does not matter.
     """
 
+    def __init__(self, memory: AgentMemory, session_id: str, user_id: str | None) -> None:
+        super().__init__(memory, session_id, user_id)
+        self._home = memory
+
     def regenerate(self) -> Turn:
         """As `AgentMemory.regenerate`."""
-        return self._memory.regenerate(self.session_id, user_id=self.user_id)
+        return self._home.regenerate(self.session_id, user_id=self.user_id)
 
     def tools(self) -> list[dict[str, Any]]:
         """As `AgentMemory.tools`."""
-        return self._memory.tools(self.session_id, user_id=self.user_id)
+        return self._home.tools(self.session_id, user_id=self.user_id)
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
         """As `AgentMemory.call_tool`."""
-        return self._memory.call_tool(self.session_id, name, arguments, user_id=self.user_id)
+        return self._home.call_tool(self.session_id, name, arguments, user_id=self.user_id)
 
     def working(self) -> Scratchpad:
         """The session's scratchpad: JSON values by key.
@@ -209,15 +211,15 @@ class Session(BoundSession["AgentMemory"]):
         Raises:
             ConfigError: No `WorkingMemory` is configured.
         """
-        scope = self._memory.components.guard.scope(self.user_id, self.session_id)
-        return cast("Scratchpad", self._memory._open("working", scope))
+        scope = self._home.components.guard.scope(self.user_id, self.session_id)
+        return cast("Scratchpad", self._home._open("working", scope))
 
     def owner(self) -> User:
         """Whose memory it is: the user's, to whom the session belongs, or who is bound; the
         session's own where that is nobody.
         """
-        scope = self._memory.components.guard.scope(self.user_id, self.session_id)
-        return User(self._memory, scope.user_id, self.session_id)
+        scope = self._home.components.guard.scope(self.user_id, self.session_id)
+        return User(self._home, scope.user_id, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
         """Write a snapshot of the session: its log, its head, and what blocks keep of it.
@@ -238,7 +240,7 @@ class Session(BoundSession["AgentMemory"]):
         from agent_memory.engine.transfer.exporting import Exporting
         from agent_memory.engine.transfer.snapshot_files import written
 
-        parts = self._memory.components
+        parts = self._home.components
         parts.guard.admit(self.session_id, self.user_id)
         exporting = Exporting(parts.store, parts.leases, parts.dead_letters, parts.all_blocks)
         with written(to) as file:

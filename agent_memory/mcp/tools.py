@@ -35,6 +35,7 @@ from agent_memory.mcp.sessions import owned
 if TYPE_CHECKING:
     from agent_memory.core.records import Recall, Scope
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.notes import Note
 
@@ -170,11 +171,11 @@ class _Own:
         return _json(Memories([self._recalled(one) for one in found], in_part=bool(warnings)))
 
     def add(self, scope: Scope, asked: Add) -> str:
-        return _json(_noted(self._memory.user(scope.user_id).notes().add(asked.text)))
+        return _json(_noted(self._user(scope).notes().add(asked.text)))
 
     def page(self, scope: Scope, asked: Page) -> str:
-        found = [_noted(note) for note in self._memory.user(scope.user_id).notes().all()]
-        found += [_known(fact) for fact in self._memory.user(scope.user_id).facts()]
+        found = [_noted(note) for note in self._user(scope).notes().all()]
+        found += [_known(fact) for fact in self._user(scope).facts()]
         begin = 0
         if asked.after:
             ids = [one.id for one in found]
@@ -185,10 +186,10 @@ class _Own:
         return _json(Memories(page, page[-1].id if found[begin + asked.limit :] else None))
 
     def update(self, scope: Scope, asked: Update) -> str:
-        return _json(_noted(self._memory.user(scope.user_id).notes().update(asked.id, asked.text)))
+        return _json(_noted(self._user(scope).notes().update(asked.id, asked.text)))
 
     def delete(self, scope: Scope, asked: Delete) -> str:
-        if not self._memory.user(scope.user_id).notes().delete(asked.id) and not self._memory.user(
+        if not self._user(scope).notes().delete(asked.id) and not self._memory.user(
             scope.user_id
         ).forget(asked.id, why="asked by a model"):
             raise ToolRefused(
@@ -202,6 +203,10 @@ class _Own:
         context = self._memory.get(asked.session_id, asked.query or None, user_id=scope.user_id)
         chat = context.to_messages()
         return _json(Context(chat, context.tokens, context.max_tokens, context.warnings))
+
+    def _user(self, scope: Scope) -> User:
+        assert scope.user_id is not None, "the server names the user of each call"
+        return self._memory.user(scope.user_id)
 
     def _recalled(self, recall: Recall) -> Memory:
         kind: Kind = "other"

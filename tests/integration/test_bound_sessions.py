@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,6 @@ from agent_memory import (
     WorkingMemory,
 )
 from agent_memory.aio.session import AsyncSession
-from agent_memory.aio.user import AsyncUser
 from agent_memory.composite.session import CompositeSession
 from agent_memory.core.turns import Turn
 from agent_memory.engine.sharing.shared import SharedMemory
@@ -185,31 +184,3 @@ def test_an_agent_without_access_is_refused(memory: AgentMemory, call: str) -> N
     with pytest.raises(AccessDenied):
         getattr(team.agent("eve"), call)(*given)
     assert [one.message.text() for one in team.agent("ana").history("s")] == [SECRET]
-
-
-FACES: list[tuple[type, type, set[str]]] = [
-    (AgentMemory, AsyncAgentMemory, {"run"}),
-    (Session, AsyncSession, set()),
-    (User, AsyncUser, set()),
-]
-
-
-@pytest.mark.parametrize(("sync", "derived", "more"), FACES)
-def test_async_faces_have_the_same_calls(sync: type, derived: type, more: set[str]) -> None:
-    """Wrong: a call, a parameter or a default is missing from the async face, or is not awaited."""
-    assert set(calls_of(derived)) == set(calls_of(sync)) | more
-    for name in calls_of(sync):
-        one, other = getattr(sync, name), getattr(derived, name)
-        assert (
-            inspect.signature(one).parameters.keys() == inspect.signature(other).parameters.keys()
-        )
-        assert parameters(one) == parameters(other), name
-        assert inspect.getdoc(other), name
-        awaited = inspect.iscoroutinefunction(other) or inspect.isasyncgenfunction(other)
-        assert awaited is (name not in ("session", "user")), name
-
-
-def parameters(call: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
-    """Names, kinds and defaults of what a call takes."""
-    taken = inspect.signature(call).parameters.values()
-    return [(one.name, one.kind, one.default) for one in taken]
