@@ -16,6 +16,7 @@ from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.transfer.snapshots.writing import Exported
     from agent_memory.ltm_blocks.working import Scratchpad
 
