@@ -189,9 +189,8 @@ class _Own:
         return _json(_noted(self._user(scope).notes().update(asked.id, asked.text)))
 
     def delete(self, scope: Scope, asked: Delete) -> str:
-        if not self._user(scope).notes().delete(asked.id) and not self._memory.user(
-            scope.user_id
-        ).forget(asked.id, why="asked by a model"):
+        user = self._user(scope)
+        if not user.notes().delete(asked.id) and not user.forget(asked.id, why="asked by a model"):
             raise ToolRefused(
                 f"No note or fact has the id {asked.id!r}. Take it from search_memories or "
                 "get_memories; what was said in conversations cannot be forgotten piece by piece."
