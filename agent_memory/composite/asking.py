@@ -9,6 +9,7 @@ from functools import partial
 from agent_memory.composite.members import Asked, Members
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
+from agent_memory.engine.recall.contexts import existing
 from agent_memory.engine.recall.fan_out import FanOut, ask_block, concerns
 
 Found = tuple[dict[str, list[Recall]], list[str]]
@@ -88,12 +89,13 @@ class Asking:
 
 
 def _recalled(asked: Asked, scope: Scope, question: Question) -> list[Recall]:
-    if asked.memory is not None:
-        asked.memory._check(None, None)
+    parts = asked.memory.components if asked.memory is not None else None
+    if parts is not None:
+        parts.guard.check(None, None)
     recalls = ask_block(asked.block, asked.name, scope, question.message, question.limit)
-    if asked.memory is None:
+    if parts is None:
         return recalls
-    return asked.memory._standing({asked.name: recalls})[asked.name]
+    return existing(parts.store, {asked.name: recalls})[asked.name]
 
 
 def _comes(recall: Recall, session_id: str, here: bool) -> bool:

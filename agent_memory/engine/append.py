@@ -1,4 +1,4 @@
-"""What precedes an append: who waits, and what is refused. Pure but for the lock.
+"""Appending to a session: who waits, what is refused, and what becomes of the rest.
 
 Threads that append to a database in this process do it one after another. Each call into C (a
 tokenizer, SQLite) lets go of the interpreter for some microseconds. Where other threads wait to
@@ -11,12 +11,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.messages import Message
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.core.records import Draft
 from agent_memory.errors import MessageTooLarge
+
+if TYPE_CHECKING:
+    from agent_memory.core.records import Head
+    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.engine.windows import Windows
+    from agent_memory.stores.base import SessionStore
 
 _SPARE = 8
 """A system message must leave one part in so many of the budget to the conversation."""
@@ -42,6 +48,50 @@ class Gate:
         """Held while messages, as they were given, are made ready and appended."""
         alone = self._closed and len(given) == 1 and _is_short_text(given[0])
         return self._lock if alone else nullcontext()
+
+
+class Appender:
+    """Appends what callers give.
+
+    Args:
+        store: The log.
+        counter: Counts tokens.
+        gate: Lets threads through.
+        windows: What was read of the log.
+        room: Tokens of a context.
+    """
+
+    def __init__(
+        self, store: SessionStore, counter: TokenCounter, gate: Gate, windows: Windows, room: int
+    ) -> None:
+        self._store = store
+        self._counter = counter
+        self._gate = gate
+        self._windows = windows
+        self._room = room - counter.overhead
+
+    def append(self, session_id: str, given: Sequence[Any], user_id: str | None) -> Head:
+        """Append messages, all of them or none; see `AgentMemory.update`."""
+        with self._gate.turn(given):
+            drafts = self.drafts(session_id, given)
+            head = self._store.append(session_id, drafts, user_id)
+            self._windows.appended(head, drafts)
+            return head
+
+    def drafts(self, session_id: str, given: Sequence[Any]) -> list[Draft]:
+        """What is to be appended.
+
+        Raises:
+            InvalidMessage: One of them is no message.
+            MessageTooLarge: One of them could never fit.
+        """
+        count, encoding = self._counter.message, self._counter.encoding
+        messages = [Message.of(one) for one in given]
+        drafts = [Draft(message, count(message), encoding) for message in messages]
+        if not fit_anyhow(drafts, self._room):
+            head = self._store.head(session_id)
+            check_size(drafts, head.system_tokens if head else 0, self._room)
+        return drafts
 
 
 def fit_anyhow(drafts: Sequence[Draft], room: int) -> bool:

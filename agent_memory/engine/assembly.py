@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.context import BlockInfo, Packer
+from agent_memory.core.kinds import find_kind
+from agent_memory.core.records import Head
 from agent_memory.engine.append import Gate
 from agent_memory.engine.edit.deletion import Deletion
 from agent_memory.engine.edit.forgetting import Forgetting
 from agent_memory.engine.edit.redacting import Redaction
 from agent_memory.engine.edit.rewinding import Rewinding
 from agent_memory.engine.edit.undoing import Undo
+from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
+from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.dead_letters import DeadLetters
@@ -21,12 +26,16 @@ from agent_memory.engine.processing.replay import Replay
 from agent_memory.engine.processing.retention import Retention
 from agent_memory.engine.processing.session_work import SessionWork
 from agent_memory.engine.processing.worker import Housekeeping, OnDone, Worker
+from agent_memory.engine.recall.contexts import Contexts
 from agent_memory.engine.recall.fan_out import FanOut
+from agent_memory.engine.recall.merged import Search
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
+from agent_memory.engine.stats import BlockStats, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
+from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
 from agent_memory.ltm_blocks.notes import NoteMemory
 from agent_memory.stores.base import Store
@@ -36,6 +45,9 @@ from agent_memory.stores.base import Store
 class Parts:
     """What an `AgentMemory` delegates to, by the name of the job."""
 
+    guard: Guard
+    contexts: Contexts
+    search: Search
     services: Services
     store: Store
     blocks: dict[str, Block]
@@ -51,13 +63,46 @@ class Parts:
     compaction: Compaction
     deletion: Deletion
     work: SessionWork
-    recaller: FanOut
-    searcher: FanOut
     replay: Replay
     retention: Retention
     rewinding: Rewinding
     undo: Undo
-    packer: Packer
+
+    @property
+    def all_blocks(self) -> dict[str, Block]:
+        """The configured blocks by name, and where notes are kept whatever is configured."""
+        return {**self.blocks, self.notebook.name: self.notebook}
+
+    def block(self, kind: str) -> Block:
+        """The first block of a kind; or else the block that is named so.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        blocks = self.all_blocks
+        for block in blocks.values():
+            if block.kind == kind:
+                return block
+        if kind in blocks:
+            return blocks[kind]
+        wanted = find_kind("agent_memory.ltm_blocks", kind).__name__
+        raise ConfigError(
+            f"No {wanted} is configured. Add one: AgentMemory(blocks=[{wanted}(...)])."
+        )
+
+    def stats(self) -> Stats:
+        """See `AgentMemory.stats`."""
+        counts, absorbing = self.store.counts(), self.absorber.blocks
+        errors, letters = self.absorber.errors, self.dead_letters
+        lags: Counter[str] = Counter()
+        for head in all_heads(self.store):
+            lags.update({name: head.lag(name) for name in absorbing})
+        blocks = {
+            name: BlockStats(lags[name], errors.get(name), len(letters.dead(name)))
+            for name in absorbing
+        }
+        usage = self.services.ledger.snapshot()
+        return Stats(counts.sessions, counts.entries, blocks, usage)
 
     def worker(self, threads: int, on_done: OnDone | None = None) -> Worker:
         """A worker over this store, not started; see `Worker`."""
@@ -114,7 +159,22 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     everything = {**bound, notebook.name: notebook}.values()
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
-    authors = Authors(store)
+    guard, authors = Guard(store), Authors(store)
+    packer = Packer(
+        resources.counter,
+        config.max_tokens,
+        config.max_recall_tokens,
+        config.memory_role,
+        {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
+        config.max_messages,
+    )
+    recaller = FanOut(config.recall_timeout, blocks=blocks)
+    searcher = FanOut(config.recall_timeout, blocks=searched)
+    absorbs = bool(absorber.blocks)
+
+    def troubles(head: Head | None) -> list[str]:
+        return [*absorber.troubles(), *compaction.troubles(head)]
+
     rewinding = Rewinding(store, absorber, dead_letters)
     redaction = Redaction(store, leases, rewinding, dead_letters, grants, authors, windows)
     deletion = Deletion(store, leases, absorber, keepers, forgetting, records, windows, redaction)
@@ -129,6 +189,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         config.idle_minutes,
     )
     return Parts(
+        guard=guard,
+        contexts=Contexts(guard, store, windows, packer, recaller, troubles),
+        search=Search(guard, store, resources.counter, searcher, absorbs=absorbs),
         services=services,
         store=store,
         blocks=bound,
@@ -144,20 +207,10 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         compaction=compaction,
         deletion=deletion,
         work=work,
-        recaller=FanOut(config.recall_timeout, blocks=blocks),
-        searcher=FanOut(config.recall_timeout, blocks=searched),
         replay=Replay(store, work, records),
         retention=retention,
         rewinding=rewinding,
         undo=Undo(store, leases, rewinding, dead_letters, forgetting, compaction),
-        packer=Packer(
-            resources.counter,
-            config.max_tokens,
-            config.max_recall_tokens,
-            config.memory_role,
-            {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
-            config.max_messages,
-        ),
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope, Span
+from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent_memory.models.embedders.base import Embedder
@@ -119,6 +120,16 @@ class Block(BaseModel, ABC):
     def rebuilt(self) -> None:
         """Told to a bound block once it has absorbed everything anew."""
 
+    def open(self, scope: Scope) -> Any:
+        """A handle on what it keeps for a user, or for a session: calls for people and programs.
+
+        Raises:
+            ConfigError: It offers none.
+        """
+        raise ConfigError(
+            f"The block {self.name!r} has nothing to open: {type(self).__name__} offers no handle."
+        )
+
     def tools(self) -> Sequence[Tool]:
         """What a model may ask of it, by names that begin with the block's own."""
         return ()
@@ -175,12 +186,12 @@ class FactBlock(Block):
     def facts(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> list[Fact]:
-        """What holds; see `AgentMemory.facts`."""
+        """What holds; see `User.facts`."""
         ...
 
     @abstractmethod
     def stale(self, scope: Scope) -> list[Stale]:
-        """Facts that are not worth recalling; see `AgentMemory.stale`."""
+        """Facts that are not worth recalling; see `User.stale`."""
         ...
 
     @abstractmethod
@@ -194,7 +205,7 @@ class FactBlock(Block):
 
     @abstractmethod
     def audit(self, scope: Scope) -> list[Change]:
-        """Every change, oldest first; see `AgentMemory.audit`."""
+        """Every change, oldest first; see `User.audit`."""
         ...
 
     def filled(

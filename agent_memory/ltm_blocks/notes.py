@@ -38,7 +38,7 @@ class Note:
 
 
 class NoteMemory(KeepingBlock):
-    """Notes, written by tool or by `AgentMemory.notes`; per user.
+    """Notes, written by tool or by `User.notes`; per user.
 
     A note goes with its user, and with the session in which it was written, or changed last.
 
@@ -84,7 +84,7 @@ class NoteMemory(KeepingBlock):
 
 
 class Notebook:
-    """The notes of one user; made by `AgentMemory.notes`.
+    """The notes of one user; made by `User.notes`.
 
     Args:
         shelf: Where they are kept.

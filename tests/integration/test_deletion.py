@@ -23,6 +23,7 @@ from agent_memory import (
     FlushToLTM,
     Summarize,
     VectorMemory,
+    operations,
 )
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
@@ -555,8 +556,8 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
                     user_id=uid,
                 )
             memory.flush()
-            assert memory.dead_letters("picky")[0].session_id == sid
-            assert canaries["text"] in memory.dead_letters("picky")[0].error
+            assert operations.dead_letters(memory, "picky")[0].session_id == sid
+            assert canaries["text"] in operations.dead_letters(memory, "picky")[0].error
             head = memory.sessions(user_id=uid)[0]
             assert head.summary is not None
             assert canaries["summary"] in head.summary.text

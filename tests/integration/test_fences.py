@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM
+from agent_memory import AgentMemory, Block, FlushToLTM, operations
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Lease, Recall, Scope
 from agent_memory.errors import StoreError
@@ -115,7 +115,7 @@ class Place:
         self.steps.then = None
         for memory in (self.one, self.two):
             assert {done.error for done in memory.flush()} <= {None}
-            memory.retry()
+            operations.retry(memory)
         wanted: Kept = {}
         for head in self.two.sessions():
             owner = Scope(head.user_id, head.session_id).owner
@@ -149,7 +149,7 @@ def absorbs(place: Place) -> None:
 
 
 def takes_a_turn(place: Place) -> None:
-    place.one._parts.work.process("s", scheduled=True)
+    place.one.components.work.process("s", scheduled=True)
 
 
 def deletes(place: Place) -> None:
@@ -165,7 +165,7 @@ def pops(place: Place) -> None:
 
 
 def retries(place: Place) -> None:
-    place.one.retry()
+    operations.retry(place.one)
 
 
 def replays(place: Place) -> None:
@@ -259,7 +259,7 @@ def prepared(work: Callable[[Place], None]) -> Place:
     place = Place()
     if work in (absorbs, takes_a_turn):
         place.say("one", "two", "three")
-        place.two._parts.store.wake()
+        place.two.components.store.wake()
         return place
     if work is absorbs_more:
         place.say("one")
@@ -272,7 +272,7 @@ def prepared(work: Callable[[Place], None]) -> Place:
         object.__setattr__(broken, "step", _fails)
         place.two.flush()
         object.__setattr__(broken, "step", lambda step: None)
-        assert len(place.two.dead_letters()) == 1
+        assert len(operations.dead_letters(place.two)) == 1
         return place
     place.say("one", "two", "three")
     place.two.flush()
@@ -306,7 +306,7 @@ def _meanwhile(place: Place, between: Callable[[Place], None]) -> None:
     owner = session.lease_owner if session else None
     between(place)
     if owner is not None:  # the heart beats again before the work goes on
-        place.one._parts.leases.renew(Lease("s", owner))
+        place.one.components.leases.renew(Lease("s", owner))
 
 
 # --- calls that cross -----------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def nobodys() -> Place:
         lambda place: place.one.update("s", {"role": "user", "content": "more"}),
         lambda place: place.one.flush("s"),
         lambda place: place.one.flush(),
-        lambda place: place.one._parts.work.process("s", scheduled=True),
+        lambda place: place.one.components.work.process("s", scheduled=True),
     ],
 )
 def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
@@ -413,7 +413,7 @@ def test_a_block_that_can_not_forget() -> None:
     place.say("I am Ann")
     for _ in range(3):
         place.two.flush()
-    assert place.two.dead_letters() == []
+    assert operations.dead_letters(place.two) == []
     object.__setattr__(notebook, "step", lambda step: None)
     place.check()
     assert {owner for owner, _ in place.pages.values()} == {"user:ann"}

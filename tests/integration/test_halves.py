@@ -24,7 +24,6 @@ from agent_memory import (
     Block,
     ChatHistory,
     FlushToLTM,
-    Item,
     Message,
     Summarize,
     Trim,
@@ -42,6 +41,7 @@ from agent_memory.errors import (
 )
 from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
 from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.standalone.vector_items import Item
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.chat_histories import said, texts
 from agent_memory.testing.contract import together

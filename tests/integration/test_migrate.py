@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import agent_memory
-from agent_memory import AgentMemory, Migrated, NoteMemory
+from agent_memory import AgentMemory, NoteMemory
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate_stores
+from agent_memory.engine.transfer.migration.steps import Migrated
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
 from agent_memory.stores.base import Store
@@ -183,7 +184,7 @@ def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store
     with opened(EncryptedStore(sealed, Keys(KEY))) as memory:
         mine = memory.session("s", "ada")
         mine.update([{"role": "system", "content": "rules"}, {"role": "user", "content": "I row"}])
-        mine.notes().add("xylophone")
+        mine.owner().notes().add("xylophone")
         memory.flush()
     moved(sealed, target)
     assert everything(target) == everything(sealed)
@@ -191,8 +192,10 @@ def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store
     assert not plain.exists()
     with opened(EncryptedStore(target, Keys(KEY))) as memory:
         assert [one.message.text() for one in memory.history("s")] == ["rules", "I row"]
-        assert [note.text for note in memory.session("s", "ada").notes().all()] == ["xylophone"]
-        assert [fact.text for fact in memory.facts("ada")] == ["Rows."]
+        assert [note.text for note in memory.session("s", "ada").owner().notes().all()] == [
+            "xylophone"
+        ]
+        assert [fact.text for fact in memory.user("ada").facts()] == ["Rows."]
         assert memory.search("row", user_id="ada")
     sealed.close()
 
@@ -477,7 +480,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
         for name in ("s1", "s2", "s3"):
             mine = memory.session(name, "ada" if name != "s3" else "ben")
             mine.update({"role": "user", "content": f"canary {name}"})
-            mine.notes().add(f"canary {name}")
+            mine.owner().notes().add(f"canary {name}")
             source.put_facts("gone", [record(f"canary {name}", "session:x", name)])
         with pytest.raises(StoreUnavailable):
             memory.delete_user("ada")
@@ -503,7 +506,7 @@ def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: S
             mine = memory.session(f"of {user}", user)
             mine.update([{"role": "user", "content": f"canary-{user} {n}"} for n in range(60)])
             for n in range(40):
-                mine.notes().add(f"canary-{user} {n}")
+                mine.owner().notes().add(f"canary-{user} {n}")
 
         moved(source, target)
         SystemRecords(target).write(

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory
+from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, operations
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, StoreUnavailable
@@ -401,7 +401,7 @@ class Story(RuleBasedStateMachine):
             held = self.leases.copy()
             errors.append(self.run(self.processes[1 - who], other))
             for lease in held:  # its heart beats again before its work goes on
-                process.memory._parts.leases.renew(lease)
+                process.memory.components.leases.renew(lease)
 
         process.at(steps, meanwhile)
         first = self.run(process, op)
@@ -497,12 +497,12 @@ class Story(RuleBasedStateMachine):
             case "flush_all":
                 memory.flush()
             case "retry":
-                memory.retry()
+                operations.retry(memory)
             case "turn":
-                for head in memory._parts.store.due():
-                    memory._parts.work.process(head.session_id, scheduled=True)
+                for head in memory.components.store.due():
+                    memory.components.work.process(head.session_id, scheduled=True)
             case "work":
-                worker = memory._parts.worker(1)
+                worker = memory.components.worker(1)
                 worker.run_once()
                 worker.stop()
             case "replay":

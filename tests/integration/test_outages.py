@@ -19,7 +19,15 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from agent_memory import AgentMemory, Chain, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
+from agent_memory import (
+    AgentMemory,
+    Chain,
+    ExtractiveMemory,
+    FlushToLTM,
+    Summarize,
+    VectorMemory,
+    operations,
+)
 from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
 from agent_memory.models.embedders.vectors import unit_rows
 from agent_memory.retrieval.traits import Sought
@@ -226,7 +234,7 @@ def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
         rig.end()
         rig.catch_up()
         rig.check_all_is_there_once(46)
-        assert memory.dead_letters() == []
+        assert operations.dead_letters(memory) == []
 
 
 @pytest.mark.parametrize(("dependency", "way"), CASES)

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, rebuild
+from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.operations import rebuild
 from agent_memory.retrieval.traits import Sought
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store

@@ -115,7 +115,7 @@ def world() -> Iterator[World]:
             share.agent(USER).update("t", say("hello"))
             with VectorIndex(store, dimension=2) as index:
                 index.store({"id": "a", "vector": [1, 0]}, user_id=USER)
-            memory._parts.worker(1).run_once()
+            memory.components.worker(1).run_once()
             yield World(memory, store, system)
 
 
@@ -160,7 +160,7 @@ def test_each_is_used_and_named(world: World) -> None:
 def test_deleting_sessions(world: World) -> None:
     """Wrong: something of a session outlives it."""
     world.memory.delete("s")
-    world.memory._parts.deletion.session(SHARED)
+    world.memory.components.deletion.session(SHARED)
     for collection in RESERVED:
         sessions = {record.session_id for record in world.records(collection)}
         assert not sessions & {"s", SHARED}, collection.name

@@ -42,7 +42,7 @@ class Exporting:
         self._blocks = blocks
 
     def run(self, session_id: str, write: Callable[[str], object]) -> Exported:
-        """Export a session as it is at one moment; see `AgentMemory.export_session`.
+        """Export a session as it is at one moment; see `Session.export`.
 
         Args:
             session_id: The session.

@@ -53,7 +53,7 @@ class Importing:
         self._blocks = blocks
 
     def run(self, reading: Reading) -> Head:
-        """Import a session; see `AgentMemory.import_session`."""
+        """Import a session; see `operations.import_session`."""
         head, items = reading.head, reading.items()
         session_id = head.session_id
         self._make_way(session_id)

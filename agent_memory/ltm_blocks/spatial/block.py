@@ -29,7 +29,7 @@ __all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
 
 
 class SpatialMemory(KeepingBlock):
-    """Observations at places, written by tool or by `AgentMemory.spatial`; per user.
+    """Observations at places, written by tool or by `User.spatial`; per user.
 
     Positions are plain numbers in a unit of your own: distances are Euclidean, so degrees of
     latitude and longitude are not for it. An observation goes with its user, and with the session

@@ -1,24 +1,99 @@
-"""Rebuilding a block that can't be opened as it is stored, after its embedding model changed."""
+"""Operation: what those who run an application do, rather than the application.
+
+Dead letters, sessions brought in from snapshots, blocks rebuilt under new settings, stores moved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.records import Absorbed, DeadLetter, Head
 from agent_memory.engine.assembly import Parts, assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.transfer.migration.migrate import migrate
 from agent_memory.errors import DimensionMismatch
+
+if TYPE_CHECKING:
+    from agent_memory.engine.memory import AgentMemory
+
+__all__ = ["dead_letters", "import_session", "migrate", "rebuild", "retry", "shares"]
+
+_WAIT = 60.0
 
 _TRIES = 5
 """A process with the old settings may write between the dropping and the opening."""
 
-_WAIT = 60.0
+
+def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
+    """The messages that blocks gave up absorbing: those of one block, or of all.
+
+    Raises:
+        ConfigError: No absorbing block has that name.
+    """
+    parts = memory.components
+    parts.guard.check(None, None)
+    if block is not None:
+        check_block(block, parts.absorber.blocks)
+    names = [block] if block is not None else list(parts.absorber.blocks)
+    return [letter for name in names for letter in parts.dead_letters.dead(name)]
+
+
+def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
+    """Have blocks absorb their dead letters, now: those of one block, or of all.
+
+    Returns:
+        What became of each; one that failed again stays a dead letter.
+
+    Raises:
+        ConfigError: No absorbing block has that name.
+    """
+    work = memory.components.work
+    return [work.retry(letter, _WAIT) for letter in dead_letters(memory, block)]
+
+
+def shares(memory: AgentMemory) -> list[str]:
+    """The names of all shared namespaces in which anything is granted, or was."""
+    memory.components.guard.check(None, None)
+    return memory.components.grants.shares()
+
+
+def import_session(memory: AgentMemory, source: str | Path | TextIO | Iterable[str]) -> Head:
+    """Bring a session in from its snapshot, as a whole or not at all. `Session.export` writes one.
+
+    Nobody sees any of it before the last line was read and all of it is found to be as it was
+    written. A block absorbs the log anew where its records can't be taken over, such as vectors of
+    another embedding model.
+
+    Args:
+        memory: Where to.
+        source: A path, a text file, or lines; read once, from the beginning to the end.
+
+    Returns:
+        The session's head.
+
+    Raises:
+        InvalidSnapshot: It is damaged, cut short, or none; the sentence names the line.
+        InvalidId: It names a session or a user that nobody can have.
+        SessionExists: There is a session of its id already.
+        StoreError: The store failed. What had arrived is erased, by a worker at the latest.
+    """
+    from agent_memory.engine.transfer.snapshot_files import lines_of
+    from agent_memory.engine.transfer.snapshots.reading import Reading
+
+    guard = memory.components.guard
+    guard.check(None, None)
+    reading = Reading(lines_of(source))
+    guard.check(reading.head.session_id, reading.head.user_id)
+    return memory._bring(reading)
 
 
 def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
