@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.context import BlockInfo, Packer
 from agent_memory.engine.append import Gate
-from agent_memory.engine.edit.deletion import Deletion
-from agent_memory.engine.edit.forgetting import Forgetting
-from agent_memory.engine.edit.redacting import Redaction
-from agent_memory.engine.edit.rewinding import Rewinding
-from agent_memory.engine.edit.undoing import Undo
+from agent_memory.engine.edit.delete import Deletion
+from agent_memory.engine.edit.edit import Editor
+from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.compaction import Compaction
@@ -25,6 +23,7 @@ from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
+from agent_memory.engine.sharing.redaction import Redaction
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
@@ -55,8 +54,8 @@ class Parts:
     searcher: FanOut
     replay: Replay
     retention: Retention
-    rewinding: Rewinding
-    undo: Undo
+    editor: Editor
+    redaction: Redaction
     packer: Packer
 
     def worker(self, threads: int, on_done: OnDone | None = None) -> Worker:
@@ -102,7 +101,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         raise
     blocks, strategy = list(bound.values()), config.strategy
     records, leases = SystemRecords(store), Leases(store)
-    dead_letters, forgetting = DeadLetters(store, config.absorb_attempts), Forgetting(store)
+    dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
     absorber = Absorber(store, dead_letters, blocks, config.absorb_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
@@ -115,9 +114,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
     authors = Authors(store)
-    rewinding = Rewinding(store, absorber, dead_letters)
-    redaction = Redaction(store, leases, rewinding, dead_letters, grants, authors, windows)
-    deletion = Deletion(store, leases, absorber, keepers, forgetting, records, windows, redaction)
+    editor = Editor(store, leases, absorber, dead_letters, tombstones, windows)
+    redaction = Redaction(store, editor, grants, authors)
+    deletion = Deletion(store, leases, absorber, keepers, tombstones, records, windows, redaction)
     work = SessionWork(
         store,
         leases,
@@ -148,8 +147,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         searcher=FanOut(config.recall_timeout, blocks=searched),
         replay=Replay(store, work, records),
         retention=retention,
-        rewinding=rewinding,
-        undo=Undo(store, leases, rewinding, dead_letters, forgetting, compaction),
+        editor=editor,
+        redaction=redaction,
         packer=Packer(
             resources.counter,
             config.max_tokens,

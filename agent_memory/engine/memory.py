@@ -41,7 +41,6 @@ from agent_memory.engine.stats import BlockStats, Progress, Stats
 from agent_memory.engine.tool_calls import ToolCalls
 from agent_memory.errors import (
     MemoryClosed,
-    SessionDeleting,
     SessionOfAnotherUser,
 )
 from agent_memory.ltm_blocks.notes import NoteMemory
@@ -123,11 +122,9 @@ class AgentMemory(
             return self._owned(session_id, user_id) or empty_head(
                 session_id, user_id, datetime.now(UTC)
             )
-        try:
-            head = self._append(session_id, given, user_id)
-        except SessionDeleting:
-            self._parts.deletion.finish(session_id)
-            head = self._append(session_id, given, user_id)
+        head = self._parts.deletion.retried(
+            session_id, lambda: self._append(session_id, given, user_id)
+        )
         head = self._settle(head)
         if self._will_ask_models:  # begun after the first update, the import delays it least
             self._will_ask_models = False
@@ -213,7 +210,7 @@ class AgentMemory(
             The messages taken, oldest first; fewer than `count` where there are no more.
         """
         self._check(session_id, None)
-        return self._parts.undo.pop(session_id, count)
+        return self._parts.editor.pop(session_id, count)
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None

@@ -10,7 +10,7 @@ from agent_memory.core.fusion import merge
 from agent_memory.core.records import Span
 from agent_memory.core.turns import Turn, fitted
 from agent_memory.engine.calls import scope_of
-from agent_memory.engine.edit.regenerating import Regeneration
+from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.turn_calls import TurnCalls
 from agent_memory.errors import InvalidInput
 
@@ -71,8 +71,7 @@ class RegenerateCalls(TurnCalls):
         self._check(turn.session_id, turn.user_id)
         self._owned(turn.session_id, turn.user_id)
         drafts = self._drafts(turn.session_id, said[1:])
-        place = self._asking.place(part, said[0])
-        stored = self._parts.undo.replace(turn.session_id, place, drafts)
+        stored = self._parts.editor.answer(part, said[0], drafts)
         if stored is None:
             raise InvalidInput(
                 f"Session {turn.session_id!r} was deleted while its question was asked again. "
@@ -83,7 +82,7 @@ class RegenerateCalls(TurnCalls):
     @property
     def _asking(self) -> Regeneration:
         parts = self._parts
-        return Regeneration(parts.store, parts.windows, parts.compaction, parts.rewinding)
+        return Regeneration(parts.store, parts.windows, parts.editor)
 
     @abstractmethod
     def _recall(
