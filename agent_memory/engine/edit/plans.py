@@ -212,6 +212,6 @@ def redacted(
 
 
 def _emptied(entry: Entry) -> Entry:
-    """The entry without its words. Its tokens stay, so that no running total changes; without the
-    name of their encoding, a context counts them anew."""
-    return replace(entry, message=emptied(entry.message), encoding="")
+    """The entry without its words. What it adds to the running total stays, so that no total
+    changes; without the name of an encoding, a context counts it anew."""
+    return replace(entry, message=emptied(entry.message), tokens=entry.counted, encoding="")
