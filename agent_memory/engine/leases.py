@@ -42,7 +42,7 @@ class Leases:
     def hold(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | None]:
         """As `take`, for callers who go on alike whyever the lease could not be had: None then."""
         with self.take(session_id, wait) as taken:
-            yield taken if isinstance(taken, Lease) else None
+            yield None if isinstance(taken, Unheld) else taken
 
     @contextmanager
     def take(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | Unheld]:
