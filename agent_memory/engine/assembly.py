@@ -11,11 +11,9 @@ from agent_memory.core.context import BlockInfo, Packer
 from agent_memory.core.kinds import find_kind
 from agent_memory.core.records import Head
 from agent_memory.engine.append import Gate
-from agent_memory.engine.edit.deletion import Deletion
-from agent_memory.engine.edit.forgetting import Forgetting
-from agent_memory.engine.edit.redacting import Redaction
-from agent_memory.engine.edit.rewinding import Rewinding
-from agent_memory.engine.edit.undoing import Undo
+from agent_memory.engine.edit.delete import Deletion
+from agent_memory.engine.edit.edit import Editor
+from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
@@ -32,6 +30,7 @@ from agent_memory.engine.recall.merged import Search
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
+from agent_memory.engine.sharing.redaction import Redaction
 from agent_memory.engine.stats import BlockStats, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
@@ -65,8 +64,8 @@ class Parts:
     work: SessionWork
     replay: Replay
     retention: Retention
-    rewinding: Rewinding
-    undo: Undo
+    editor: Editor
+    redaction: Redaction
 
     @property
     def all_blocks(self) -> dict[str, Block]:
@@ -147,7 +146,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         raise
     blocks, strategy = list(bound.values()), config.strategy
     records, leases = SystemRecords(store), Leases(store)
-    dead_letters, forgetting = DeadLetters(store, config.absorb_attempts), Forgetting(store)
+    dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
     absorber = Absorber(store, dead_letters, blocks, config.absorb_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
@@ -175,9 +174,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     def troubles(head: Head | None) -> list[str]:
         return [*absorber.troubles(), *compaction.troubles(head)]
 
-    rewinding = Rewinding(store, absorber, dead_letters)
-    redaction = Redaction(store, leases, rewinding, dead_letters, grants, authors, windows)
-    deletion = Deletion(store, leases, absorber, keepers, forgetting, records, windows, redaction)
+    editor = Editor(store, leases, absorber, dead_letters, tombstones, windows)
+    redaction = Redaction(store, editor, grants, authors)
+    deletion = Deletion(store, leases, absorber, keepers, tombstones, records, windows, redaction)
     work = SessionWork(
         store,
         leases,
@@ -209,8 +208,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         work=work,
         replay=Replay(store, work, records),
         retention=retention,
-        rewinding=rewinding,
-        undo=Undo(store, leases, rewinding, dead_letters, forgetting, compaction),
+        editor=editor,
+        redaction=redaction,
     )
 
 

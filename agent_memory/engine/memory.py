@@ -20,7 +20,6 @@ from agent_memory.engine.session import Session
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.engine.user import User
-from agent_memory.errors import SessionDeleting
 from agent_memory.models.loading import load_in_background
 
 if TYPE_CHECKING:
@@ -79,11 +78,9 @@ class AgentMemory(OpenMemory):
             return self._guard.owned(session_id, user_id) or empty_head(
                 session_id, user_id, datetime.now(UTC)
             )
-        try:
-            head = self._appender.append(session_id, given, user_id)
-        except SessionDeleting:
-            self.components.deletion.finish(session_id)
-            head = self._appender.append(session_id, given, user_id)
+        head = self.components.deletion.retried(
+            session_id, lambda: self._appender.append(session_id, given, user_id)
+        )
         head = self._settle(head)
         if self._will_ask_models:  # begun after the first update, the import delays it least
             self._will_ask_models = False
@@ -153,7 +150,7 @@ class AgentMemory(OpenMemory):
             The messages taken, oldest first; fewer than `count` where there are no more.
         """
         self._guard.admit(session_id, user_id)
-        return self.components.undo.pop(session_id, count)
+        return self.components.editor.pop(session_id, count)
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
         """What to send a model: the context for a turn, with the turn at its end. Stores nothing.

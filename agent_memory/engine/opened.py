@@ -10,7 +10,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.engine.append import Appender
 from agent_memory.engine.assembly import assemble
-from agent_memory.engine.edit.regenerating import Regeneration
+from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.loop.regenerate import Regenerate
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.sharing.shares import Shares
@@ -115,12 +115,12 @@ class OpenMemory:
     @property
     def _regenerating(self) -> Regenerate:
         parts = self.components
-        asking = Regeneration(parts.store, parts.windows, parts.compaction, parts.rewinding)
+        asking = Regeneration(parts.store, parts.windows, parts.editor)
         return Regenerate(
             self._guard,
             self._contexts,
             asking,
-            parts.undo,
+            parts.editor,
             self._appender,
             self._counter,
             self._settle,

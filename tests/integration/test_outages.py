@@ -301,7 +301,7 @@ def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_deleting_what_hangs_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion waits for a model that hangs, or what it answers at last comes back."""
-    monkeypatch.setattr("agent_memory.engine.edit.deletion._WAIT", 0.1)
+    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.1)
     with rigged(
         "extraction", "hang", monkeypatch, overflow_mode="background", model_timeout=60.0
     ) as rig:

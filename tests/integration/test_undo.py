@@ -483,7 +483,7 @@ def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
 
 def test_pop_does_not_wait_for_ever(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with a worker that keeps the session it says that it has taken something back."""
-    monkeypatch.setattr("agent_memory.engine.edit.undoing._WAIT", 0.0)
+    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.0)
     store = MemoryStore()
     with opened(fake, store=store) as memory:
         memory.update("s", KEPT, user_id="ada")

@@ -9,8 +9,8 @@ from agent_memory.core.fusion import merge
 from agent_memory.core.records import Span
 from agent_memory.core.turns import Turn, fitted
 from agent_memory.engine.append import Appender
-from agent_memory.engine.edit.regenerating import Regeneration
-from agent_memory.engine.edit.undoing import Undo
+from agent_memory.engine.edit.edit import Editor
+from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.contexts import Contexts
 from agent_memory.errors import InvalidInput
@@ -28,7 +28,7 @@ class Regenerate:
         guard: Says whose a session is.
         contexts: Reads sessions and blocks.
         asking: Looks at a session as if its newest question had just been asked.
-        undo: Replaces the end of a log.
+        editor: Changes logs.
         appender: Makes drafts of messages.
         counter: Counts tokens.
         settle: Sees to what a change leaves to do.
@@ -39,7 +39,7 @@ class Regenerate:
         guard: Guard,
         contexts: Contexts,
         asking: Regeneration,
-        undo: Undo,
+        editor: Editor,
         appender: Appender,
         counter: TokenCounter,
         settle: Callable[[Head], Head],
@@ -47,7 +47,7 @@ class Regenerate:
         self._guard = guard
         self._contexts = contexts
         self._asking = asking
-        self._undo = undo
+        self._editor = editor
         self._appender = appender
         self._counter = counter
         self._settle = settle
@@ -84,8 +84,7 @@ class Regenerate:
         """
         self._guard.admit(turn.session_id, turn.user_id)
         drafts = self._appender.drafts(turn.session_id, said[1:])
-        place = self._asking.place(part, said[0])
-        stored = self._undo.replace(turn.session_id, place, drafts)
+        stored = self._editor.answer(part, said[0], drafts)
         if stored is None:
             raise InvalidInput(
                 f"Session {turn.session_id!r} was deleted while its question was asked again. "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Entry, Head, Summary
-from agent_memory.core.window import Cut, apply, begun_anew, passes, ruled, snap, visible
+from agent_memory.core.window import Cut, apply, passes, snap, visible
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.windows import Windows
@@ -129,18 +128,6 @@ class Compaction:
         if fallback and not self._backoff.idle(_MODEL):
             return ["The summary is a local extract: the model failed, and will be tried again."]
         return []
-
-    def shortened(self, head: Head, end: int, taken: Sequence[Entry]) -> Head:
-        """The head of a log that now ends at `end`; a window that began later begins anew."""
-        cursors = {name: min(cursor, end) for name, cursor in head.cursors.items()}
-        head = replace(head, cursors=cursors)
-        if any(entry.message.is_system for entry in taken):
-            left = self._store.read(head.session_id, limit=end) if end else []
-            head = ruled(head, [entry for entry in left if entry.seq <= end])
-        if head.start >= end:
-            first = self._store.read(head.session_id, after=head.expired, limit=1)
-            head = begun_anew(head, first[0] if first else None)
-        return head
 
     def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
         """The strategy's cut; the usual one where that would leave too many messages."""

@@ -81,7 +81,8 @@ class SharedMemory:
         if messages and head.end:
             authors.wrote(self.agent_id, before, head)
             if not self._allowed("write"):
-                self._components.deletion.late(self.agent_id, session)
+                self._components.deletion.settle(self.agent_id)  # if that is because it is deleted
+                self._components.redaction.late(self.agent_id, session)
         return given_head(head)
 
     def get(self, session_id: str, message: Any = None) -> MemoryContext:

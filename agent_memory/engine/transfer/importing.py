@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from agent_memory.core.records import Entry, Head
-from agent_memory.engine.edit.deletion import Deletion
+from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.arriving import arriving

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
-from time import time
+from time import monotonic, time
+from typing import Protocol, TypeVar
 from uuid import uuid4
 
 from agent_memory.core.records import Head, Lease, Scope
-from agent_memory.engine.edit.forgetting import Forgetting
-from agent_memory.engine.edit.redacting import Redaction
-from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.edit.edit import under_lease
+from agent_memory.engine.edit.tombstones import Tombstones
+from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.windows import Windows
-from agent_memory.errors import LeaseLost
+from agent_memory.errors import SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.keepers import enrolled, erase, erase_derived, erase_indexed
 from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
-_WAIT = 30.0
+_PATIENCE = 60.0
+"""Seconds for which a call lets deletions of its session finish, one after the other."""
+
+T = TypeVar("T")
+
+
+class SharedNamespaces(Protocol):
+    """What a deletion takes out of namespaces that several agents share."""
+
+    def close(self, user_id: str) -> None:
+        """Shut a user, or all agents of a namespace, out, before anything is erased."""
+        ...
+
+    def erase(self, user_id: str) -> None:
+        """Empty what a user wrote as an agent, and forget its grants. Idempotent."""
+        ...
 
 
 class Deletion:
@@ -36,10 +52,10 @@ class Deletion:
         leases: Which keep other workers off meanwhile.
         absorber: Whose blocks forget.
         keepers: Blocks that keep what they did not absorb, and forget too.
-        forgetting: What is to stay forgotten.
+        tombstones: What is to stay forgotten.
         records: Where the deletion of a user is noted until it is finished.
         windows: What is kept of logs in memory.
-        redaction: Takes a user out of shared namespaces.
+        shared: Takes a user out of shared namespaces.
     """
 
     def __init__(
@@ -48,19 +64,19 @@ class Deletion:
         leases: Leases,
         absorber: Absorber,
         keepers: Sequence[Block],
-        forgetting: Forgetting,
+        tombstones: Tombstones,
         records: SystemRecords,
         windows: Windows,
-        redaction: Redaction,
+        shared: SharedNamespaces,
     ) -> None:
         self._store = store
         self._leases = leases
         self._absorber = absorber
         self._keepers = keepers
-        self._forgetting = forgetting
+        self._tombstones = tombstones
         self._records = records
         self._windows = windows
-        self._redaction = redaction
+        self._shared = shared
 
     def session(self, session_id: str) -> None:
         """Erase one session; see `AgentMemory.delete`."""
@@ -71,6 +87,26 @@ class Deletion:
         """Erase a session that is marked; one that has begun in its place since is left alone."""
         self._erase(session_id)
         self._scrub()
+
+    def retried(self, session_id: str, call: Callable[[], T]) -> T:
+        """What a call gives, made anew each time a deletion of its session has refused it.
+
+        The deletion is finished first, whoever has begun it.
+
+        Raises:
+            StoreUnavailable: The session is deleted again and again, or its deletion does not end.
+        """
+        deadline = monotonic() + _PATIENCE
+        while True:
+            try:
+                return call()
+            except SessionDeleting as error:
+                if monotonic() >= deadline:
+                    raise StoreUnavailable(
+                        f"Session {session_id!r} was deleted again and again, for "
+                        f"{_PATIENCE:g} s. Nothing was stored; try again."
+                    ) from error
+                self.finish(session_id)
 
     def user(self, user_id: str) -> None:
         """Erase all of a user's sessions, and what blocks hold of the user."""
@@ -85,12 +121,6 @@ class Deletion:
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id:
                 self._finish(key, user_id, note["before"], cleared="cleared" in note)
-
-    def late(self, user_id: str, session_id: str) -> None:
-        """A user wrote to a shared session, and lost access meanwhile: if that is because it is
-        deleted, what it wrote goes too."""
-        self.settle(user_id)
-        self._redaction.late(user_id, session_id)
 
     def resume(self) -> None:
         """Finish what was interrupted: deletions of users, and of traces in the files."""
@@ -112,7 +142,7 @@ class Deletion:
             cleared: Whether what was kept outright is gone: what is there now was kept since.
         """
         if not cleared:
-            self._redaction.close(user_id)
+            self._shared.close(user_id)
             self._clear_keepers(user_id)
             self._records.write(
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
@@ -123,8 +153,8 @@ class Deletion:
             self._erase(session_id)
         for block in self._absorber.blocks.values():
             resolve(block.delete(Scope(user_id)))
-        self._forgetting.user(user_id)
-        self._redaction.erase(user_id)
+        self._tombstones.user(user_id)
+        self._shared.erase(user_id)
         # what the user has said since the deletion began is absorbed again
         for head in all_heads(self._store, user_id):
             for name in self._absorber.blocks:
@@ -160,20 +190,14 @@ class Deletion:
         return False
 
     def _erase(self, session_id: str) -> None:
-        with self._leases.hold(session_id, _WAIT) as lease:
+        def marked() -> Head | None:
             head = self._store.head(session_id)
-            if head is None or not head.deleting:
-                return
-            if lease is None:
-                raise busy(session_id, _WAIT, "It is marked for deletion; call delete again.")
-            try:
-                self._clear(head, lease)
-                return
-            except LeaseLost:
-                logger.warning("the erasing of session %r was taken over", session_id)
-        self._erase(session_id)  # if nobody has finished it
+            return head if head is not None and head.deleting else None
 
-    def _clear(self, head: Head, lease: Lease) -> None:
+        told = "It is marked for deletion; call delete again."
+        under_lease(self._leases, session_id, marked, self._clear, told)
+
+    def _clear(self, head: Head, lease: Lease) -> bool:
         scope = Scope(head.user_id, head.session_id, lease=lease)
         for block in self._absorber.blocks.values():
             self._absorber.forget(block, head, scope)
@@ -187,6 +211,7 @@ class Deletion:
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
         self._windows.forget(head.session_id)
+        return True
 
     def _former_keepers(self) -> set[str]:
         """Blocks that keep something in this store, and are not configured now."""

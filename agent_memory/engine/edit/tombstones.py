@@ -9,7 +9,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
 from agent_memory.stores.base import FactStore
 
 
-class Forgetting:
+class Tombstones:
     """Drops the notes of what `forget` was asked for, which blocks heed when they absorb.
 
     Args:
