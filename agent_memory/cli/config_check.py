@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli.common import FAILED, fail, guarded, out, without_password
-from agent_memory.cli.doctor import is_remote
+from agent_memory.cli.common import FAILED, fail, guarded, is_remote, out, without_password
 from agent_memory.cli.view import cell, grid
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import SettingsError
 
-from agent_memory.cli.common import local_embedder
-from agent_memory.cli.doctor import NO_EMBEDDER, is_remote, missing_keys
+from agent_memory.cli.common import NO_EMBEDDER, is_remote, local_embedder, missing_keys
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.config.sources import NESTED, PREFIX, from_environment, merged
 from agent_memory.core.kinds import BUILT_IN, ByKind, find_kind
