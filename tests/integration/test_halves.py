@@ -43,9 +43,9 @@ from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
 from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.standalone.vector_items import Item
 from agent_memory.stores import MemoryStore, SQLStore
-from agent_memory.testing.chat_histories import said, texts
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
+from tests.contract.chat_history_contract import said, texts
 from tests.integration.racing import Gone
 
 
