@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 from pydantic import BeforeValidator
 
 from agent_memory.core.kinds import ByKind
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.ltm_blocks.base import Block
 
 
 @runtime_checkable

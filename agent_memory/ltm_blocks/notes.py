@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Self
@@ -10,12 +9,12 @@ from uuid import uuid4
 
 from pydantic import Field, PrivateAttr
 
-from agent_memory.models.embedders.best_effort import BestEffort
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import KeepingBlock, Resources
 from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.models.embedders.best_effort import BestEffort
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from agent_memory.core.messages import compact_json
+from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import Resources, record_id
 from agent_memory.ltm_blocks.keepers import enrol
-from agent_memory.core.messages import compact_json
-from agent_memory.core.records import Record, Scope
 from agent_memory.stores.base import Store
 
 Whose = Literal["session", "user"]

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import KeepingBlock
-from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.tools import Arguments, Tool
+from agent_memory.errors import InvalidInput, ToolRefused
+from agent_memory.ltm_blocks.base import KeepingBlock
+from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
 
 _MAX_KEY = 128
 

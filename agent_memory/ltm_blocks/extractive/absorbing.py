@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.extractive.filling import settle_fields
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft, Rules, drafts
 from agent_memory.ltm_blocks.extractive.history.found import Found
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.history.material import Said
 from agent_memory.ltm_blocks.extractive.history.remarks import unmarked
-from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.extractive.filling import settle_fields
 from agent_memory.ltm_blocks.extractive.meanings import Meanings
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 from agent_memory.ltm_blocks.extractive.reconciling import reconcile
 from agent_memory.ltm_blocks.extractive.settling import Known, settle
 
 if TYPE_CHECKING:
-    from agent_memory.models.llm import LLM
     from agent_memory.ltm_blocks.extractive.forms import Form
+    from agent_memory.models.llm import LLM
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from agent_memory.core.transcript import Count, split
 from agent_memory.errors import ContextTooLong
+from agent_memory.ltm_blocks.extractive.forms import Form
 from agent_memory.ltm_blocks.extractive.history.found import Found
 from agent_memory.ltm_blocks.extractive.history.material import Said
-from agent_memory.ltm_blocks.extractive.forms import Form
-from agent_memory.core.transcript import Count, split
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM

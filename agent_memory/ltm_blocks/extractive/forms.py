@@ -7,9 +7,9 @@ from typing import Annotated, Protocol
 
 from pydantic import BaseModel, Field, field_validator
 
-from agent_memory.ltm_blocks.extractive.history.found import Found
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.answers import Told
+from agent_memory.ltm_blocks.extractive.history.found import Found
 
 CATEGORIES = (
     "identity", "family", "home", "work", "education", "health", "preference", "possession",

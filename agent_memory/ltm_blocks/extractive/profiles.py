@@ -19,10 +19,10 @@ from pydantic import (
 )
 
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.extractive.history.fact import Fact
-from agent_memory.ltm_blocks.extractive.history.found import Found
 from agent_memory.ltm_blocks.extractive.answers import Told
 from agent_memory.ltm_blocks.extractive.forms import RULES, Day, clamped
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.found import Found
 
 PROMPT = """\
 Fill a profile of the user from the numbered messages, field by field. Give a fact for each value

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Scope
 from agent_memory.errors import ConfigError, MissingExtra
 from agent_memory.ltm_blocks.base import KeepingBlock, Resources
 from agent_memory.ltm_blocks.spatial.keeping import Indexes, Keeper, erase
-from agent_memory.ltm_blocks.spatial.places import Places
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Scope
 from agent_memory.ltm_blocks.spatial.observation import Observation, Sighting, told
+from agent_memory.ltm_blocks.spatial.places import Places
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.models.embedders.best_effort import BestEffort
+    from agent_memory.core.tools import Tool
     from agent_memory.ltm_blocks.spatial.index import PlaceIndex
     from agent_memory.ltm_blocks.spatial.scoring import Found
-    from agent_memory.core.tools import Tool
+    from agent_memory.models.embedders.best_effort import BestEffort
 
 __all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END, Period
 from agent_memory.core.records import Source
+from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END, Period
 
 Why = Literal["", "updated", "ended", "contradicted", "outranked"]
 
