@@ -40,7 +40,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     UnsupportedOperation,
 )
-from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
+from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.chat_histories import said, texts

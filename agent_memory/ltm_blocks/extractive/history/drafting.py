@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, Forgotten
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, covers
 from agent_memory.ltm_blocks.extractive.history.found import Found
 from agent_memory.ltm_blocks.extractive.history.grounding import Grounded, grounded
 from agent_memory.ltm_blocks.extractive.history.material import Said
 from agent_memory.ltm_blocks.extractive.history.periods import day_of, parse
+from agent_memory.ltm_blocks.tombstones import Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Draft:
 def drafts(
     found: Sequence[Found],
     shown: Sequence[Said],
-    forgotten: Collection[Forgotten],
+    forgotten: Collection[Tombstone],
     rules: Rules,
     id_of: Callable[[Said, Found], str],
 ) -> tuple[list[Draft], Counter[str]]:
@@ -67,7 +68,7 @@ def drafts(
             refused[stands] += 1
             continue
         draft = _draft(one, stands, id_of(stands.said, one), rules, place)
-        if any(note.covers(draft.claim) for note in forgotten):
+        if any(covers(one, draft.claim) for one in forgotten):
             refused["forgotten"] += 1
             continue
         kept.setdefault(draft.claim.id, draft)
