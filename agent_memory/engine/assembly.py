@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent_memory.config.settings import AgentMemoryConfig, Retention
@@ -28,8 +27,7 @@ from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
 from agent_memory.engine.system_records import Notes
 from agent_memory.engine.windows import Windows
-from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
-from agent_memory.ltm_blocks.notes import NoteMemory
+from agent_memory.ltm_blocks.base import Block, KeepingBlock, NoteBlock
 from agent_memory.stores.base import Store
 
 
@@ -40,7 +38,7 @@ class Parts:
     services: Services
     store: Store
     blocks: dict[str, Block]
-    notebook: NoteMemory
+    notebook: NoteBlock
     notes: Notes
     grants: Grants
     authors: Authors
@@ -111,7 +109,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         store, windows, strategy, resources, config.max_tokens, recall_tokens, config.max_messages
     )
     retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
-    notebook = _notebook(bound, resources)
+    note_block = config.note_block
+    there = bound.get(note_block.name)
+    notebook = there if isinstance(there, NoteBlock) else note_block.bind(resources)
     everything = {**bound, notebook.name: notebook}.values()
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
@@ -161,12 +161,3 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
             config.max_messages,
         ),
     )
-
-
-def _notebook(blocks: Mapping[str, Block], resources: Resources) -> NoteMemory:
-    """Where a model's notes are kept: the tools for them are there without a block of their own."""
-    for block in blocks.values():
-        if isinstance(block, NoteMemory):
-            return block
-    name = "model_notes" if "notes" in blocks else "notes"  # that is somebody's own block then
-    return NoteMemory(name=name).bind(resources)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from agent_memory.core.kinds import find_kind
 from agent_memory.engine.calls import Calls
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.ltm_blocks.base import Block, NoteBlock
     from agent_memory.ltm_blocks.files.block import Files
-    from agent_memory.ltm_blocks.notes import Notebook, NoteMemory
+    from agent_memory.ltm_blocks.notes import Notebook
     from agent_memory.ltm_blocks.skills.block import Skills
     from agent_memory.ltm_blocks.spatial.block import Places
     from agent_memory.ltm_blocks.working import Scratchpad
-
-    B = TypeVar("B", bound=Block)
 
 
 class HandleCalls(Calls):
@@ -34,9 +33,8 @@ class HandleCalls(Calls):
             ConfigError: No `WorkingMemory` is configured.
             SessionOfAnotherUser: The session belongs to another user.
         """
-        from agent_memory.ltm_blocks.working import WorkingMemory
-
-        return self._block(WorkingMemory).open(self._scope(user_id, session_id))
+        handle: Scratchpad = self._block("working").open(self._scope(user_id, session_id))
+        return handle
 
     def notes(self, user_id: str | None = None, *, session_id: str | None = None) -> Notebook:
         """What was noted outright, by people or by a model. Needs no block; `get` recalls it where
@@ -54,9 +52,8 @@ class HandleCalls(Calls):
             ConfigError: No `FileMemory` is configured.
             InvalidInput: Neither user nor session is named.
         """
-        from agent_memory.ltm_blocks.files.block import FileMemory
-
-        return self._block(FileMemory).open(self._scope(user_id, session_id))
+        handle: Files = self._block("files").open(self._scope(user_id, session_id))
+        return handle
 
     def spatial(self, user_id: str | None = None, *, session_id: str | None = None) -> Places:
         """What was observed, and where.
@@ -65,9 +62,8 @@ class HandleCalls(Calls):
             ConfigError: No `SpatialMemory` is configured.
             InvalidInput: Neither user nor session is named.
         """
-        from agent_memory.ltm_blocks.spatial.block import SpatialMemory
-
-        return self._block(SpatialMemory).open(self._scope(user_id, session_id))
+        handle: Places = self._block("spatial").open(self._scope(user_id, session_id))
+        return handle
 
     def skills(self, user_id: str | None = None, *, session_id: str | None = None) -> Skills:
         """Procedures, as Markdown files: with a user (or session) everybody's and their own, else
@@ -77,16 +73,18 @@ class HandleCalls(Calls):
             ConfigError: No `SkillMemory` is configured.
         """
         from agent_memory.core.records import Scope
-        from agent_memory.ltm_blocks.skills.block import SkillMemory
 
-        block = self._block(SkillMemory)
+        block, scope = self._block("skills"), Scope()
         if user_id is None and session_id is None:
             self._check(None, None)
-            return block.open(Scope())
-        return block.open(self._scope(user_id, session_id))
+        else:
+            scope = self._scope(user_id, session_id)
+        handle: Skills = block.open(scope)
+        return handle
 
-    def _block(self, wanted: type[B]) -> B:
-        """The first configured block of a kind."""
+    def _block(self, kind: str) -> Block:
+        """The first configured block of a kind, or of a class made from that kind's."""
+        wanted = find_kind("agent_memory.ltm_blocks", kind)
         for block in self.blocks.values():
             if isinstance(block, wanted):
                 return block
@@ -97,5 +95,5 @@ class HandleCalls(Calls):
 
     @property
     @abstractmethod
-    def _notes(self) -> NoteMemory:
+    def _notes(self) -> NoteBlock:
         """Where notes are kept, whatever is configured."""

@@ -42,7 +42,7 @@ from agent_memory.errors import (
     SessionDeleting,
     SessionOfAnotherUser,
 )
-from agent_memory.ltm_blocks.notes import NoteMemory
+from agent_memory.ltm_blocks.base import NoteBlock
 from agent_memory.models.loading import load_in_background
 
 logger = logging.getLogger(__name__)
@@ -306,7 +306,7 @@ class AgentMemory(
             check_id("user_id", user_id)
 
     @property
-    def _notes(self) -> NoteMemory:
+    def _notes(self) -> NoteBlock:
         return self._parts.notebook
 
     def _draft(self, message: Message) -> Draft:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from agent_memory.core.records import Head
 from agent_memory.engine.calls import Calls
-from agent_memory.engine.transfer.snapshot_files import lines_of, written
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Parts
@@ -39,13 +38,13 @@ class SnapshotCalls(Calls):
             StoreUnavailable: It was worked on for a minute, or deleted while it was written: what
                 was written to a text file is not whole then, and `import_session` refuses it.
         """
-        from agent_memory.engine.transfer.exporting import Exporting
+        from agent_memory.engine.transfer.export import Exporter, written
 
         self._check(session_id, None)
         parts = self._parts
-        exporting = Exporting(parts.store, parts.leases, parts.failures, self._all_blocks)
+        exporter = Exporter(parts.store, parts.leases, parts.failures, self._all_blocks)
         with written(to) as file:
-            return exporting.run(session_id, file.write)
+            return exporter.run(session_id, file.write)
 
     def import_session(self, source: str | Path | TextIO | Iterable[str]) -> Head:
         """Bring a session in from its snapshot, as a whole or not at all.
@@ -66,6 +65,7 @@ class SnapshotCalls(Calls):
             SessionExists: There is a session of its id already.
             StoreError: The store failed. What had arrived is erased, by a worker at the latest.
         """
+        from agent_memory.engine.transfer.importer import lines_of
         from agent_memory.engine.transfer.snapshots.reading import Reading
 
         self._check(None, None)
@@ -74,10 +74,10 @@ class SnapshotCalls(Calls):
         return self._bring(reading)
 
     def _bring(self, reading: Reading) -> Head:
-        from agent_memory.engine.transfer.importing import Importing
+        from agent_memory.engine.transfer.importer import Importer
 
         parts = self._parts
-        importing = Importing(
+        importer = Importer(
             parts.services.resources,
             parts.leases,
             parts.deletion,
@@ -85,7 +85,7 @@ class SnapshotCalls(Calls):
             parts.windows,
             self._all_blocks,
         )
-        return importing.run(reading)
+        return importer.run(reading)
 
     @property
     def _all_blocks(self) -> dict[str, Block]:

@@ -13,11 +13,10 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.tools import DOWN, Arguments, Tool
 from agent_memory.engine.calls import Calls
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
-from agent_memory.ltm_blocks.base import FactBlock
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Recall, Scope
-    from agent_memory.ltm_blocks.notes import NoteMemory
+    from agent_memory.ltm_blocks.base import NoteBlock
 
 logger = logging.getLogger(__name__)
 
@@ -159,10 +158,9 @@ class ToolCalls(Calls):
         return f"Noted under the id {note.id}."
 
     def _forget(self, scope: Scope, asked: Forget) -> str:
-        if self._notes.open(scope).delete(asked.id):
-            return f"Forgotten: {asked.id}."
-        for block in self.blocks.values():
-            if isinstance(block, FactBlock) and block.forget(scope, asked.id, "asked by a model"):
+        notes = self._notes
+        for block in {notes.name: notes, **self.blocks}.values():
+            if block.forget(scope, asked.id, "asked by a model"):
                 return f"Forgotten: {asked.id}."
         raise ToolRefused(
             f"No note or fact has the id {asked.id!r}. Take the id from memory_read; messages of "
@@ -171,7 +169,7 @@ class ToolCalls(Calls):
 
     @property
     @abstractmethod
-    def _notes(self) -> NoteMemory:
+    def _notes(self) -> NoteBlock:
         """See `HandleCalls`."""
 
     @abstractmethod

@@ -83,9 +83,9 @@ def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
         metadata={
             "block": block,
             "fact": one.fact,
-            "span": one.span,
+            "span": None if one.span is None else list(one.span),
             "why": one.why,
-            "spared": one.spared,
+            "spared": list(one.spared),
         },
     )
 

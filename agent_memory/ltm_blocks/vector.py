@@ -89,7 +89,6 @@ class VectorMemory(Block):
 
     @property
     def vectors(self) -> VectorStore:
-        """Where its vectors are, once it is bound."""
         return self._vectors
 
     def bind(self, resources: Resources) -> Self:
@@ -178,6 +177,10 @@ class VectorMemory(Block):
             prior_weight=self.weights.priors,
             least=self.min_score,
         )
+
+    def validate_vectors(self, dimension: int, model: str) -> bool:
+        embedder = self.resources.embedders(self.embedding)
+        return (embedder.dimension, embedder.name) == (dimension, model)
 
     def delete(self, scope: Scope) -> None:
         if scope.session_id is None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.kinds import find_kind
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, empty_head
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.notes import NoteMemory
+from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from agent_memory.engine.transfer.snapshots.reading import Reading
-    from agent_memory.ltm_blocks.base import Block
     from agent_memory.ltm_blocks.skills.block import Skills
-
-    B = TypeVar("B", bound=Block)
 
 _NOTHING: dict[str, Any] = {
     "store": "memory://", "system_store": None, "encryption": None, "overflow": None, "blocks": (),
@@ -66,9 +64,12 @@ class NullMemory(AgentMemory):
         raise ConfigError("NullMemory has no folder of skills. Use AgentMemory for one.")
 
     @property
-    def _notes(self) -> NoteMemory:
-        return self._block(NoteMemory)
+    def _notes(self) -> NoteBlock:
+        block = self._block("notes")
+        assert isinstance(block, NoteBlock)
+        return block
 
-    def _block(self, wanted: type[B]) -> B:
-        resources = self._parts.services.resources
-        return wanted.model_validate({}).bind(replace(resources, store=MemoryStore()))
+    def _block(self, kind: str) -> Block:
+        block = find_kind("agent_memory.ltm_blocks", kind)()
+        assert isinstance(block, Block)
+        return block.bind(replace(self._parts.services.resources, store=MemoryStore()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope, Span
+from agent_memory.core.records import Entry, Recall, Record, Scope, Span
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
@@ -163,6 +163,12 @@ class ExtractiveMemory(FactBlock):
 
     def delete(self, scope: Scope) -> None:
         self._keeper.delete(scope)
+
+    def validate_import(self, record: Record) -> Record:
+        from agent_memory.ltm_blocks.extractive.validation import check_record, with_own_vector
+
+        check_record(record)
+        return with_own_vector(record, self.resources)
 
     def facts(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None

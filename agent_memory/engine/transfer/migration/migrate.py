@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from agent_memory.engine.leases import Locks
 from agent_memory.engine.system_records import PLACE, Notes
 from agent_memory.engine.transfer.migration.moving import move
-from agent_memory.engine.transfer.migration.shelves import MIGRATION
+from agent_memory.engine.transfer.migration.record_sets import MIGRATION
 from agent_memory.engine.transfer.migration.steps import MigrationStep
 from agent_memory.errors import InvalidInput
 from agent_memory.stores import check_url, open_store
