@@ -114,10 +114,10 @@ class ExtractiveMemory(FactBlock):
         from agent_memory.ltm_blocks.extractive.forms import version_of
         from agent_memory.ltm_blocks.extractive.history.claims import Batch
         from agent_memory.ltm_blocks.extractive.history.drafting import Rules
-        from agent_memory.ltm_blocks.extractive.history.material import material
+        from agent_memory.ltm_blocks.extractive.history.sources import sources
 
         llm, form = self._llm(), self._chosen()
-        shown = material(entries, self.roles, self.redact)
+        shown = sources(entries, self.roles, self.redact)
         found = ask(llm, form, shown, self.resources.counter.text)
         if self.redact is not None:
             found = [

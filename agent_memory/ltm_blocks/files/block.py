@@ -16,9 +16,8 @@ from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.base import KeepingBlock
 from agent_memory.ltm_blocks.files.commands import DESCRIPTION, FileCommand
 from agent_memory.ltm_blocks.files.editing import check_text, inserted, replaced, viewed
-from agent_memory.ltm_blocks.files.paths import ROOT, checked_path
+from agent_memory.ltm_blocks.files.paths import ROOT, above, below, checked_path, is_there, listed
 from agent_memory.ltm_blocks.files.replies import PROFILES
-from agent_memory.ltm_blocks.files.tree import above, below, is_there, listed
 from agent_memory.ltm_blocks.shelf import Shelf, forget
 
 
