@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from agent_memory import AgentMemory, Block, Entry, Message, Recall, Scope, VectorMemory
+from agent_memory import AgentMemory, Block, Entry, Message, Recall, VectorMemory
+from agent_memory.core.records import Scope
 from agent_memory.models.embedders import open_embedder
 from benchmarks.messages import chats
 

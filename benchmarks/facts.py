@@ -26,8 +26,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Scope, TokenCounter
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, TokenCounter
 from agent_memory.core.messages import Message
+from agent_memory.core.records import Scope
 from agent_memory.testing import FakeLLM
 from benchmarks.running import machine
 from benchmarks.scale import message_text
@@ -118,7 +119,7 @@ def cost(folder: Path, setting: Setting, messages: int) -> dict[str, float]:
         memory.flush()
         seconds = perf_counter() - begun
         sent = [text for one in fake.requests for text in _texts(one)]
-        known = len(memory.facts("u"))
+        known = len(memory.user("u").facts())
         calls = memory.stats().usage.calls
     each = 1000 / messages
     asked = sum(map(counter.text, sent))
@@ -145,7 +146,7 @@ def recall(folder: Path, count: int, questions: int) -> dict[str, float]:
             ]
             memory.update(f"s-{at}", said, user_id="u")
             memory.flush(f"s-{at}")
-        held = len(memory.facts("u"))
+        held = len(memory.user("u").facts())
     with FakeLLM(answer) as fake, memory_at(path, fake, setting) as memory:
         block, random = memory.blocks["extractive"], Random(count)
         block.get(Scope("nobody"), Message(role="user", content="warm up"), 50)

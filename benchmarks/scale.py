@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agent_memory import AgentMemory, Message, Recall, Scope, VectorMemory
+from agent_memory import AgentMemory, Message, Recall, VectorMemory
+from agent_memory.core.records import Scope
 from benchmarks.contenders import clean_environment
 from benchmarks.running import machine
 from benchmarks.serving import resident

@@ -76,7 +76,7 @@ def measured(folder: Path, count: int, questions: int) -> dict[str, tuple[Sample
     path = folder / "places.db"
     with memory_at(path) as memory:
         begun = perf_counter()
-        memory.spatial("u").observe_many(made)
+        memory.user("u").spatial().observe_many(made)
         written = (perf_counter() - begun) * 1e3
     side = count**0.5 - _SIDE
     points = np.array([[random.uniform(0, side) for _ in "xy"] for _ in range(questions)])
@@ -89,7 +89,7 @@ def measured(folder: Path, count: int, questions: int) -> dict[str, tuple[Sample
         return np.flatnonzero(((all_of >= point) & (all_of <= point + _SIDE)).all(axis=1))
 
     with memory_at(path) as memory:
-        places = memory.spatial("u")
+        places = memory.user("u").spatial()
         first = timed(lambda point: places.nearest(point, 1), points[:1])
         places.near(points[0], query=_QUERY)  # loads the embedder
         near_floor, box_floor = timed(by_distance, points), timed(by_box, points)

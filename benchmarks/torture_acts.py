@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, Literal
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, User
 
 Kind = Literal["own", "alone", "everyone", "trespass", "read", "write"]
 """Whose words an operation may give back. "own": its user's; "alone": the same, and nobody else
@@ -60,6 +60,13 @@ class Act:
     def whose(self) -> dict[str, Any]:
         """For calls that want a user, or else a session."""
         return {"session_id": self.session_id} if self.lone else {"user_id": self.user}
+
+    @property
+    def owner(self) -> User:
+        """The memory of the user, or else of the session."""
+        if self.lone:
+            return self.memory.session(self.session_id).owner()
+        return self.memory.user(self.user)
 
     def text(self, most: int = 9, word: str | None = None) -> str:
         """Something to say."""

@@ -10,6 +10,7 @@ from datetime import timedelta
 from io import StringIO
 from typing import Any
 
+from agent_memory import operations
 from benchmarks.torture_acts import NOW, Act, operation
 
 # --- conversations --------------------------------------------------------------------------------
@@ -118,9 +119,13 @@ def bound(act: Act) -> Any:
         case 2:
             return session.search(act.text())
         case 3:
-            return session.facts(), session.stale(), session.audit()
+            return session.owner().facts(), session.owner().stale(), session.owner().audit()
         case 4:
-            return session.notes().all(), session.working().all(), session.files().paths()
+            return (
+                session.owner().notes().all(),
+                session.working().all(),
+                session.owner().files().paths(),
+            )
         case 5:
             return session.call_tool("memory_read", {"query": act.text()}), session.tools()
         case _:
@@ -131,9 +136,9 @@ def bound(act: Act) -> Any:
 def move(act: Act) -> Any:
     """A session, out and in again."""
     file = StringIO()
-    done = act.memory.export_session(act.session_id, file)
+    done = act.memory.session(act.session_id).export(file)
     delete(act)
-    return done, file.getvalue(), act.memory.import_session(StringIO(file.getvalue()))
+    return done, file.getvalue(), operations.import_session(act.memory, StringIO(file.getvalue()))
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -182,27 +187,27 @@ def search_session(act: Act) -> Any:
 def facts(act: Act) -> Any:
     """What holds, or held."""
     then = act.chance.choice([None, NOW, NOW + timedelta(days=act.chance.randint(1, 900))])
-    return act.memory.facts(**act.whose, as_of=then)
+    return act.owner.facts(as_of=then)
 
 
 @operation(1, "profile")
 def profile(act: Act) -> Any:
     """Field by field."""
-    return act.memory.profile(**act.whose)
+    return act.owner.profile()
 
 
 @operation(0.5, "audit", "stale")
 def audit(act: Act) -> Any:
     """How it came to be known, and what is not worth recalling."""
-    return act.memory.audit(**act.whose), act.memory.stale(**act.whose)
+    return act.owner.audit(), act.owner.stale()
 
 
 @operation(0.4, "forget", "facts")
 def forget(act: Act) -> Any:
     """A fact, or what comes from some messages."""
-    known = act.memory.facts(**act.whose)
+    known = act.owner.facts()
     if known and act.chance.random() < 0.5:
         fact = act.chance.choice(known).id
-        return known, act.memory.forget(fact, **act.whose, why=act.text())
+        return known, act.owner.forget(fact, why=act.text())
     source = (act.session_id, 1, act.chance.randint(1, 9))
-    return known, act.memory.forget(source=source, user_id=act.user_id, why=act.text())
+    return known, act.owner.forget(source=source, why=act.text())

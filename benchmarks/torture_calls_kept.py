@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent_memory import Skill
+from agent_memory import operations
+from agent_memory.ltm_blocks.skills import Skill
 from benchmarks.torture_acts import WORDS, Act, operation
 
 # --- what is kept outright ------------------------------------------------------------------------
@@ -14,7 +15,7 @@ from benchmarks.torture_acts import WORDS, Act, operation
 @operation(9, "notes")
 def notes(act: Act) -> Any:
     """Notes: made, read, changed, dropped."""
-    book = act.memory.notes(**act.whose)
+    book = act.owner.notes()
     kept = book.all()
     one = act.chance.choice(kept).id if kept else "none"
     match act.chance.randint(0, 3):
@@ -31,7 +32,7 @@ def notes(act: Act) -> Any:
 @operation(10, "working")
 def working(act: Act) -> Any:
     """A scratchpad."""
-    pad = act.memory.working(act.session_id, user_id=act.user_id)
+    pad = act.memory.session(act.session_id, act.user_id).working()
     key = act.chance.choice(["plan", "todo", "found"])
     match act.chance.randint(0, 3):
         case 0:
@@ -47,7 +48,7 @@ def working(act: Act) -> Any:
 @operation(8, "files")
 def files(act: Act) -> Any:
     """Files: made, read, changed, dropped."""
-    shelf = act.memory.files(**act.whose)
+    shelf = act.owner.files()
     path = f"/memories/{act.chance.choice(WORDS[:4])}-{act.word}.txt"
     match act.chance.randint(0, 5):
         case 0:
@@ -67,7 +68,7 @@ def files(act: Act) -> Any:
 @operation(9, "spatial")
 def places(act: Act) -> Any:
     """Observations."""
-    seen = act.memory.spatial(**act.whose)
+    seen = act.owner.spatial()
     here = (act.chance.uniform(0, 9), act.chance.uniform(0, 9))
     match act.chance.randint(0, 4):
         case 0 if seen.count() < 40:
@@ -85,7 +86,7 @@ def places(act: Act) -> Any:
 @operation(1, "skills")
 def skills(act: Act) -> Any:
     """Skills, in files."""
-    known = act.memory.skills(**act.whose)
+    known = act.owner.skills()
     name = f"{act.chance.choice(WORDS[:3])}-{act.word}"
     match act.chance.randint(0, 3):
         case 0:
@@ -148,9 +149,9 @@ def stats(act: Act) -> Iterator[tuple[str, Any]]:
 @operation(0.1, "dead_letters", "retry", kind="everyone")
 def dead_letters(act: Act) -> Iterator[tuple[str, Any]]:
     """What was given up, and tried again."""
-    yield from ((one.session_id, one) for one in act.memory.dead_letters())
+    yield from ((one.session_id, one) for one in operations.dead_letters(act.memory))
     if act.chance.random() < 0.2:
-        yield from ((one.session_id, one) for one in act.memory.retry())
+        yield from ((one.session_id, one) for one in operations.retry(act.memory))
 
 
 @operation(0.003, "flush", kind="everyone")
@@ -169,8 +170,8 @@ def replay(act: Act) -> Iterator[tuple[str, Any]]:
 def what_holds_for_all(act: Act) -> Iterator[tuple[str, Any]]:
     """What belongs to nobody."""
     yield "", act.memory.search(act.victim)
-    yield "", act.memory.skills().all()
-    yield "", [act.memory.share(name).agents() for name in act.memory.shares()]
+    yield "", act.memory.open("skills").all()
+    yield "", [act.memory.share(name).agents() for name in operations.shares(act.memory)]
 
 
 # --- what is shared -------------------------------------------------------------------------------
@@ -217,20 +218,20 @@ _TRESPASSES: dict[str, Callable[[Act], Any]] = {
     "search": lambda act: act.memory.search(
         act.text(), user_id=act.user, session_id=act.victim, limit=30
     ),
-    "facts": lambda act: act.memory.facts(act.user, session_id=act.victim),
-    "profile": lambda act: act.memory.profile(act.user, session_id=act.victim),
-    "stale": lambda act: act.memory.stale(act.user, session_id=act.victim),
-    "audit": lambda act: act.memory.audit(act.user, session_id=act.victim),
-    "forget": lambda act: act.memory.forget(source=act.victim, user_id=act.user),
+    "facts": lambda act: act.memory.user(act.user).facts(session_id=act.victim),
+    "profile": lambda act: act.memory.session(act.victim, act.user).owner().profile(),
+    "stale": lambda act: act.memory.session(act.victim, act.user).owner().stale(),
+    "audit": lambda act: act.memory.session(act.victim, act.user).owner().audit(),
+    "forget": lambda act: act.memory.user(act.user).forget(source=act.victim),
     "end": lambda act: act.memory.end(act.victim, user_id=act.user),
     "before_turn": lambda act: act.memory.before_turn(act.victim, act.text(), user_id=act.user),
     "regenerate": lambda act: act.memory.regenerate(act.victim, user_id=act.user),
     "completion": lambda act: act.memory.completion(act.victim, act.text(), user_id=act.user),
-    "working": lambda act: act.memory.working(act.victim, user_id=act.user),
-    "notes": lambda act: act.memory.notes(act.user, session_id=act.victim),
-    "files": lambda act: act.memory.files(act.user, session_id=act.victim),
-    "spatial": lambda act: act.memory.spatial(act.user, session_id=act.victim),
-    "skills": lambda act: act.memory.skills(act.user, session_id=act.victim),
+    "working": lambda act: act.memory.session(act.victim, act.user).working(),
+    "notes": lambda act: act.memory.session(act.victim, act.user).owner().notes(),
+    "files": lambda act: act.memory.session(act.victim, act.user).owner().files(),
+    "spatial": lambda act: act.memory.session(act.victim, act.user).owner().spatial(),
+    "skills": lambda act: act.memory.session(act.victim, act.user).owner().skills(),
     "tools": lambda act: act.memory.tools(act.victim, user_id=act.user),
     "call_tool": lambda act: act.memory.call_tool(
         act.victim, "memory_read", {"query": act.text()}, user_id=act.user

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, operations
 from agent_memory.core.records import Entry, Head, Record, Scope
 from agent_memory.engine.paging import all_heads
 from agent_memory.stores.base import Store
@@ -34,7 +34,7 @@ def catch_up(memory: AgentMemory) -> list[Finding]:
     ]
     given_up = [
         Finding(BEHIND, one.session_id, f"dead letter of {one.block}: {one.error}")
-        for one in memory.dead_letters()
+        for one in operations.dead_letters(memory)
     ]
     return failed + given_up
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from agent_memory import AgentMemory, Block, Entry, FlushToLTM, Message, Recall, Scope
-from agent_memory.core.records import Record
+from agent_memory import AgentMemory, Block, Entry, FlushToLTM, Message, Recall
+from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks.base import record_id
 
 

@@ -38,8 +38,8 @@ def main() -> None:
                 reply = memory.call_tool(session, "files", json.dumps(command), user_id="kim")
                 print(f"> {command['command']} {command['path']}\n{reply}")
         print("== Your code sees them too, and nobody else's model does")
-        print(memory.files("kim").read("/memories/garden/tomatoes.md").splitlines()[2])
-        print("ben:", memory.files("ben").paths())
+        print(memory.user("kim").files().read("/memories/garden/tomatoes.md").splitlines()[2])
+        print("ben:", memory.user("ben").files().paths())
 
 
 if __name__ == "__main__":

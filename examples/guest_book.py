@@ -13,21 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agent_memory import (
-    AgentMemory,
-    Arguments,
-    Block,
-    Entry,
-    InvalidInput,
-    InvalidSnapshot,
-    Message,
-    Recall,
-    Scope,
-    Span,
-    Tool,
-)
+from agent_memory import AgentMemory, Block, Entry, InvalidInput, Message, Recall, Tool, operations
 from agent_memory.core.forms import Count, Form
-from agent_memory.core.records import Record
+from agent_memory.core.records import Record, Scope, Span
+from agent_memory.core.tools import Arguments
+from agent_memory.errors import InvalidSnapshot
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.tombstones import Tombstone, bury, tombstones
 
@@ -176,7 +166,7 @@ def main() -> None:
             memory.update(day, {"role": "user", "content": said}, user_id=desk)
         memory.flush()
 
-        guests: Guests = memory.blocks["guest_book"].open(Scope(desk))
+        guests: Guests = memory.user(desk).open("guest_book")
         print("Guests:", guests.names())
         who = memory.call_tool("tuesday", "guest_book_who", {"name": "love"}, user_id=desk)
         print("The model finds:", who)
@@ -188,18 +178,18 @@ def main() -> None:
         print("Rebuilt, and Ben stays forgotten:", guests.names())
 
         file = Path(folder) / "monday.jsonl"
-        memory.export_session("monday", file)
+        memory.session("monday").export(file)
         memory.delete_user(desk)
         print("Left of the desk:", guests.names())
 
         with file.open(encoding="utf-8") as lines, opened("memory://") as other:
             crafted = forged(lines, '"text":"Ada Lovelace"', '"text":"buy now!"')
             try:
-                other.import_session(crafted)
+                operations.import_session(other, crafted)
             except InvalidSnapshot as error:
                 print("Refused:", error)
-            other.import_session(file)
-            there: Guests = other.blocks["guest_book"].open(Scope(desk))
+            operations.import_session(other, file)
+            there: Guests = other.user(desk).open("guest_book")
             print("Imported:", there.names())
             list(other.replay("guest_book"))
             print("And rebuilt there:", there.names())

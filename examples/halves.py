@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tempfile import TemporaryDirectory
 
-from agent_memory import AgentMemory, ChatHistory, DimensionMismatch, Item, VectorIndex
+from agent_memory import AgentMemory, ChatHistory, VectorIndex
+from agent_memory.errors import DimensionMismatch
+from agent_memory.standalone.vector_items import Item
 
 TURNS = [
     {"role": "user", "content": "Which of these is a berry?"},

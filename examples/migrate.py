@@ -9,7 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from agent_memory import AgentMemory, NoteMemory, migrate
+from agent_memory import AgentMemory, NoteMemory
+from agent_memory.operations import migrate
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
             for number in range(1, 41):
                 session = memory.session(f"talk-{number:02}", f"user-{number % 4}")
                 session.update({"role": "user", "content": f"This is talk {number}."})
-                session.notes().add(f"Talk {number} was short.")
+                session.owner().notes().add(f"Talk {number} was short.")
 
         with closing(migrate(old, new)) as steps:
             for step in steps:
@@ -36,7 +37,7 @@ def main() -> None:
 
         with AgentMemory(store=new, blocks=[NoteMemory()]) as memory:
             print(memory.history("talk-40")[0].message.text())
-            print(memory.session("talk-40", "user-0").notes().all()[-1].text)
+            print(memory.session("talk-40", "user-0").owner().notes().all()[-1].text)
 
 
 if __name__ == "__main__":

@@ -84,18 +84,20 @@ def main() -> None:
             memory.flush()
             print(f"{day[:10]}  {text}")
 
-        print("\nToday:       ", memory.profile("ana"))
+        print("\nToday:       ", memory.user("ana").profile())
         june = datetime(2025, 6, 1, tzinfo=UTC)
-        print("In June 2025:", memory.profile("ana", as_of=june))
-        print("Known then:  ", memory.profile("ana", known_at=datetime(2025, 10, 1, tzinfo=UTC)))
+        print("In June 2025:", memory.user("ana").profile(as_of=june))
+        print(
+            "Known then:  ", memory.user("ana").profile(known_at=datetime(2025, 10, 1, tzinfo=UTC))
+        )
 
         print("\nWhat became of it:")
-        for change in memory.audit("ana"):
+        for change in memory.user("ana").audit():
             print(f"  {change.at:%Y-%m-%d}  {change.what:12}  {change.text}  <- {change.why}")
 
-        gone = memory.forget(source="talk-2", why="a visitor was typing")
+        gone = memory.session("talk-2").owner().forget(source="talk-2", why="a visitor was typing")
         print("\nForgotten:", ", ".join(fact.text for fact in gone))
-        print("Left:     ", memory.profile("ana"))
+        print("Left:     ", memory.user("ana").profile())
         if fake is not None:
             print("\nThe address was sent to nobody:", "example.com" not in str(fake.requests))
 

@@ -33,7 +33,7 @@ def main() -> None:
         (folder / "deploy.md").write_text(DEPLOY, encoding="utf-8")
         (folder / "outage.md").write_text(BROKEN, encoding="utf-8")
         with AgentMemory(store="memory://", blocks=[SkillMemory(folder=folder)]) as memory:
-            for broken in memory.skills().broken():
+            for broken in memory.open("skills").broken():
                 print(f"Broken: {broken}")
             for question in ("Can you ship version 2.3 today?", "I like my coffee black."):
                 recalls = memory.get("s-1", question, user_id="sarah").recalls
@@ -47,7 +47,7 @@ def main() -> None:
             print("\nThe model:", memory.call_tool("s-1", "skills_save", learned, user_id="sarah"))
             found = memory.call_tool("s-2", "skills_find", {"query": "report"}, user_id="sarah")
             print("Next week it finds:", json.loads(found)[0]["name"])
-            print("Bob sees:", [skill.name for skill in memory.skills("bob").all()])
+            print("Bob sees:", [skill.name for skill in memory.user("bob").skills().all()])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from agent_memory import AgentMemory, InvalidSnapshot, VectorMemory, WorkingMemory
+from agent_memory import AgentMemory, VectorMemory, WorkingMemory, operations
+from agent_memory.errors import InvalidSnapshot
 
 SAID = [
     "We meet on Tuesdays at half past nine.",
@@ -27,22 +28,22 @@ def main() -> None:
             for text in SAID:
                 memory.update("team", {"role": "user", "content": text}, user_id="ada")
             memory.flush("team")
-            memory.working("team").set("plan", ["order coffee"])
-            done = memory.export_session("team", file)
+            memory.session("team").working().set("plan", ["order coffee"])
+            done = memory.session("team").export(file)
             found = memory.search("When do we meet?", user_id="ada")
         print(f"{done.entries} messages and {done.records} records of blocks.")
 
         with opened(f"sqlite:///{folder}/other.db") as other:
-            head = other.import_session(file)
+            head = operations.import_session(other, file)
             print(f"Restored: {head.session_id}, of {head.user_id}, {head.end} messages.")
             again = other.search("When do we meet?", user_id="ada")
             print("The same is found:", [one.id for one in again] == [one.id for one in found])
-            print("Its plan:", other.working("team").get("plan"))
+            print("Its plan:", other.session("team").working().get("plan"))
 
             other.delete("team")
             file.write_bytes(file.read_bytes().replace(b"room 4", b"room 5"))
             try:
-                other.import_session(file)
+                operations.import_session(other, file)
             except InvalidSnapshot as error:
                 print("Refused:", error)
             print("Sessions there:", [one.session_id for one in other.sessions()])

@@ -23,7 +23,7 @@ def main() -> None:
     """Look around on two Mondays, and ask on both, in a room, and long after."""
     block = SpatialMemory(half_life=7 * DAY, min_confidence=0.1)
     with AgentMemory(store="memory://", blocks=[block]) as memory:
-        places = memory.spatial("robot-7")
+        places = memory.user("robot-7").spatial()
         places.observe_many(
             [
                 {"text": text, "position": where, "at": MONDAY + days * DAY, "confidence": sure}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from agent_memory import AccessDenied, AgentMemory, SharedMemory
+from agent_memory import AgentMemory
+from agent_memory.engine.sharing.shared import SharedMemory
+from agent_memory.errors import AccessDenied
 
 
 def try_to_write(agent: SharedMemory, text: str) -> None:

@@ -64,7 +64,9 @@ def main() -> None:
         talk(memory, fake.api_base, "tuesday", "ana", "What shall I have for lunch?")
         talk(memory, fake.api_base, "wednesday", "ben", "Do you know what I eat?")
         for user_id in ("ana", "ben"):
-            print(f"Notes of {user_id}:", [note.text for note in memory.notes(user_id).all()])
+            print(
+                f"Notes of {user_id}:", [note.text for note in memory.user(user_id).notes().all()]
+            )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [  # what a model asks for
 def main() -> None:
     """Fill a scratchpad, see what a model is shown of it, and end the conversation."""
     with AgentMemory(store="memory://", blocks=[WorkingMemory()]) as memory:
-        pad = memory.working("chairs", user_id="kim")
+        pad = memory.session("chairs", "kim").working()
         pad.set("budget", 300)
         for name, arguments in CALLS:
             result = memory.call_tool("chairs", name, arguments)

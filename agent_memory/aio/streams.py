@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, Self
+from collections.abc import Callable, Coroutine
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from agent_memory.aio.awaited import Awaits, Run, awaited
 from agent_memory.engine.loop.conversing import CompletionStream
 
-Run = Callable[[Callable[[], Any]], Awaitable[Any]]
+S = TypeVar("S")
+P = ParamSpec("P")
 
 _END = object()
 
@@ -49,3 +51,21 @@ class AsyncCompletionStream:
     async def aclose(self) -> None:
         """As `CompletionStream.close`."""
         self._stream.close()
+
+
+def completion_of(
+    call: Callable[Concatenate[S, P], Any],
+) -> Callable[Concatenate[Awaits, P], Coroutine[Any, Any, Any]]:
+    """As `awaited`; what is a stream is given as an `AsyncCompletionStream`.
+
+    Args:
+        call: The method of the sync class.
+    """
+    answered = awaited(call)
+
+    @wraps(answered)
+    async def method(self: Awaits, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        given = await answered(self, *args, **kwargs)
+        return AsyncCompletionStream(given, self._run) if type(given) is CompletionStream else given
+
+    return method

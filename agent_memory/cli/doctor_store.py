@@ -199,15 +199,14 @@ def _search(block: VectorMemory, url: str, services: Services) -> None:
 
 def _absorbing(config: AgentMemoryConfig, services: Services) -> Check:
     """Whether there are messages that a block gave up, or a replay that stopped half-way."""
-    from agent_memory.engine.processing.failures import Failures
-    from agent_memory.engine.processing.replaying import REPLAYS
-    from agent_memory.engine.system_records import Notes
+    from agent_memory.engine.processing.dead_letters import DeadLetters
+    from agent_memory.engine.system_records import Kind, SystemRecords
 
     store = services.resources.store
-    failures = Failures(store, config.absorb_attempts)
+    letters = DeadLetters(store, config.absorb_attempts)
     names = [block.name for block in config.all_blocks if block.absorbs]
-    dead = [letter for name in names for letter in failures.dead(name)]
-    replays = Notes(store).read(REPLAYS)
+    dead = [letter for name in names for letter in letters.dead(name)]
+    replays = SystemRecords(store).read(Kind.REPLAYS)
     told = [
         f"{one.block} gave up #{one.first} to #{one.last} of {readable(one.session_id)} after "
         f"{one.attempts} attempts: {one.error}"

@@ -22,6 +22,8 @@ from agent_memory.errors import InvalidInput
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 SessionOption = Annotated[
@@ -53,15 +55,14 @@ def facts(
     """List the facts known of a user, each with its time and the words it rests on."""
     from agent_memory.cli.view import cell
 
-    _named(user, session)
     with open_memory(load_config(store, config)) as memory:
         if stale:
-            old = memory.stale(user, session_id=session)
+            old = _owner(memory, user, session).stale()
             found = [one.fact for one in old]
             why = [one.why if one.of is None else f"{one.why} of {one.of.id[:8]}" for one in old]
         else:
-            found = memory.facts(
-                user, session_id=session, as_of=_moment(as_of), known_at=_moment(known_at)
+            found = _owner(memory, user, session).facts(
+                session_id=session, as_of=_moment(as_of), known_at=_moment(known_at)
             )
             why = None
     out().print(_table(found, why) if found else cell("No facts."))
@@ -77,11 +78,9 @@ def profile(
     config: ConfigOption = None,
 ) -> None:
     """Print the profile of a user, as JSON."""
-    _named(user, session)
     with open_memory(load_config(store, config)) as memory:
-        found = memory.profile(
-            user, session_id=session, as_of=_moment(as_of), known_at=_moment(known_at)
-        )
+        owner = _owner(memory, user, session)
+        found = owner.profile(as_of=_moment(as_of), known_at=_moment(known_at))
     typer.echo(found.model_dump_json(indent=2))
 
 
@@ -95,9 +94,8 @@ def audit(
     """List every change to what is known of a user, oldest first, with the why."""
     from agent_memory.cli.view import NOTHING, cell, grid
 
-    _named(user, session)
     with open_memory(load_config(store, config)) as memory:
-        changes = memory.audit(user, session_id=session)
+        changes = _owner(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")
     for one in changes:
         table.add_row(
@@ -130,12 +128,12 @@ def forget(
     """Forget a fact, or what comes from a session. What these had superseded holds again."""
     from agent_memory.cli.view import cell
 
-    if fact is not None and source is None:
-        _named(user, None)
+    part = _part(source)
     with open_memory(load_config(store, config)) as memory:
-        if fact is not None and source is None:
-            fact = _whole_id(fact, {one.fact for one in memory.audit(user) if one.fact})
-        gone = memory.forget(fact, user_id=user, source=_part(source), why=why)
+        owner = _owner(memory, user, part[0] if isinstance(part, tuple) else part)
+        if fact is not None and part is None:
+            fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})
+        gone = owner.forget(fact, source=part, why=why)
     console = out()
     console.print(_table(gone) if gone else "Nothing was known of it.")
     if gone:
@@ -167,16 +165,20 @@ def _span(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else str(first)
 
 
-def _named(user: str | None, session: str | None) -> None:
-    """Refuse to go on without knowing whose facts are meant.
+def _owner(memory: AgentMemory, user: str | None, session: str | None) -> User:
+    """Whose facts are meant: a user's, or those of a session's user, or of the session itself.
 
     Raises:
         InvalidInput: Nobody is named.
+        SessionOfAnotherUser: The session belongs to another user.
     """
-    if user is None and session is None:
+    if session is not None:
+        return memory.session(session, user).owner()
+    if user is None:
         raise InvalidInput(
             "Whose facts? Name a user with --user, or with --session a session of nobody's."
         )
+    return memory.user(user)
 
 
 def _moment(given: datetime | None) -> datetime | None:

@@ -193,11 +193,12 @@ def import_(
 @guarded
 def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
     """Print counts, and for each block what it has still to absorb and what it gave up."""
+    from agent_memory import operations
     from agent_memory.cli.view import NOTHING, cell, grid, one_line
 
     with open_memory(load_config(store, config)) as memory:
         found = memory.stats()
-        errors = {letter.block: letter.error for letter in memory.dead_letters()}  # the newest
+        errors = {one.block: one.error for one in operations.dead_letters(memory)}  # the newest
     console = out()
     table = grid("", "", right=("",), header=False)
     table.columns[0].justify = "left"

@@ -73,7 +73,7 @@ def mcp(
 
 
 def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
-    from agent_memory.engine.admission import check_id
+    from agent_memory.core.ids import check_id
     from agent_memory.mcp.server import build
     from agent_memory.mcp.stdio import serve, wire
 

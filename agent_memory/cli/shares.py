@@ -41,8 +41,10 @@ def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
     from agent_memory.cli.view import NOTHING, cell, grid
 
     table = grid("namespace", "sessions", "agent", "access", right=("sessions",))
+    from agent_memory import operations
+
     with open_memory(load_config(store, config)) as memory:
-        names = memory.shares()
+        names = operations.shares(memory)
         for name in names:
             share, after, count = memory.share(name), None, 0
             while page := share.sessions(limit=_PAGE, after=after):

@@ -49,7 +49,7 @@ def snapshot(
         with _stdout() if to == _PIPE else written(to) as file:
             # of what blocks keep nobody knows beforehand how much it is
             counted = _Counted(file, progress, head.end - head.expired)
-            done = memory.export_session(session, cast("TextIO", counted))
+            done = memory.session(session).export(cast("TextIO", counted))
     told = f"{done.entries} messages and {done.records} records of {session} written"
     err().print(f"{told}." if to == _PIPE else f"{told} to {to}.", markup=False, soft_wrap=True)
     for block in done.left_out:
@@ -71,12 +71,14 @@ def restore(
     Nothing is there before all of it was read and found to be as it was written. A session of the
     same id must not be there.
     """
+    from agent_memory import operations
+
     with (
         open_memory(load_config(store, config), create=True) as memory,
         _progress() as progress,
         _stdin() if file == _PIPE else _opened(file, progress) as lines,
     ):
-        head = memory.import_session(lines)
+        head = operations.import_session(memory, lines)
         waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]
     told = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""

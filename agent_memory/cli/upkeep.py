@@ -60,12 +60,13 @@ def retry(
     config: ConfigOption = None,
 ) -> None:
     """Have blocks absorb their dead letters, what they failed at too often; `doctor` lists them."""
+    from agent_memory import operations
     from agent_memory.cli.view import absorbed_table
 
     with open_memory(load_config(store, config)) as memory:
-        letters = len(memory.dead_letters(block))
-        done = memory.retry(block)
-        left = len(memory.dead_letters(block))
+        letters = len(operations.dead_letters(memory, block))
+        done = operations.retry(memory, block)
+        left = len(operations.dead_letters(memory, block))
     out().print(absorbed_table(done) if letters else "There are no dead letters.")
     if left:
         err().print(f"{left} of {letters} dead letters are left.", style="yellow")
@@ -84,7 +85,7 @@ def replay(
     """
     from rich.progress import Progress
 
-    from agent_memory.engine.rebuilding import rebuild
+    from agent_memory.operations import rebuild
 
     steps: list[Step] = []
     rebuilding = cast("Generator[Step]", rebuild(existing(load_config(store, config)), block))

@@ -179,7 +179,7 @@ def seqs(numbers: Sequence[int]) -> str:
 
 def holdings(block: Block, scope: Scope) -> list[Recall]:
     """All that a block holds for a scope, in the order of the log."""
-    from agent_memory.engine.recall.bridge import resolve
+    from agent_memory.engine.recall.runner import resolve
     from agent_memory.ltm_blocks.vector import VectorMemory
 
     if isinstance(block, VectorMemory):  # it can be searched, not listed: one record a message

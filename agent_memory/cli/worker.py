@@ -26,7 +26,7 @@ from agent_memory.core.ids import readable
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_memory.engine.processing.tending import Tended
+    from agent_memory.engine.processing.session_work import Processed
     from agent_memory.engine.processing.worker import Worker
 
 
@@ -65,7 +65,7 @@ def worker(
         )
     with _signals() as stops, closing(assemble(settings)) as parts:
         report = Report(lambda: stops.put("Nobody reads this any more."))
-        working = parts.worker(threads or settings.background_threads, report.told)
+        working = parts.worker(threads or settings.background_threads, report.on_done)
         if not once:
             typer.echo(f"Working on {place}. Ctrl-C stops it.")
         _work(working, once, stops)
@@ -91,11 +91,11 @@ class Report:
         self._messages = 0
         self.failing: set[tuple[str, str]] = set()
 
-    def told(self, session_id: str, tended: Tended) -> None:
-        """A worker's thread has tended a session."""
+    def on_done(self, session_id: str, processed: Processed) -> None:
+        """A worker's thread has worked on a session."""
         from agent_memory.cli.view import reach
 
-        for one in tended.absorbed:
+        for one in processed.absorbed:
             with self._lock:
                 self._sessions.add(session_id)
                 self._messages += one.last - one.first + 1

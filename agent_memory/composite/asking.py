@@ -9,7 +9,8 @@ from functools import partial
 from agent_memory.composite.members import Asked, Members
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
-from agent_memory.engine.recall.recalling import Panel, ask_block, concerns
+from agent_memory.engine.recall.contexts import existing
+from agent_memory.engine.recall.fan_out import FanOut, ask_block, concerns
 
 Found = tuple[dict[str, list[Recall]], list[str]]
 
@@ -52,9 +53,12 @@ class Asking:
 
     def __init__(self, members: Members, timeout: float, timeouts: Mapping[str, float]) -> None:
         self._members = members
-        self._timeout = timeout
-        self._timeouts = timeouts
-        self._panel = Panel()
+        limits = {
+            asked.name: timeouts[asked.member]
+            for asked in (*members.recalled, *members.searched)
+            if asked.member in timeouts
+        }
+        self._fan_out = FanOut(timeout, limits)
 
     def recall(self, question: Question) -> Found:
         """What each block recalls, and a warning for each that failed or was too slow."""
@@ -77,22 +81,21 @@ class Asking:
 
     def _ask(self, all_asked: list[Asked], question: Question) -> Found:
         calls: dict[str, Callable[[], list[Recall]]] = {}
-        timeouts: dict[str, float] = {}
         for asked in all_asked:
             scope = question.scope_in(asked.name)
             if concerns(asked.block, scope):
                 calls[asked.name] = partial(_recalled, asked, scope, question)
-                timeouts[asked.name] = self._timeouts.get(asked.member, self._timeout)
-        return self._panel.ask(calls, self._timeout, timeouts)
+        return self._fan_out.ask(calls)
 
 
 def _recalled(asked: Asked, scope: Scope, question: Question) -> list[Recall]:
-    if asked.memory is not None:
-        asked.memory._check(None, None)
+    parts = asked.memory.components if asked.memory is not None else None
+    if parts is not None:
+        parts.guard.check(None, None)
     recalls = ask_block(asked.block, asked.name, scope, question.message, question.limit)
-    if asked.memory is None:
+    if parts is None:
         return recalls
-    return asked.memory._standing({asked.name: recalls})[asked.name]
+    return existing(parts.store, {asked.name: recalls})[asked.name]
 
 
 def _comes(recall: Recall, session_id: str, here: bool) -> bool:

@@ -58,8 +58,8 @@ class Members:
         """
         blocks = {name: _named(name, one) for name, one in given.items() if isinstance(one, Block)}
         first, home = next(iter(memories.items()))
-        _check_names(blocks, first, {*home.blocks, home._parts.notebook.name})
-        bound = _bound(blocks, home._parts.services.resources)
+        _check_names(blocks, first, {*home.blocks, home.components.notebook.name})
+        bound = _bound(blocks, home.components.services.resources)
         recalled: list[Asked] = []
         searched: list[Asked] = []
         for name in given:
@@ -71,7 +71,7 @@ class Members:
             memory = memories[name]
             for asked, found in (
                 (recalled, memory.blocks.values()),
-                (searched, memory._parts.searcher.blocks),
+                (searched, memory.components.search.blocks),
             ):
                 asked += [Asked(f"{name}.{one.name}", name, one, memory) for one in found]
         return cls(memories, bound, recalled, searched)

@@ -14,16 +14,17 @@ from agent_memory.composite.asking import Asking, Question
 from agent_memory.composite.members import Members, memories_in
 from agent_memory.composite.routing import Routing, Rule
 from agent_memory.composite.session import CompositeSession
-from agent_memory.composite.turning import HomeTurns
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.fusion import merge
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
 from agent_memory.core.turns import Turn
-from agent_memory.engine.calls import scope_of
+from agent_memory.engine.guard import scope_of
+from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.bridge import resolve
-from agent_memory.engine.recall.searching import LOG, search_log
+from agent_memory.engine.recall.merged import ELSEWHERE
+from agent_memory.engine.recall.runner import resolve
+from agent_memory.engine.recall.search import LOG, search_log
 from agent_memory.engine.stats import Stats
 from agent_memory.errors import ConfigError, StoreError
 from agent_memory.ltm_blocks.base import Block
@@ -31,8 +32,6 @@ from agent_memory.ltm_blocks.base import Block
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
-
-_ELSEWHERE = 20
 
 
 class CompositeMemory:
@@ -119,15 +118,16 @@ class CompositeMemory:
         """
         name = self._route.home(session_id, user_id)
         home = self.memories[name]
-        head, window, query = home._asked(session_id, message, user_id)
-        packer = replace(home._parts.packer, blocks=self._infos)
+        contexts = home.components.contexts
+        head, window, query = contexts.asked(session_id, message, user_id)
+        packer = replace(contexts.packer, blocks=self._infos)
         scope = scope_of(head, user_id, session_id)
         question = Question(query, packer.candidates, scope, name)
         found, warnings = self._asking.recall(question)
         shown = {(entry.session_id, entry.seq) for entry in window.turns}
         recalls = merge(found, shown, self._asking.shown(question))
         for other, memory in self.memories.items():
-            troubles = memory._troubles(head if memory is home else None)
+            troubles = memory.components.contexts.troubles(head if memory is home else None)
             warnings += [f"{other}: {trouble}" for trouble in troubles]
         text = query.text() if query is not None else ""
         return packer.pack(head, window, recalls, warnings, text)
@@ -146,41 +146,47 @@ class CompositeMemory:
         then.
         """
         name = self._route.home(session_id, user_id) if session_id is not None else None
-        home = self.memories[name] if name is not None else self._first
-        home._check(session_id, user_id)
-        head = home._owned(session_id, user_id) if session_id is not None else None
-        # of what is found elsewhere nothing is shown, and how much that is nobody knows
-        most = limit if session_id is None else _ELSEWHERE * limit
+        home = (self.memories[name] if name is not None else self._first).components
+        home.guard.check(session_id, user_id)
+        head = home.guard.owned(session_id, user_id) if session_id is not None else None
+        most = limit if session_id is None else ELSEWHERE * limit
         asked, scope = Message(role="user", content=query), scope_of(head, user_id, session_id)
         found, warnings = self._asking.search(Question(asked, most, scope, name))
-        if head is not None and not home._parts.absorber.blocks:
+        if head is not None and not home.search.absorbs:
             block = f"{name}.{LOG}"
-            logged = search_log(home._store, head, query, limit)
+            logged = search_log(home.store, head, query, limit)
             found[block] = [replace(recall, block=block) for recall in logged]
         for warning in warnings:
             logger.warning("search: %s", warning)
-        count = home._counter.text
-        return [replace(one, tokens=count(one.text)) for one in merge(found)[:limit]]
+        return home.search.priced(merge(found)[:limit])
 
-    def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+    def history(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Entry]:
         """The log, as the home has it."""
-        return self.home(session_id).history(session_id, after=after, limit=limit)
+        home = self.home(session_id, user_id)
+        return home.history(session_id, user_id=user_id, after=after, limit=limit)
 
-    def pop(self, session_id: str, count: int = 1) -> list[Message]:
+    def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
         """As `AgentMemory.pop`, in the session's home."""
-        return self.home(session_id).pop(session_id, count)
+        return self.home(session_id, user_id).pop(session_id, count, user_id=user_id)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """As `AgentMemory.end`, in the session's home, and for the blocks alone."""
         name = self._route.home(session_id, user_id)
-        scope = self.memories[name]._scope(user_id, session_id)
+        scope = self.memories[name].components.guard.scope(user_id, session_id)
         absorbed = self.memories[name].end(session_id, user_id=user_id)
         for block in self.blocks.values():
             block.end(scope)
         return _named(name, absorbed)
 
-    def flush(self, session_id: str | None = None) -> list[Absorbed]:
-        """Absorb what is pending, of one session or of all.
+    def flush(self, session_id: str | None = None, *, user_id: str | None = None) -> list[Absorbed]:
+        """Absorb what is pending: of one session, of one user's, or of all.
 
         Returns:
             What was absorbed, under the names "<member>.<block>".
@@ -189,22 +195,23 @@ class CompositeMemory:
             StoreError: A memory failed; all were tried, and the error names those.
         """
         if session_id is not None:
-            name = self._route.home(session_id, None)
-            return _named(name, self.memories[name].flush(session_id))
-        self._first._check(None, None)
-        done = _all_done("flush", {name: one.flush for name, one in self.memories.items()})
+            name = self._route.home(session_id, user_id)
+            return _named(name, self.memories[name].flush(session_id, user_id=user_id))
+        self._check(None, user_id)
+        calls = {name: partial(one.flush, user_id=user_id) for name, one in self.memories.items()}
+        done = _all_done("flush", calls)
         return [one for name, absorbed in done.items() for one in _named(name, absorbed)]
 
-    def delete(self, session_id: str) -> None:
+    def delete(self, session_id: str, *, user_id: str | None = None) -> None:
         """Remove a session, and what derives from it, from its home, and what blocks alone keep of
         it. Idempotent, and resumed by the next call.
 
         Raises:
             StoreError: A member failed; all were tried, and the error names those.
         """
-        name = self._route.home(session_id, None)
+        name = self._route.home(session_id, user_id)
         home = self.memories[name]
-        scope = scope_of(home._owned(session_id, None), None, session_id)
+        scope = home.components.guard.scope(user_id, session_id)
         calls: dict[str, Callable[[], None]] = {name: partial(home.delete, session_id)}
         _all_done("delete", {**calls, **self._forgotten(scope)})
 
@@ -214,7 +221,7 @@ class CompositeMemory:
         Raises:
             StoreError: A member failed; all were tried, and the error names those. Call it again.
         """
-        self._first._check(None, user_id)
+        self._check(None, user_id)
         calls: dict[str, Callable[[], None]] = {
             name: partial(memory.delete_user, user_id) for name, memory in self.memories.items()
         }
@@ -224,18 +231,18 @@ class CompositeMemory:
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
         """A page of sessions, of all homes, in order of their ids."""
-        self._first._check(None, user_id)
+        self._check(None, user_id)
         pages = [self._route.homed(name, user_id, after, max(1, limit)) for name in self.memories]
         heads = heapq.merge(*pages, key=lambda head: head.session_id)
         return list(islice(heads, max(0, limit)))
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
         """As `AgentMemory.before_turn`, with what all members recall."""
-        return self._turns(session_id, user_id).before_turn(session_id, message, user_id=user_id)
+        return self._turns(session_id, user_id).before(session_id, message, user_id)
 
     def after_turn(self, turn: Turn, answer: Any) -> Head:
         """As `AgentMemory.after_turn`, in the session's home."""
-        return self._turns(turn.session_id, turn.user_id).after_turn(turn, answer)
+        return self._turns(turn.session_id, turn.user_id).after(turn, answer)
 
     def completion(
         self, session_id: str, message: Any, *, user_id: str | None = None, **options: Any
@@ -250,11 +257,11 @@ class CompositeMemory:
                 Tools of a memory are those of the home.
         """
         turns = self._turns(session_id, user_id)
-        return turns.completion(session_id, message, user_id=user_id, **options)
+        return turns.complete(session_id, message, user_id=user_id, **options)
 
     def session(self, session_id: str, user_id: str | None = None) -> CompositeSession:
         """The same calls with the ids bound."""
-        self._first._check(session_id, user_id)
+        self._check(session_id, user_id)
         return CompositeSession(self, session_id, user_id)
 
     def stats(self) -> dict[str, Stats]:
@@ -274,15 +281,20 @@ class CompositeMemory:
     def _first(self) -> AgentMemory:
         return next(iter(self.memories.values()))
 
-    def _turns(self, session_id: str, user_id: str | None) -> HomeTurns:
-        return HomeTurns(self, self.home(session_id, user_id))
+    def _check(self, session_id: str | None, user_id: str | None) -> None:
+        self._first.components.guard.check(session_id, user_id)
+
+    def _turns(self, session_id: str, user_id: str | None) -> Turns:
+        """Turns that read and store here, with the model and the tools of the home."""
+        home = self.home(session_id, user_id)
+        return replace(home.turns, get=self.get, update=self.update)
 
     def _forgotten(self, scope: Scope) -> dict[str, Callable[[], None]]:
         """For each block alone that keeps something: the call that has it forget."""
 
         def forget(block: Block) -> None:
             resolve(block.delete(scope))
-            self._first._store.scrub()
+            self._first.components.store.scrub()
 
         return {name: partial(forget, block) for name, block in self._members.keepers.items()}
 

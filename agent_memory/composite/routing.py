@@ -39,7 +39,7 @@ class Routing:
             InvalidInput: An id is not usable; or sessions of two users have that id.
             StoreError: Without a user: a memory could not be asked whether it has the session.
         """
-        next(iter(self._memories.values()))._check(session_id, user_id)
+        next(iter(self._memories.values())).components.guard.check(session_id, user_id)
         if self._same is not None:
             return self._same
         if user_id is None:
@@ -59,7 +59,7 @@ class Routing:
         first = self._ruled(session_id, None)
         homes: dict[str, str | None] = {}
         for name in dict.fromkeys([first, *self._memories]):
-            head = self._memories[name]._owned(session_id, None)
+            head = self._memories[name].components.guard.owned(session_id, None)
             if head is not None and self._ruled(session_id, head.user_id) == name:
                 homes[name] = head.user_id
                 if name == first:

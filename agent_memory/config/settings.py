@@ -22,7 +22,8 @@ from agent_memory.strategies.base import Strategy, StrategyField
 
 MIN_TOKENS = 64
 
-_NOTES = "notes"
+NOTES = "notes"
+"""The kind of the block that takes notes where none is configured that does."""
 
 Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
 """How long a log keeps what nothing reads any more."""
@@ -203,8 +204,8 @@ class AgentMemoryConfig(Sourced):
         for block in blocks.values():
             if isinstance(block, NoteBlock):
                 return block
-        name = f"model_{_NOTES}" if _NOTES in blocks else _NOTES  # that is somebody's own then
-        default = find_kind("agent_memory.ltm_blocks", _NOTES)(name=name)
+        name = f"model_{NOTES}" if NOTES in blocks else NOTES  # that is somebody's own then
+        default = find_kind("agent_memory.ltm_blocks", NOTES)(name=name)
         assert isinstance(default, NoteBlock)
         return default
 

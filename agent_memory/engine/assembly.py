@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
-from agent_memory.config.settings import AgentMemoryConfig, Retention
+from agent_memory.config.settings import NOTES, AgentMemoryConfig
 from agent_memory.core.context import BlockInfo, Packer
-from agent_memory.engine.edit.deletion import Deletion
-from agent_memory.engine.edit.forgetting import Forgetting
-from agent_memory.engine.edit.redacting import Redaction
-from agent_memory.engine.edit.rewinding import Rewinding
-from agent_memory.engine.edit.undoing import Undo
-from agent_memory.engine.gate import Gate
+from agent_memory.core.kinds import find_kind
+from agent_memory.core.records import Head
+from agent_memory.engine.append import Gate
+from agent_memory.engine.edit.delete import Deletion
+from agent_memory.engine.edit.edit import Editor
+from agent_memory.engine.edit.tombstones import Tombstones
+from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.absorbing import Absorber
-from agent_memory.engine.processing.failures import Failures
-from agent_memory.engine.processing.overflow import Overflow
-from agent_memory.engine.processing.preparing import Preparation
-from agent_memory.engine.processing.replaying import Replay
-from agent_memory.engine.processing.retaining import Retaining
-from agent_memory.engine.processing.tending import Tender
-from agent_memory.engine.processing.worker import Told, Worker
-from agent_memory.engine.recall.recalling import Recaller
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.compaction import Compaction
+from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.engine.processing.replay import Replay
+from agent_memory.engine.processing.retention import Retention
+from agent_memory.engine.processing.session_work import SessionWork
+from agent_memory.engine.processing.worker import Housekeeping, OnDone, Worker
+from agent_memory.engine.recall.contexts import Contexts
+from agent_memory.engine.recall.fan_out import FanOut
+from agent_memory.engine.recall.merged import Search
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
-from agent_memory.engine.system_records import Notes
+from agent_memory.engine.sharing.redaction import Redaction
+from agent_memory.engine.stats import BlockStats, Stats
+from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
+from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, KeepingBlock, NoteBlock
 from agent_memory.stores.base import Store
 
@@ -35,36 +42,76 @@ from agent_memory.stores.base import Store
 class Parts:
     """What an `AgentMemory` delegates to, by the name of the job."""
 
+    guard: Guard
+    contexts: Contexts
+    search: Search
     services: Services
     store: Store
     blocks: dict[str, Block]
     notebook: NoteBlock
-    notes: Notes
+    records: SystemRecords
     grants: Grants
     authors: Authors
     leases: Leases
-    failures: Failures
+    dead_letters: DeadLetters
     absorber: Absorber
     gate: Gate
     windows: Windows
-    overflow: Overflow
+    compaction: Compaction
     deletion: Deletion
-    tender: Tender
-    recaller: Recaller
-    searcher: Recaller
+    work: SessionWork
     replay: Replay
     retention: Retention
-    rewinding: Rewinding
-    undo: Undo
-    packer: Packer
+    editor: Editor
+    redaction: Redaction
 
-    def worker(self, threads: int, told: Told | None = None) -> Worker:
+    @property
+    def all_blocks(self) -> dict[str, Block]:
+        """The configured blocks by name, and where notes are kept whatever is configured."""
+        return {**self.blocks, self.notebook.name: self.notebook}
+
+    def block(self, kind: str) -> Block:
+        """The first block of a kind; or else the block that is named so.
+
+        Of the kind "notes" it is the block that takes notes, whatever its kind.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if kind == NOTES:
+            return self.notebook
+        blocks = self.all_blocks
+        for block in blocks.values():
+            if block.kind == kind:
+                return block
+        if kind in blocks:
+            return blocks[kind]
+        wanted = find_kind("agent_memory.ltm_blocks", kind).__name__
+        raise ConfigError(
+            f"No {wanted} is configured. Add one: AgentMemory(blocks=[{wanted}(...)])."
+        )
+
+    def stats(self) -> Stats:
+        """See `AgentMemory.stats`."""
+        counts, absorbing = self.store.counts(), self.absorber.blocks
+        errors, letters = self.absorber.errors, self.dead_letters
+        lags: Counter[str] = Counter()
+        for head in all_heads(self.store):
+            lags.update({name: head.lag(name) for name in absorbing})
+        blocks = {
+            name: BlockStats(lags[name], errors.get(name), len(letters.dead(name)))
+            for name in absorbing
+        }
+        usage = self.services.ledger.snapshot()
+        return Stats(counts.sessions, counts.entries, blocks, usage)
+
+    def worker(self, threads: int, on_done: OnDone | None = None) -> Worker:
         """A worker over this store, not started; see `Worker`."""
         jobs = list(self.absorber.blocks)
-        if self.retention != "forever":
-            jobs.append(f"_retention {self.retention}")  # no block's name begins so
-        prepare = Preparation(self.store, self.notes, self.deletion, jobs).prepare
-        return Worker(self.store, self.tender, prepare, threads, told)
+        if self.retention.job is not None:
+            jobs.append(self.retention.job)
+        housekeeping = Housekeeping(self.store, self.records, self.deletion.resume, jobs)
+        return Worker(self.store, self.work, housekeeping.run, threads, on_done)
 
     def close(self) -> None:
         """Release connections."""
@@ -100,64 +147,71 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         services.close()
         raise
     blocks, strategy = list(bound.values()), config.strategy
-    notes, leases = Notes(store), Leases(store)
-    failures, forgetting = Failures(store, config.absorb_attempts), Forgetting(store)
-    absorber = Absorber(store, failures, blocks, config.absorb_timeout)
+    records, leases = SystemRecords(store), Leases(store)
+    dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
+    absorber = Absorber(store, dead_letters, blocks, config.absorb_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
-    overflow = Overflow(
+    compaction = Compaction(
         store, windows, strategy, resources, config.max_tokens, recall_tokens, config.max_messages
     )
-    retaining = Retaining(store, windows, failures, list(absorber.blocks), config.retention)
+    retention = Retention(store, windows, dead_letters, list(absorber.blocks), config.retention)
     note_block = config.note_block
     there = bound.get(note_block.name)
     notebook = there if isinstance(there, NoteBlock) else note_block.bind(resources)
     everything = {**bound, notebook.name: notebook}.values()
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
-    authors = Authors(store)
-    rewinding = Rewinding(store, absorber, failures)
-    redaction = Redaction(store, leases, rewinding, failures, grants, authors, windows)
-    deletion = Deletion(
-        store, leases, absorber, keepers, failures, forgetting, notes, windows, redaction
+    guard, authors = Guard(store), Authors(store)
+    packer = Packer(
+        resources.counter,
+        config.max_tokens,
+        config.max_recall_tokens,
+        config.memory_role,
+        {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
+        config.max_messages,
+    )
+    recaller = FanOut(config.recall_timeout, blocks=blocks)
+    searcher = FanOut(config.recall_timeout, blocks=searched)
+    absorbs = bool(absorber.blocks)
+
+    def troubles(head: Head | None) -> list[str]:
+        return [*absorber.troubles(), *compaction.troubles(head)]
+
+    editor = Editor(store, leases, absorber, dead_letters, tombstones, windows)
+    redaction = Redaction(store, editor, grants, authors)
+    deletion = Deletion(store, leases, absorber, keepers, tombstones, records, windows, redaction)
+    work = SessionWork(
+        store,
+        leases,
+        compaction,
+        absorber,
+        retention,
+        deletion.finish,
+        strategy.absorbs,
+        config.idle_minutes,
     )
     return Parts(
+        guard=guard,
+        contexts=Contexts(guard, store, windows, packer, recaller, troubles),
+        search=Search(guard, store, resources.counter, searcher, absorbs=absorbs),
         services=services,
         store=store,
         blocks=bound,
         notebook=notebook,
-        notes=notes,
+        records=records,
         grants=grants,
         authors=authors,
         leases=leases,
-        failures=failures,
+        dead_letters=dead_letters,
         absorber=absorber,
         gate=Gate(closed=not store.remote),
         windows=windows,
-        overflow=overflow,
+        compaction=compaction,
         deletion=deletion,
-        tender=Tender(
-            store,
-            leases,
-            overflow,
-            absorber,
-            deletion,
-            retaining,
-            strategy.absorbs,
-            config.idle_minutes,
-        ),
-        recaller=Recaller(blocks, config.recall_timeout),
-        searcher=Recaller(searched, config.recall_timeout),
-        replay=Replay(store, leases, absorber, notes),
-        retention=config.retention,
-        rewinding=rewinding,
-        undo=Undo(store, leases, rewinding, failures, forgetting, overflow),
-        packer=Packer(
-            resources.counter,
-            config.max_tokens,
-            config.max_recall_tokens,
-            config.memory_role,
-            {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
-            config.max_messages,
-        ),
+        work=work,
+        replay=Replay(store, work, records),
+        retention=retention,
+        editor=editor,
+        redaction=redaction,
     )

@@ -3,13 +3,14 @@ that a dead worker's soon run out."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from enum import Enum
 from time import monotonic, sleep
 from uuid import uuid4
 
 from agent_memory.core.records import Lease
+from agent_memory.core.threads import repeated
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.base import SessionStore
 
@@ -18,6 +19,13 @@ _BEAT_SECONDS = LEASE_SECONDS / 4
 _POLL_SECONDS = 0.02
 _LOCK_WAIT_SECONDS = 60.0
 _MOST_PAUSE_SECONDS = 0.2
+
+
+class Unheld(Enum):
+    """Why a session's lease could not be had."""
+
+    GONE = "there is no such session"
+    BUSY = "another worker did not give it back"
 
 
 class Leases:
@@ -32,6 +40,12 @@ class Leases:
 
     @contextmanager
     def hold(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | None]:
+        """As `take`, for callers who go on alike whyever the lease could not be had: None then."""
+        with self.take(session_id, wait) as taken:
+            yield None if isinstance(taken, Unheld) else taken
+
+    @contextmanager
+    def take(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | Unheld]:
         """Hold a session's lease, however long the work takes; it is renewed meanwhile.
 
         Args:
@@ -39,13 +53,17 @@ class Leases:
             wait: Seconds to wait for another worker to give it back.
 
         Yields:
-            The lease, to be handed on with every write; None where it could not be had.
+            The lease, to be handed on with every write; or why it could not be had. Of a session
+            that is gone nothing else is known: it may have begun anew by now.
         """
         lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + wait
         while not self._store.lease(session_id, lease.owner, LEASE_SECONDS):
-            if monotonic() >= deadline or self._store.head(session_id) is None:
-                yield None
+            if self._store.head(session_id) is None:
+                yield Unheld.GONE
+                return
+            if monotonic() >= deadline:
+                yield Unheld.BUSY
                 return
             sleep(_POLL_SECONDS)
         try:
@@ -112,21 +130,13 @@ class Locks:
                 self._store.unlock(name, owner)
 
 
-@contextmanager
-def _renewed(renew: Callable[[], bool]) -> Iterator[None]:
+def _renewed(renew: Callable[[], bool]) -> AbstractContextManager[None]:
     """Renew what is held, until the work is done or it is another's."""
-    done = threading.Event()
 
-    def keep() -> None:
-        while not done.wait(_BEAT_SECONDS):
-            with suppress(StoreError):  # if that lasts, the worker notices when it writes
-                if not renew():
-                    return
+    def keep() -> bool:
+        try:
+            return renew()
+        except StoreError:  # if that lasts, the worker notices when it writes
+            return True
 
-    beat = threading.Thread(target=keep, daemon=True, name="lease")
-    beat.start()
-    try:
-        yield
-    finally:
-        done.set()
-        beat.join()
+    return repeated("lease", _BEAT_SECONDS, keep)

@@ -3,64 +3,48 @@
 from __future__ import annotations
 
 import logging
-import weakref
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
-from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.context import MemoryContext, Shown
-from agent_memory.core.fusion import merge
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.ids import check_id
 from agent_memory.core.messages import Message
-from agent_memory.core.records import (
-    Absorbed,
-    DeadLetter,
-    Draft,
-    Entry,
-    Head,
-    Recall,
-    empty_head,
-)
-from agent_memory.core.window import role_of
-from agent_memory.engine.admission import check_block, check_id, check_size, fit_anyhow
-from agent_memory.engine.assembly import assemble
-from agent_memory.engine.calls import scope_of
-from agent_memory.engine.fact_calls import FactCalls
-from agent_memory.engine.handle_calls import HandleCalls
+from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
+from agent_memory.core.turns import Turn
+from agent_memory.engine.loop.turns import Turns
+from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import all_heads, page_of
-from agent_memory.engine.processing.worker import Worker
-from agent_memory.engine.regenerate_calls import RegenerateCalls
-from agent_memory.engine.search_calls import SearchCalls
+from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.session import Session
-from agent_memory.engine.share_calls import ShareCalls
-from agent_memory.engine.snapshot_calls import SnapshotCalls
-from agent_memory.engine.stats import BlockStats, Progress, Stats
-from agent_memory.engine.tool_calls import ToolCalls
-from agent_memory.errors import (
-    MemoryClosed,
-    SessionDeleting,
-    SessionOfAnotherUser,
-)
-from agent_memory.ltm_blocks.base import NoteBlock
+from agent_memory.engine.sharing.shares import Share
+from agent_memory.engine.stats import Progress, Stats
+from agent_memory.engine.user import User
 from agent_memory.models.loading import load_in_background
+
+if TYPE_CHECKING:
+    from agent_memory.engine.loop.offering import GivenTool
 
 logger = logging.getLogger(__name__)
 
-_WAIT = 60.0
 
-
-class AgentMemory(
-    SearchCalls, FactCalls, HandleCalls, ToolCalls, RegenerateCalls, ShareCalls, SnapshotCalls
-):
+class AgentMemory(OpenMemory):
     """Memory of an agent: sessions within a token budget, long-term blocks per user.
 
     Give a configuration, or its fields: `AgentMemory(max_tokens=8000, model="openai/gpt-4o-mini")`.
     Share one between threads; use it as a context manager, or call `close`.
 
+    A session belongs to the first user named for it. Every call that names a user raises
+    `SessionOfAnotherUser` for a session of another one, and does nothing.
+
     Args:
         config: All settings; None takes the defaults (one SQLite file, no model).
         **fields: Fields of `AgentMemoryConfig`, over those of `config`.
+
+    Attributes:
+        config: The settings.
+        blocks: The configured long-term blocks, by name.
+        components: What it delegates to. For this package's own faces; it may change at any time.
 
     Raises:
         ConfigError: The configuration cannot work: an unknown store, a missing extra, vectors of
@@ -68,32 +52,6 @@ class AgentMemory(
         pydantic.ValidationError: A field is unknown or its value bad.
         StoreError: The store cannot be opened.
     """
-
-    def __init__(self, config: AgentMemoryConfig | None = None, **fields: Any) -> None:
-        if config is not None and fields:
-            fields = {**{name: getattr(config, name) for name in config.model_fields_set}, **fields}
-        self.config = AgentMemoryConfig(**fields) if config is None or fields else config
-        ShareCalls.__init__(self)
-        self._parts = assemble(self.config)
-        self._store, self._counter = self._parts.store, self._parts.services.resources.counter
-        self.blocks = self._parts.blocks
-        self._closed = False
-        self._will_ask_models = bool(self.config.language_models)
-        self._background: Worker | None = None
-        if self.config.overflow_mode == "background":
-            self._background = self._parts.worker(self.config.background_threads)
-            self._background.start()
-            # the threads of a memory that was dropped without `close` end too
-            weakref.finalize(self, self._background.stop, 0).atexit = False
-
-    def __repr__(self) -> str:
-        return f"AgentMemory(namespace={self.config.namespace!r}, blocks={list(self.blocks)})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
         """Append a message, or a list of them atomically; make room where the window overflows.
@@ -104,7 +62,7 @@ class AgentMemory(
             session_id: The conversation.
             message: An OpenAI chat dict, a `Message`, an object with `model_dump()`, or a list of
                 these. A system message replaces the session's system message.
-            user_id: The user it belongs to. A session belongs to the first user named for it.
+            user_id: The user it belongs to.
 
         Returns:
             The session's head afterwards. The messages are durable, whatever became of making room.
@@ -112,20 +70,17 @@ class AgentMemory(
         Raises:
             InvalidInput: An id or a message is not usable, or a message could never fit the budget;
                 nothing was stored.
-            SessionOfAnotherUser: The session belongs to another user.
             StoreError: The store failed; nothing was stored.
         """
-        self._check(session_id, user_id)
+        self._guard.check(session_id, user_id)
         given = message if isinstance(message, list | tuple) else [message]
         if not given:
-            return self._owned(session_id, user_id) or empty_head(
+            return self._guard.owned(session_id, user_id) or empty_head(
                 session_id, user_id, datetime.now(UTC)
             )
-        try:
-            head = self._append(session_id, given, user_id)
-        except SessionDeleting:
-            self._parts.deletion.finish(session_id)
-            head = self._append(session_id, given, user_id)
+        head = self.components.deletion.retried(
+            session_id, lambda: self._appender.append(session_id, given, user_id)
+        )
         head = self._settle(head)
         if self._will_ask_models:  # begun after the first update, the import delays it least
             self._will_ask_models = False
@@ -145,74 +100,220 @@ class AgentMemory(
 
         Raises:
             InvalidInput: An id or the message is not usable.
-            SessionOfAnotherUser: The session belongs to another user.
             StoreError: The session store failed. Blocks that fail are named in `warnings`.
         """
-        head, window, query = self._asked(session_id, message, user_id)
-        scope, most = scope_of(head, user_id, session_id), self._parts.packer.candidates
-        found, warnings = self._recall(self._parts.recaller, scope, query, most)
-        recalls: list[Recall] = []
-        if any(found.values()):
-            recalls = merge(found, {(entry.session_id, entry.seq) for entry in window.turns})
-        warnings += self._troubles(head)
-        question = query.text() if query is not None else ""
-        return self._parts.packer.pack(head, window, recalls, warnings, question)
+        return self._contexts.get(session_id, message, user_id)
 
-    def delete(self, session_id: str) -> None:
-        """Remove the session's log and head, and every record that blocks derived from it.
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 10,
+    ) -> list[Recall]:
+        """What blocks recall, and what was noted, merged best first, without a window.
 
-        Idempotent; a deletion that was interrupted is resumed by the next call for the session.
-        Blocks that are no longer configured are deleted from too, in this memory's own store.
+        Where no block absorbs, a session is searched in its log, by words alone: the newest 5,000
+        messages, for which an index is made each time.
+
+        Args:
+            query: What to look for.
+            user_id: Whose memory to search; without user and session, what holds for everyone.
+            session_id: Only what comes from this session, what was noted outright, and what holds
+                for everyone.
+            limit: At most this many.
         """
-        self._check(session_id, None)
-        self._parts.deletion.session(session_id)
+        found, warnings = self.components.search.run(query, user_id, session_id, limit)
+        for warning in warnings:
+            logger.warning("search: %s", warning)
+        return found
 
-    def delete_user(self, user_id: str) -> None:
-        """The same for all of a user's sessions and records."""
-        self._check(None, user_id)
-        self._parts.deletion.user(user_id)
+    def history(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """The log, past the window too: entries with seq above `after`, at most `limit`."""
+        self._guard.check(session_id, user_id)
+        if self._guard.owned(session_id, user_id) is None:
+            return []
+        return self._store.read(session_id, after=after, limit=limit)
 
-    def flush(self, session_id: str | None = None) -> list[Absorbed]:
-        """Absorb whatever is pending, now, for one session or for all. Idempotent.
+    def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
+        """Take the newest messages back, with the records derived from them.
 
-        A stand-in summary is redone too, where the model is back.
+        Returns:
+            The messages taken, oldest first; fewer than `count` where there are no more.
         """
-        self._check(session_id, None)
-        if session_id is not None:
-            return self._parts.tender.finish(session_id, _WAIT)
-        self._parts.deletion.resume()
-        heads = all_heads(self._store)
-        return [one for head in heads for one in self._parts.tender.finish(head.session_id, _WAIT)]
+        self._guard.admit(session_id, user_id)
+        return self.components.editor.pop(session_id, count)
+
+    def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
+        """What to send a model: the context for a turn, with the turn at its end. Stores nothing.
+
+        Args:
+            session_id: The conversation.
+            message: The turn so far: the question as text or as a message, or a list of messages,
+                such as the question, an assistant message with calls of tools, and their results.
+            user_id: The user, needed where the session does not exist yet.
+
+        Returns:
+            The turn; its `messages` are for any chat API, within `max_tokens`. Of the context
+            recalls give way to the turn first, then the oldest turns.
+
+        Raises:
+            InvalidMessage: Nothing is asked, or a call of a tool has no result.
+            MessageTooLarge: The turn alone with the system message does not fit.
+        """
+        return self.turns.before(session_id, message, user_id)
+
+    def after_turn(self, turn: Turn, answer: Any) -> Head:
+        """Store a turn with its answer, all of it or nothing.
+
+        What `regenerate` gave is put in the place of the old answer.
+
+        Args:
+            turn: What `before_turn` or `regenerate` gave.
+            answer: What the model said, as text or in any form that `update` takes; or a list, in
+                order: assistant messages with calls of tools, their results, the answer.
+
+        Raises:
+            InvalidMessage: The turn does not end with an answer, or a call has no result, or a
+                result no call. Nothing was stored.
+            InvalidInput: The session went on since `regenerate`. Nothing was stored.
+            MessageTooLarge: One of the messages could never fit the budget. Nothing was stored.
+        """
+        return self.turns.after(turn, answer)
+
+    def regenerate(self, session_id: str, *, user_id: str | None = None) -> Turn:
+        """What to send a model for another answer to the session's newest question. Stores nothing.
+
+        The context is that of before the question: the answer that it has by now, the calls of
+        tools between them, and what blocks derived from these are not in it. Give the new answer to
+        `after_turn`, which puts it in the old one's place, in one step; until then the old one
+        stays. A question that has no answer yet is simply asked.
+
+        Raises:
+            InvalidInput: The session has no message of a user.
+            MessageTooLarge: The question alone with the system message does not fit.
+        """
+        return self._regenerating.turn(session_id, user_id)
+
+    def completion(
+        self,
+        /,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        model: str | None = None,
+        tools: Sequence[GivenTool] | None = None,
+        stream: bool = False,
+        max_rounds: int = 8,
+        **options: Any,
+    ) -> Any:
+        """Recall, ask the model, run its tools, and store the turn once the answer is there.
+
+        Whatever fails or is broken off on the way, nothing is stored.
+
+        Args:
+            session_id: The conversation.
+            message: As for `before_turn`.
+            user_id: The user, needed where the session does not exist yet.
+            model: Another litellm model than the configured one.
+            tools: What the model may call. Schemas of the memory's own tools (see `tools`) are run
+                for this session and user; functions are called with checked arguments, and what
+                they raise is raised, but for `ToolRefused`, which the model reads. A call of any
+                other schema is handed back: see below.
+            stream: Give litellm's chunks as they arrive, of all rounds.
+            max_rounds: How often tools may be run; then the model has to answer without.
+            **options: What else litellm is to send: `temperature`, `response_format`, ...
+
+        Returns:
+            litellm's `ModelResponse`, or with `stream` an iterator of its chunks. Where it calls
+            tools that the caller has to run, nothing is stored yet: go on with
+            `completion(session_id, [question, response, *results], ...)`.
+
+        Raises:
+            InvalidInput: The turn so far, a tool or an option is not usable.
+            MessageTooLarge: The turn does not fit the budget, or the answer never could.
+            ModelRequired: No model is configured or named.
+            ModelError: The model failed.
+        """
+        ask = self.turns.complete
+        given = {"tools": tools, "stream": stream, "max_rounds": max_rounds, **options}
+        return ask(session_id, message, user_id=user_id, model=model, **given)
+
+    def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
+        """What a model may ask of the memory, in OpenAI's form: `memory_read`, `memory_write`,
+        `memory_forget`, and what each block offers.
+
+        Raises:
+            ConfigError: Two tools have the same name.
+        """
+        return self._toolbox.schemas(session_id, user_id)
+
+    def call_tool(
+        self,
+        session_id: str,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user_id: str | None = None,
+    ) -> str:
+        """Do what a model asked for; the text is the tool's result, for the model to read.
+
+        What it asked for in vain comes back as a text that tells it what to do; so does an outage
+        of the store, which is logged.
+
+        Args:
+            session_id: The session at hand.
+            name: The tool's name, as the model gave it.
+            arguments: Its arguments: a mapping, or JSON as models send it.
+            user_id: The user, needed where the session does not exist yet.
+        """
+        return self._toolbox.call(session_id, name, arguments, user_id)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """Say that a conversation is over for now: what is pending is absorbed, what was kept for
         its time only (`WorkingMemory`) is cleared. The log stays, and it may go on.
-
-        Raises:
-            SessionOfAnotherUser: The session belongs to another user.
         """
-        scope = self._scope(user_id, session_id)
+        scope = self._guard.scope(user_id, session_id)
         absorbed = self.flush(session_id)
         for block in self.blocks.values():
             block.end(scope)
         return absorbed
 
-    def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """The log, past the window too: entries with seq above `after`, at most `limit`."""
-        self._check(session_id, None)
-        head = self._store.head(session_id)
-        if head is None or head.deleting:
-            return []
-        return self._store.read(session_id, after=after, limit=limit)
+    def flush(self, session_id: str | None = None, *, user_id: str | None = None) -> list[Absorbed]:
+        """Absorb whatever is pending, now: of one session, of one user's, or of all. Idempotent.
 
-    def pop(self, session_id: str, count: int = 1) -> list[Message]:
-        """Take the newest messages back (regenerate, undo), with the records derived from them.
-
-        Returns:
-            The messages taken, oldest first; fewer than `count` where there are no more.
+        A stand-in summary is redone too, where the model is back.
         """
-        self._check(session_id, None)
-        return self._parts.undo.pop(session_id, count)
+        self._guard.admit(session_id, user_id)
+        if session_id is not None:
+            return self._flush(session_id)
+        self.components.deletion.resume()
+        heads = all_heads(self._store, user_id)
+        return [one for head in heads for one in self._flush(head.session_id)]
+
+    def delete(self, session_id: str, *, user_id: str | None = None) -> None:
+        """Remove the session's log and head, and every record that blocks derived from it.
+
+        Idempotent; a deletion that was interrupted is resumed by the next call for the session.
+        Blocks that are no longer configured are deleted from too, in this memory's own store.
+        """
+        self._guard.admit(session_id, user_id)
+        self.components.deletion.session(session_id)
+
+    def delete_user(self, user_id: str) -> None:
+        """The same for all of a user's sessions and records."""
+        check_id("user_id", user_id)
+        self._guard.check(None, user_id)
+        self.components.deletion.user(user_id)
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -221,158 +322,67 @@ class AgentMemory(
 
         Those of shared namespaces are not among them: see `Share.sessions`.
         """
-        self._check(None, user_id)
+        self._guard.check(None, user_id)
         return page_of(self._store, user_id, limit=limit, after=after)
 
-    def replay(self, block: str) -> Iterator[Progress]:
-        """Rebuild one block from the log, session by session, while other calls go on.
-
-        A replay that was interrupted goes on where it stopped, when it is called again.
-
-        Args:
-            block: Its name.
-
-        Yields:
-            Progress after each session.
-
-        Raises:
-            ConfigError: No absorbing block has that name.
-        """
-        self._check(None, None)
-        check_block(block, self._parts.absorber.blocks)
-        return self._parts.replay.run(block)
-
-    def dead_letters(self, block: str | None = None) -> list[DeadLetter]:
-        """The messages that blocks gave up absorbing: those of one block, or of all.
-
-        Raises:
-            ConfigError: No absorbing block has that name.
-        """
-        self._check(None, None)
-        if block is not None:
-            check_block(block, self._parts.absorber.blocks)
-        names = [block] if block is not None else list(self._parts.absorber.blocks)
-        return [letter for name in names for letter in self._parts.failures.dead(name)]
-
-    def retry(self, block: str | None = None) -> list[Absorbed]:
-        """Have blocks absorb their dead letters, now: those of one block, or of all.
-
-        Returns:
-            What became of each; one that failed again stays a dead letter.
-
-        Raises:
-            ConfigError: No absorbing block has that name.
-        """
-        return [self._parts.tender.retry(letter, _WAIT) for letter in self.dead_letters(block)]
-
     def session(self, session_id: str, user_id: str | None = None) -> Session:
-        """The same calls with the ids bound."""
-        self._check(session_id, user_id)
+        """The calls for one conversation, with the ids bound."""
+        self._guard.check(session_id, user_id)
         return Session(self, session_id, user_id)
+
+    def user(self, user_id: str) -> User:
+        """What is known of a user, and kept for them: facts, notes, files, skills, places."""
+        check_id("user_id", user_id)
+        self._guard.check(None, user_id)
+        return User(self, user_id)
+
+    def share(self, name: str) -> Share:
+        """A namespace that several agents read and write, each as far as it was granted.
+
+        There is one of a name in a store, for all processes, and in this memory one object. Nothing
+        is written until something is granted. `name` has 1 to 64 characters.
+
+        Raises:
+            InvalidId: The name is not usable.
+        """
+        self._guard.check(None, None)
+        return self._shares.of(self, name)
+
+    def open(self, kind: str) -> Any:
+        """The handle of a kind of block on what is everybody's, such as `open("skills")`.
+
+        Raises:
+            ConfigError: No block of that kind is configured, or it offers no handle.
+            InvalidInput: Nothing that it keeps is everybody's.
+        """
+        self._guard.check(None, None)
+        return self._open(kind, Scope())
+
+    def replay(self, block: str) -> Iterator[Progress]:
+        """Rebuild one block, by its name, from the log, session by session, while other calls go
+        on; progress after each. One that was interrupted goes on where it stopped.
+
+        Raises:
+            ConfigError: No absorbing block has that name.
+        """
+        self._guard.check(None, None)
+        check_block(block, self.components.absorber.blocks)
+        return self.components.replay.run(block)
 
     def stats(self) -> Stats:
         """Counts, what each block still has to absorb, model calls, tokens and cost."""
-        self._check(None, None)
-        counts = self._store.counts()
-        lags: Counter[str] = Counter()
-        for head in all_heads(self._store):
-            lags.update({name: head.lag(name) for name in self._parts.absorber.blocks})
-        errors, failures = self._parts.absorber.errors, self._parts.failures
-        blocks = {
-            name: BlockStats(lags[name], errors.get(name), len(failures.dead(name)))
-            for name in self._parts.absorber.blocks
-        }
-        usage = self._parts.services.ledger.snapshot()
-        return Stats(counts.sessions, counts.entries, blocks, usage)
-
-    def close(self) -> None:
-        """Finish background work, release connections. Idempotent.
-
-        Other calls raise `MemoryClosed` afterwards.
-        """
-        if not self._closed:
-            self._closed = True
-            if self._background is not None:
-                self._background.drain()
-                self._background.stop()
-            self._parts.close()
-
-    def _check(self, session_id: str | None, user_id: str | None) -> None:
-        if self._closed:
-            raise MemoryClosed("This memory was closed. Open a new AgentMemory.")
-        if session_id is not None:
-            check_id("session_id", session_id)
-        if user_id is not None:
-            check_id("user_id", user_id)
+        self._guard.check(None, None)
+        return self.components.stats()
 
     @property
-    def _notes(self) -> NoteBlock:
-        return self._parts.notebook
-
-    def _draft(self, message: Message) -> Draft:
-        return Draft(message, self._counter.message(message), self._counter.encoding)
-
-    def _append(self, session_id: str, given: Sequence[Any], user_id: str | None) -> Head:
-        with self._parts.gate.turn(given):
-            drafts = self._drafts(session_id, given)
-            head = self._store.append(session_id, drafts, user_id)
-            self._parts.windows.appended(head, drafts)
-            return head
-
-    def _drafts(self, session_id: str, given: Sequence[Any]) -> list[Draft]:
-        """What is to be appended, if it can fit."""
-        drafts = [self._draft(Message.of(one)) for one in given]
-        room = self.config.max_tokens - self._counter.overhead
-        if not fit_anyhow(drafts, room):
-            head = self._store.head(session_id)
-            check_size(drafts, head.system_tokens if head else 0, room)
-        return drafts
-
-    def _settle(self, head: Head) -> Head:
-        """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
-        try:
-            if not self._parts.tender.needed(head):
-                return head
-            if self._background is not None:
-                self._background.wake(head)
-                return head
-            return self._parts.tender.attend(head)
-        except Exception:  # the messages are stored: the next call tends the session
-            logger.exception("session %r not tended; it will be tried again", head.session_id)
-            return head
-
-    def _owned(self, session_id: str, user_id: str | None) -> Head | None:
-        head = self._store.head(session_id)
-        if head is None or head.deleting:
-            return None
-        if user_id is not None and head.user_id not in (None, user_id):
-            raise SessionOfAnotherUser(
-                f"Session {session_id!r} belongs to another user. Use that user's id, or start "
-                "a session with an id of its own."
-            )
-        return head
-
-    def _asked(
-        self, session_id: str, message: Any, user_id: str | None
-    ) -> tuple[Head | None, Shown, Message | None]:
-        """A session's head and window, and what to recall for."""
-        self._check(session_id, user_id)
-        head = self._owned(session_id, user_id)
-        entries = self._parts.windows.of(head) if head else []
-        window = self._parts.packer.window(head, entries)
-        query = self._query(message)
-        if query is None:
-            turns = (entry.message for entry in reversed(window.turns))
-            query = next((turn for turn in turns if role_of(turn) == "user"), None)
-        return head, window, query
-
-    def _troubles(self, head: Head | None) -> list[str]:
-        """What a context of a session should warn of, whatever was recalled."""
-        return [*self._parts.absorber.troubles(), *self._parts.overflow.troubles(head)]
-
-    def _query(self, message: Any) -> Message | None:
-        if message is None or isinstance(message, Message):
-            return message
-        if isinstance(message, str):
-            return Message(role="user", content=message)
-        return Message.of(message)
+    def turns(self) -> Turns:
+        """The calls about a turn, over this memory's. For this package's own faces."""
+        return Turns(
+            get=self.get,
+            update=self.update,
+            replaced=self._regenerating.replace,
+            call_tool=self.call_tool,
+            toolbox=self._toolbox.tools,
+            models=self.components.services.resources.models,
+            counter=self._counter,
+        )

@@ -3,48 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
 
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Entry, Head, Recall
+from agent_memory.core.turns import Turn
+from agent_memory.engine.user import User
+from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from agent_memory.core.turns import Turn
     from agent_memory.engine.loop.offering import GivenTool
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.transfer.snapshots.writing import Exported
-    from agent_memory.ltm_blocks.extractive.history.auditing import Change
-    from agent_memory.ltm_blocks.extractive.history.fact import Fact
-    from agent_memory.ltm_blocks.extractive.history.staleness import Stale
-    from agent_memory.ltm_blocks.files.block import Files
-    from agent_memory.ltm_blocks.notes import Notebook
-    from agent_memory.ltm_blocks.skills.block import Skills
-    from agent_memory.ltm_blocks.spatial.block import Places
     from agent_memory.ltm_blocks.working import Scratchpad
 
 
-class Session:
-    """One conversation of one user; made by `AgentMemory.session`.
+class Sessions(Protocol):
+    """A memory, as far as its sessions call it. Each call refuses another user's session."""
 
-    As a context manager it calls `end` when it is left.
+    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head: ...
+
+    def get(
+        self, session_id: str, message: Any = None, *, user_id: str | None = None
+    ) -> MemoryContext: ...
+
+    def search(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        limit: int = 10,
+    ) -> list[Recall]: ...
+
+    def history(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Entry]: ...
+
+    def pop(
+        self, session_id: str, count: int = 1, *, user_id: str | None = None
+    ) -> list[Message]: ...
+
+    def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn: ...
+
+    def after_turn(self, turn: Turn, answer: Any) -> Head: ...
+
+    def completion(
+        self, session_id: str, message: Any, *, user_id: str | None = None, **options: Any
+    ) -> Any: ...
+
+    def flush(
+        self, session_id: str | None = None, *, user_id: str | None = None
+    ) -> list[Absorbed]: ...
+
+    def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]: ...
+
+    def delete(self, session_id: str, *, user_id: str | None = None) -> None: ...
+
+
+class BoundSession:
+    """One conversation of one user, in any memory.
+
+    Every call raises `SessionOfAnotherUser` where the session belongs to another user than the one
+    bound, and does nothing. As a context manager it calls `end` when it is left.
+
+    Args:
+        memory: The memory.
+        session_id: The conversation.
+        user_id: The user, or None: then whose it is does not matter.
 
     Attributes:
-        session_id: The conversation.
-        user_id: The user, or None.
+        session_id: As given.
+        user_id: As given.
     """
 
-    def __init__(self, memory: AgentMemory, session_id: str, user_id: str | None) -> None:
+    def __init__(self, memory: Sessions, session_id: str, user_id: str | None) -> None:
         self._memory = memory
         self.session_id = session_id
         self.user_id = user_id
 
     def __repr__(self) -> str:
-        return f"Session({self.session_id!r}, user_id={self.user_id!r})"
+        return f"{type(self).__name__}({self.session_id!r}, user_id={self.user_id!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -60,92 +107,45 @@ class Session:
         """As `AgentMemory.get`."""
         return self._memory.get(self.session_id, message, user_id=self.user_id)
 
-    def delete(self) -> None:
-        """As `AgentMemory.delete`."""
-        self._memory.delete(self.session_id)
-
-    def flush(self) -> list[Absorbed]:
-        """As `AgentMemory.flush`."""
-        return self._memory.flush(self.session_id)
-
-    def end(self) -> list[Absorbed]:
-        """As `AgentMemory.end`."""
-        return self._memory.end(self.session_id, user_id=self.user_id)
-
-    def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """As `AgentMemory.history`."""
-        return self._memory.history(self.session_id, after=after, limit=limit)
-
-    def export_session(self, to: str | Path | TextIO) -> Exported:
-        """As `AgentMemory.export_session`."""
-        return self._memory.export_session(self.session_id, to)
-
-    def pop(self, count: int = 1) -> list[Message]:
-        """As `AgentMemory.pop`."""
-        return self._memory.pop(self.session_id, count)
-
     def search(self, query: str, *, limit: int = 10) -> list[Recall]:
         """What the user's memory holds, as `AgentMemory.search` with the user's id.
 
         For a session without a user: what the session's own memory holds.
         """
-        if self.user_id is not None:
-            return self._memory.search(query, user_id=self.user_id, limit=limit)
-        return self._memory.search(query, session_id=self.session_id, limit=limit)
+        if self.user_id is None:
+            return self._memory.search(query, session_id=self.session_id, limit=limit)
+        self.update([])  # appends nothing, and refuses another user's session
+        return self._memory.search(query, user_id=self.user_id, limit=limit)
 
-    def facts(
-        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
-    ) -> list[Fact]:
-        """The user's facts, as `AgentMemory.facts`; without a user, the session's own."""
-        return self._memory.facts(**self._whose, as_of=as_of, known_at=known_at)
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """As `AgentMemory.history`."""
+        return self._memory.history(self.session_id, user_id=self.user_id, after=after, limit=limit)
 
-    def profile(
-        self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
-    ) -> BaseModel:
-        """The user's profile, as `AgentMemory.profile`."""
-        return self._memory.profile(**self._whose, as_of=as_of, known_at=known_at)
-
-    def stale(self) -> list[Stale]:
-        """As `AgentMemory.stale`."""
-        return self._memory.stale(**self._whose)
-
-    def audit(self) -> list[Change]:
-        """As `AgentMemory.audit`."""
-        return self._memory.audit(**self._whose)
-
-    def forget(
-        self,
-        fact_id: str | None = None,
-        *,
-        source: tuple[int, int] | None = None,
-        why: str = "",
-    ) -> list[Fact]:
-        """As `AgentMemory.forget`: a fact, or else what comes from this session.
-
-        Args:
-            fact_id: The fact.
-            source: First and last seq of the messages; None for all so far.
-            why: What the audit is to say.
-        """
-        if fact_id is not None and source is None:
-            return self._memory.forget(fact_id, **self._whose, why=why)
-        part = self.session_id if source is None else (self.session_id, *source)
-        return self._memory.forget(fact_id, user_id=self.user_id, source=part, why=why)
+    def pop(self, count: int = 1) -> list[Message]:
+        """As `AgentMemory.pop`."""
+        return self._memory.pop(self.session_id, count, user_id=self.user_id)
 
     def before_turn(self, message: Any) -> Turn:
         """As `AgentMemory.before_turn`."""
         return self._memory.before_turn(self.session_id, message, user_id=self.user_id)
 
-    def regenerate(self) -> Turn:
-        """As `AgentMemory.regenerate`."""
-        return self._memory.regenerate(self.session_id, user_id=self.user_id)
-
     def after_turn(self, turn: Turn, answer: Any) -> Head:
-        """As `AgentMemory.after_turn`."""
-        return self._memory.after_turn(turn, answer)
+        """As `AgentMemory.after_turn`, for a turn of this session.
+
+        Raises:
+            InvalidInput: The turn is of another session. Nothing was stored.
+        """
+        if turn.session_id != self.session_id:
+            raise InvalidInput(
+                f"The turn is of the session {turn.session_id!r}, not of {self.session_id!r}. Give "
+                "it to its own. Nothing was stored."
+            )
+        own = turn if self.user_id is None else replace(turn, user_id=self.user_id)
+        return self._memory.after_turn(own, answer)
 
     def completion(
         self,
+        /,
         message: Any,
         *,
         model: str | None = None,
@@ -166,36 +166,82 @@ class Session:
             **options,
         )
 
-    def working(self) -> Scratchpad:
-        """As `AgentMemory.working`."""
-        return self._memory.working(self.session_id, user_id=self.user_id)
+    def flush(self) -> list[Absorbed]:
+        """As `AgentMemory.flush`."""
+        return self._memory.flush(self.session_id, user_id=self.user_id)
 
-    def notes(self) -> Notebook:
-        """The user's notes, as `AgentMemory.notes`; without a user, the session's own."""
-        return self._memory.notes(self.user_id, session_id=self.session_id)
+    def end(self) -> list[Absorbed]:
+        """As `AgentMemory.end`."""
+        return self._memory.end(self.session_id, user_id=self.user_id)
 
-    def files(self) -> Files:
-        """The user's files, as `AgentMemory.files`."""
-        return self._memory.files(self.user_id, session_id=self.session_id)
+    def delete(self) -> None:
+        """As `AgentMemory.delete`."""
+        self._memory.delete(self.session_id, user_id=self.user_id)
 
-    def spatial(self) -> Places:
-        """What the user's agent observed, as `AgentMemory.spatial`."""
-        return self._memory.spatial(self.user_id, session_id=self.session_id)
 
-    def skills(self) -> Skills:
-        """Everybody's skills and the user's own, as `AgentMemory.skills`."""
-        return self._memory.skills(self.user_id, session_id=self.session_id)
+class Session(BoundSession):
+    """One conversation of one user; made by `AgentMemory.session`.
+
+    Every call raises `SessionOfAnotherUser` where the session belongs to another user than the one
+    bound, and does nothing. As a context manager it calls `end` when it is left.
+
+    Attributes:
+        session_id: The conversation.
+        user_id: The user, or None: then whose it is does not matter.
+    """
+
+    def __init__(self, memory: AgentMemory, session_id: str, user_id: str | None) -> None:
+        super().__init__(memory, session_id, user_id)
+        self._home = memory
+
+    def regenerate(self) -> Turn:
+        """As `AgentMemory.regenerate`."""
+        return self._home.regenerate(self.session_id, user_id=self.user_id)
 
     def tools(self) -> list[dict[str, Any]]:
         """As `AgentMemory.tools`."""
-        return self._memory.tools(self.session_id, user_id=self.user_id)
+        return self._home.tools(self.session_id, user_id=self.user_id)
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
         """As `AgentMemory.call_tool`."""
-        return self._memory.call_tool(self.session_id, name, arguments, user_id=self.user_id)
+        return self._home.call_tool(self.session_id, name, arguments, user_id=self.user_id)
 
-    @property
-    def _whose(self) -> dict[str, str]:
-        if self.user_id is not None:
-            return {"user_id": self.user_id}
-        return {"session_id": self.session_id}
+    def working(self) -> Scratchpad:
+        """The session's scratchpad: JSON values by key.
+
+        Raises:
+            ConfigError: No `WorkingMemory` is configured.
+        """
+        scope = self._home.components.guard.scope(self.user_id, self.session_id)
+        return cast("Scratchpad", self._home._open("working", scope))
+
+    def owner(self) -> User:
+        """Whose memory it is: the user's, to whom the session belongs, or who is bound; the
+        session's own where that is nobody.
+        """
+        scope = self._home.components.guard.scope(self.user_id, self.session_id)
+        return User(self._home, scope.user_id, self.session_id)
+
+    def export(self, to: str | Path | TextIO) -> Exported:
+        """Write a snapshot of the session: its log, its head, and what blocks keep of it.
+
+        It is of one moment, whatever else goes on: messages may be appended meanwhile, and are no
+        part of it; what works on the session otherwise waits. What belongs to the user, but to no
+        session, is not in it. `operations.import_session` brings it in.
+
+        Args:
+            to: A path, where the file appears once it is whole, readable by its owner alone; or a
+                text file to write to.
+
+        Raises:
+            InvalidInput: There is no such session.
+            StoreUnavailable: It was worked on for a minute, or deleted while it was written: what
+                was written to a text file is not whole then, and `import_session` refuses it.
+        """
+        from agent_memory.engine.transfer.export import Exporter, written
+
+        parts = self._home.components
+        parts.guard.admit(self.session_id, self.user_id)
+        exporting = Exporter(parts.store, parts.leases, parts.dead_letters, parts.all_blocks)
+        with written(to) as file:
+            return exporting.run(self.session_id, file.write)

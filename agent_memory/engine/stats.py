@@ -14,7 +14,7 @@ class BlockStats:
     Attributes:
         lag: Messages in all logs that it has not absorbed yet.
         error: Why it could not absorb, the last time it tried; None when it could.
-        dead_letters: Batches that it gave up; see `AgentMemory.dead_letters`.
+        dead_letters: Batches that it gave up; see `operations.dead_letters`.
     """
 
     lag: int

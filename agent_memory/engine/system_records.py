@@ -1,20 +1,37 @@
-"""What the engine itself has to remember: small durable notes, kept in the fact store."""
+"""What the engine itself has to remember: small durable records, kept in the fact store."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Any
 
-from agent_memory.core.records import Record
+from agent_memory.core.records import Lease, Record
+from agent_memory.core.reserved import NOTES, RESERVED
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import FactStore
 
-PLACE = "_notes"
-"""Where they are kept, beside blocks: no block's name begins so."""
+
+class Kind(Enum):
+    """The kinds of notes, each of one job of the engine."""
+
+    JOBS = "configured jobs"
+    """The blocks and settings that sessions are worked on for, each noted once it was seen."""
+    REPLAYS = "replays"
+    """How far a replay of a block has come."""
+    USER_DELETIONS = "user deletions"
+    """Deletions of users that have begun."""
+    SCRUBS = "scrubs"
+    """Traces in this store's files that are to be erased."""
+    MIGRATION = "migration"
+    """That this store is the target of a migration that has not come to its end."""
 
 
-class Notes:
-    """Notes of a kind, by key.
+_OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value})
+
+
+class SystemRecords:
+    """The engine's notes by kind and key, and what its collections hold of a session.
 
     Args:
         store: Where they are kept.
@@ -23,16 +40,31 @@ class Notes:
     def __init__(self, store: FactStore) -> None:
         self._store = store
 
-    def write(self, kind: str, key: str, **values: Any) -> None:
+    def write(self, kind: Kind, key: str, **values: Any) -> None:
         """Write a note, over the one with this key."""
-        name, now = record_id(kind, key), datetime.now(UTC)
-        note = Record(name, kind, "", 0, 0, key, (), now, values)
-        self._store.put_facts(PLACE, [note])
+        name, now = record_id(kind.value, key), datetime.now(UTC)
+        note = Record(name, kind.value, "", 0, 0, key, (), now, values)
+        self._store.put_facts(NOTES.name, [note])
 
-    def read(self, kind: str) -> dict[str, dict[str, Any]]:
-        """All notes of a kind, oldest first."""
-        return {note.text: note.metadata for note in self._store.facts(PLACE, kind)}
+    def read(self, kind: Kind) -> dict[str, dict[str, Any]]:
+        """All notes of a kind by key, oldest first."""
+        return {note.text: note.metadata for note in self._store.facts(NOTES.name, kind.value)}
 
-    def drop(self, kind: str, key: str) -> None:
+    def drop(self, kind: Kind, key: str) -> None:
         """Take a note away. Idempotent."""
-        self._store.delete_facts(PLACE, record_id=record_id(kind, key))
+        self._store.delete_facts(NOTES.name, record_id=record_id(kind.value, key))
+
+    def erase_session(self, session_id: str, lease: Lease | None = None) -> None:
+        """Erase all that reserved collections hold of a session.
+
+        Raises:
+            LeaseLost: The lease is not held any more.
+        """
+        for collection in RESERVED:
+            if collection.goes_with_session and collection.is_facts:
+                self._store.delete_facts(collection.name, session_id=session_id, lease=lease)
+
+
+def stays_behind(collection: str, record: Record) -> bool:
+    """Whether a record tells of one store alone, so that no migration brings it to another."""
+    return collection == NOTES.name and record.owner in _OF_ONE_STORE

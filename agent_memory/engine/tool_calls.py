@@ -1,22 +1,21 @@
-"""The calls of `AgentMemory` that a model makes: tools, bound to the caller's user and session."""
+"""What a model may ask of a memory: tools, bound to the caller's user and session."""
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.tools import DOWN, Arguments, Tool
-from agent_memory.engine.calls import Calls
+from agent_memory.engine.guard import Guard
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Recall, Scope
-    from agent_memory.ltm_blocks.base import NoteBlock
+    from agent_memory.ltm_blocks.base import Block
 
 logger = logging.getLogger(__name__)
 
@@ -45,49 +44,46 @@ class Forget(Arguments):
     )
 
 
-class ToolCalls(Calls):
+class Toolbox:
     """Tools for a model, and running what it asks for.
 
     No argument that a model gives can name another user or session: these are the caller's.
+
+    Args:
+        guard: Says whose a session is.
+        blocks: The configured blocks, by name.
+        opened: Opens the handle of a kind of block, for a scope.
+        searched: What a memory holds, with a warning for each block that could not be asked.
     """
 
-    def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
-        """What a model may ask of the memory, in OpenAI's form: `memory_read`, `memory_write`,
-        `memory_forget`, and what each block offers.
+    def __init__(
+        self,
+        guard: Guard,
+        blocks: Mapping[str, Block],
+        opened: Callable[[str, Scope], Any],
+        searched: Callable[[str, str | None, str | None, int], tuple[list[Recall], list[str]]],
+    ) -> None:
+        self._guard = guard
+        self._blocks = blocks
+        self._opened = opened
+        self._searched = searched
 
-        Raises:
-            SessionOfAnotherUser: The session belongs to another user.
-            ConfigError: Two tools have the same name.
-        """
-        self._scope(user_id, session_id)
-        return [tool.schema() for tool in self._toolbox().values()]
+    def schemas(self, session_id: str, user_id: str | None) -> list[dict[str, Any]]:
+        """See `AgentMemory.tools`."""
+        self._guard.scope(user_id, session_id)
+        return [tool.schema() for tool in self.tools().values()]
 
-    def call_tool(
+    def call(
         self,
         session_id: str,
         name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        user_id: str | None = None,
+        arguments: Mapping[str, Any] | str | None,
+        user_id: str | None,
     ) -> str:
-        """Do what a model asked for; the text is the tool's result, for the model to read.
-
-        What it asked for in vain comes back as a text that tells it what to do; so does an outage
-        of the store, which is logged.
-
-        Args:
-            session_id: The session at hand.
-            name: The tool's name, as the model gave it.
-            arguments: Its arguments: a mapping, or JSON as models send it.
-            user_id: The user, needed where the session does not exist yet.
-
-        Raises:
-            InvalidInput: The session's or user's id is not usable.
-            SessionOfAnotherUser: The session belongs to another user.
-        """
-        self._check(session_id, user_id)
+        """See `AgentMemory.call_tool`."""
+        self._guard.check(session_id, user_id)
         try:
-            return self._run_tool(self._scope(user_id, session_id), name, arguments)
+            return self._run_tool(self._guard.scope(user_id, session_id), name, arguments)
         except InvalidInput as error:
             return str(error)
         except (StoreError, ModelError):
@@ -95,17 +91,22 @@ class ToolCalls(Calls):
             return DOWN
 
     def _run_tool(self, scope: Scope, name: str, arguments: Mapping[str, Any] | str | None) -> str:
-        """As `call_tool`, but what went wrong is raised."""
-        tool = self._toolbox().get(name)
+        """As `call`, but what went wrong is raised."""
+        tool = self.tools().get(name)
         if tool is None:
             raise ToolRefused(
-                f"There is no tool {name[:64]!r}. There are: {', '.join(self._toolbox())}."
+                f"There is no tool {name[:64]!r}. There are: {', '.join(self.tools())}."
             )
         return tool.call(scope, arguments)
 
-    def _toolbox(self) -> dict[str, Tool]:
+    def tools(self) -> dict[str, Tool]:
+        """All tools, by name.
+
+        Raises:
+            ConfigError: Two have the same name.
+        """
         tools = [*self._own_tools()]
-        for block in self.blocks.values():
+        for block in self._blocks.values():
             tools += block.tools()
         named = {tool.name: tool for tool in tools}
         if len(named) < len(tools):
@@ -145,7 +146,7 @@ class ToolCalls(Calls):
     def _read(self, scope: Scope, asked: Read) -> str:
         """What the user's memory holds; the session's own without a user, or without a block that
         could hold more than the session's log does."""
-        of_user = scope.user_id is not None and any(one.absorbs for one in self.blocks.values())
+        of_user = scope.user_id is not None and any(one.absorbs for one in self._blocks.values())
         session_id = None if of_user else scope.session_id
         found, warnings = self._searched(asked.query, scope.user_id, session_id, asked.limit)
         for warning in warnings:
@@ -154,29 +155,17 @@ class ToolCalls(Calls):
         return f"{told}\n{_IN_PART}" if warnings else told
 
     def _write(self, scope: Scope, asked: Write) -> str:
-        note = self._notes.open(scope).add(asked.text)
+        note = self._opened("notes", scope).add(asked.text)
         return f"Noted under the id {note.id}."
 
     def _forget(self, scope: Scope, asked: Forget) -> str:
-        notes = self._notes
-        for block in {notes.name: notes, **self.blocks}.values():
+        for block in self._blocks.values():
             if block.forget(scope, asked.id, "asked by a model"):
                 return f"Forgotten: {asked.id}."
         raise ToolRefused(
             f"No note or fact has the id {asked.id!r}. Take the id from memory_read; messages of "
             "conversations cannot be forgotten one by one."
         )
-
-    @property
-    @abstractmethod
-    def _notes(self) -> NoteBlock:
-        """See `HandleCalls`."""
-
-    @abstractmethod
-    def _searched(
-        self, query: str, user_id: str | None, session_id: str | None, limit: int
-    ) -> tuple[list[Recall], list[str]]:
-        """See `AgentMemory`."""
 
 
 def _told(recall: Recall) -> dict[str, Any]:

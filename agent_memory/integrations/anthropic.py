@@ -53,7 +53,12 @@ class MemoryTool(BetaAbstractMemoryTool):
         self, memory: AgentMemory, *, user_id: str | None = None, session_id: str | None = None
     ) -> None:
         super().__init__()
-        self._files = memory.files(user_id, session_id=session_id)
+        if session_id is not None:
+            self._files = memory.session(session_id, user_id).owner().files()
+        elif user_id is not None:
+            self._files = memory.user(user_id).files()
+        else:
+            raise InvalidInput("Say whose files: give a user_id, or a session_id.")
 
     def call(self, input: Any) -> str:
         """Run a command, as Claude sent it.

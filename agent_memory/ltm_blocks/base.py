@@ -250,12 +250,12 @@ class FactBlock(Block):
     def facts(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> list[Fact]:
-        """What holds; see `AgentMemory.facts`."""
+        """What holds; see `User.facts`."""
         ...
 
     @abstractmethod
     def stale(self, scope: Scope) -> list[Stale]:
-        """Facts that are not worth recalling; see `AgentMemory.stale`."""
+        """Facts that are not worth recalling; see `User.stale`."""
         ...
 
     @abstractmethod
@@ -269,7 +269,7 @@ class FactBlock(Block):
 
     @abstractmethod
     def audit(self, scope: Scope) -> list[Change]:
-        """Every change, oldest first; see `AgentMemory.audit`."""
+        """Every change, oldest first; see `User.audit`."""
         ...
 
     def filled(

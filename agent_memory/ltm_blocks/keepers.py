@@ -6,11 +6,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agent_memory.core.records import Record, Scope
+from agent_memory.core.reserved import REGISTRY
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.stores.base import FactStore, Store
 
-_PLACE, _OWNER, _INDEXES = "_keepers", "keepers", "indexes"  # no block's name begins so
+_PLACE, _OWNER, _INDEXES = REGISTRY.name, "keepers", "indexes"
 
 
 def enrol(store: FactStore, block: str) -> None:

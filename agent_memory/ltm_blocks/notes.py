@@ -46,7 +46,7 @@ class _Kept(Form):
 
 
 class NoteMemory(NoteBlock):
-    """Notes, written by tool or by `AgentMemory.notes`; per user.
+    """Notes, written by tool or by `User.notes`; per user.
 
     A note goes with its user, and with the session in which it was written, or changed last.
 
@@ -101,7 +101,7 @@ class NoteMemory(NoteBlock):
 
 
 class Notebook:
-    """The notes of one user; made by `AgentMemory.notes`.
+    """The notes of one user; made by `User.notes`.
 
     Args:
         shelf: Where they are kept.

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from agent_memory.core import reserved
 from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.base import record_id
 
 if TYPE_CHECKING:
     from agent_memory.stores.base import FactStore
 
-FORGOTTEN = "_forgotten"
-"""Under which name stores keep tombstones; no block's name begins so."""
+FORGOTTEN = reserved.FORGOTTEN.name
+"""Under which name stores keep tombstones."""
 
 
 @dataclass(frozen=True, slots=True)

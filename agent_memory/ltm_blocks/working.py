@@ -53,7 +53,7 @@ class _Kept(Form):
 
 
 class WorkingMemory(KeepingBlock):
-    """What a session works with: values by key, written by tool or by `AgentMemory.working`.
+    """What a session works with: values by key, written by tool or by `Session.working`.
 
     All of it is recalled in every context of the session, and in no other, while there is room:
     what was changed last comes first.
@@ -152,7 +152,7 @@ class WorkingMemory(KeepingBlock):
 
 
 class Scratchpad:
-    """The values of one session; made by `AgentMemory.working`.
+    """The values of one session; made by `Session.working`.
 
     Args:
         shelf: Where they are kept.

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent_memory.engine.admission import check_id
+from agent_memory.core.ids import check_id
 from agent_memory.errors import ConfigError
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,}=*")

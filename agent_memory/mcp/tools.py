@@ -34,6 +34,7 @@ from agent_memory.mcp.sessions import owned
 if TYPE_CHECKING:
     from agent_memory.core.records import Recall, Scope
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.notes import Note
 
@@ -159,17 +160,19 @@ class _Own:
         self._memory = memory
 
     def search(self, scope: Scope, asked: Search) -> str:
-        found, warnings = self._memory._searched(asked.query, scope.user_id, None, asked.limit)
+        found, warnings = self._memory.components.search.run(
+            asked.query, scope.user_id, None, asked.limit
+        )
         for warning in warnings:
             logger.warning("search_memories: %s", warning)
         return _json(Memories([self._recalled(one) for one in found], in_part=bool(warnings)))
 
     def add(self, scope: Scope, asked: Add) -> str:
-        return _json(_noted(self._memory.notes(scope.user_id).add(asked.text)))
+        return _json(_noted(self._user(scope).notes().add(asked.text)))
 
     def page(self, scope: Scope, asked: Page) -> str:
-        found = [_noted(note) for note in self._memory.notes(scope.user_id).all()]
-        found += [_known(fact) for fact in self._memory.facts(scope.user_id)]
+        found = [_noted(note) for note in self._user(scope).notes().all()]
+        found += [_known(fact) for fact in self._user(scope).facts()]
         begin = 0
         if asked.after:
             ids = [one.id for one in found]
@@ -180,12 +183,11 @@ class _Own:
         return _json(Memories(page, page[-1].id if found[begin + asked.limit :] else None))
 
     def update(self, scope: Scope, asked: Update) -> str:
-        return _json(_noted(self._memory.notes(scope.user_id).update(asked.id, asked.text)))
+        return _json(_noted(self._user(scope).notes().update(asked.id, asked.text)))
 
     def delete(self, scope: Scope, asked: Delete) -> str:
-        if not self._memory.notes(scope.user_id).delete(asked.id) and not self._memory.forget(
-            asked.id, user_id=scope.user_id, why="asked by a model"
-        ):
+        user = self._user(scope)
+        if not user.notes().delete(asked.id) and not user.forget(asked.id, why="asked by a model"):
             raise ToolRefused(
                 f"No note or fact has the id {asked.id!r}. Take it from search_memories or "
                 "get_memories; what was said in conversations cannot be forgotten piece by piece."
@@ -197,6 +199,10 @@ class _Own:
         context = self._memory.get(asked.session_id, asked.query or None, user_id=scope.user_id)
         chat = context.to_messages()
         return _json(Context(chat, context.tokens, context.max_tokens, context.warnings))
+
+    def _user(self, scope: Scope) -> User:
+        assert scope.user_id is not None, "the server names the user of each call"
+        return self._memory.user(scope.user_id)
 
     def _recalled(self, recall: Recall) -> Memory:
         kind: Kind = "other"

@@ -13,9 +13,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
 from agent_memory.core.tokens.counter import Tokenizer
 from agent_memory.engine.assembly import assemble
-from agent_memory.engine.edit.forgetting import Forgetting
-from agent_memory.engine.edit.replacing import Replacement
-from agent_memory.errors import InvalidMessage, MemoryClosed, SessionDeleting
+from agent_memory.errors import InvalidMessage, MemoryClosed
 from agent_memory.stores.base import Durability, Store
 from agent_memory.strategies.trim import Trim
 
@@ -60,14 +58,6 @@ class ChatHistory:
         self._parts = parts = assemble(config)
         self._namespace = namespace
         self._store, self._counter = parts.store, parts.services.resources.counter
-        self._replacement = Replacement(
-            parts.store,
-            parts.leases,
-            parts.rewinding,
-            parts.failures,
-            Forgetting(parts.store),
-            self._drafts,
-        )
         self._closed = False
 
     def __repr__(self) -> str:
@@ -102,12 +92,10 @@ class ChatHistory:
         if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping | BaseModel):
             raise InvalidMessage("Give a list of messages: save replaces all that a session has.")
         given = [Message.of(one) for one in messages]
-        while True:
-            try:
-                self._replacement.save(session_id, given, user_id)
-                return
-            except SessionDeleting:
-                self._parts.deletion.finish(session_id)
+        self._parts.deletion.retried(
+            session_id,
+            lambda: self._parts.editor.save(session_id, given, user_id, self._drafts),
+        )
 
     def load(self, session_id: str) -> list[Message]:
         """The messages of a session, oldest first; none where there is no such session.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.core.ids import check_id
 from agent_memory.core.records import Hit, Record, Scope
+from agent_memory.core.reserved import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.keepers import enrol_index
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
-_PLACE = "_index_"  # no block's name begins so
 _GIVEN = "given"
 _EVERYBODYS = "everybody"
 _COSINE = VIEWS.index("meaning")
@@ -73,7 +73,7 @@ class VectorIndex:
                 f"An index cannot be named {name!r}. Take at most 48 lower-case letters, digits "
                 "and underscores, the first of them a letter."
             )
-        self._name, self._block = name, _PLACE + name
+        self._name, self._block = name, INDEXES.name + name
         self._embedder = _embedder(embedding, dimension)
         self.dimension = _dimension(self._embedder, dimension)
         self._owned = isinstance(store, str)

@@ -121,5 +121,5 @@ def mismatch(block: str, stored: tuple[int, str], given: tuple[int, str]) -> str
     return (
         f"Block {block!r} holds vectors of {stored[1]!r} with {stored[0]} dimensions, and the "
         f"embedder is {given[1]!r} with {given[0]}. Rebuild it: `agent-memory replay {block}`, or "
-        f"agent_memory.rebuild(config, {block!r}). Or go back to the former embedder."
+        f"agent_memory.operations.rebuild(config, {block!r}). Or go back to the former embedder."
     )

@@ -11,13 +11,14 @@ from uuid import uuid4
 from agent_memory.core.emptying import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope
+from agent_memory.core.reserved import SYSTEM
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import Store
 from agent_memory.stores.passing import PassingStore
 
 logger = logging.getLogger(__name__)
 
-_PLACE = "_system"  # no block's name begins so
+_PLACE = SYSTEM.name
 _FORMAT = "agent-memory.elsewhere"
 _REFERENCE = f'{{"role":"system","format":"{_FORMAT}","raw":{{"id":"%s"}}}}'
 _MOST_KNOWN = 4096

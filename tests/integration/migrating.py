@@ -23,6 +23,7 @@ from agent_memory import (
     SpatialMemory,
     VectorMemory,
     WorkingMemory,
+    operations,
 )
 from agent_memory.core.records import Entry, Head, Scope, Summary
 from agent_memory.engine.transfer.migration.migrate import migrate_stores
@@ -102,12 +103,12 @@ def fill(store: Store) -> None:
             mine.update([_said("I live in Oslo"), _said(f"I row, says {user}", "assistant")])
             mine.update([_said("this is poison"), _said(f"I {_HABITS[session_id]}")])
             mine.working().set("plan", [user, {"n": 1.5}])
-            mine.notes().add(f"A note on {user}.")
-            mine.files().create(f"/memories/{session_id}.txt", f"{user}\n")
-            mine.spatial().observe(f"Saw {user}.", (1.0, 2.0))
+            mine.owner().notes().add(f"A note on {user}.")
+            mine.owner().files().create(f"/memories/{session_id}.txt", f"{user}\n")
+            mine.owner().spatial().observe(f"Saw {user}.", (1.0, 2.0))
         memory.flush()
-        assert memory.dead_letters()
-        assert memory.forget(source="a2", why="asked to")
+        assert operations.dead_letters(memory)
+        assert memory.session("a2").owner().forget(source="a2", why="asked to")
         memory.pop("b1")
     for name in ODD:
         store.append(name, [draft(f"I am {name}"), draft("ok", role="assistant")], f"u{name}")
@@ -133,7 +134,7 @@ def fill_plainly(store: Store, count: int) -> None:
         for name in ("a", "b", "c"):
             mine = memory.session(name, f"of {name}")
             mine.update([{"role": "user", "content": f"{name} says {n}"} for n in range(4)])
-            mine.notes().add(f"A note on {name}.")
+            mine.owner().notes().add(f"A note on {name}.")
     store.append("long", [draft(f"long {n}") for n in range(60)], "of a")
     store.put_facts("facts", [record(f"f{n}", f"user:{n % 5}", "a") for n in range(count)])
     store.open_vectors("index", 8, "m")
@@ -170,15 +171,15 @@ def seen(store: Store | str) -> list[Any]:
                 [(one.seq, one.message.to_dict()) for one in mine.history()],
                 mine.get("Where does she live?").to_messages(),
                 mine.working().all(),
-                [str(one) for one in mine.notes().all()],
-                [mine.files().read(path) for path in mine.files().paths()],
-                [one.text for one in mine.spatial().all()],
+                [str(one) for one in mine.owner().notes().all()],
+                [mine.owner().files().read(path) for path in mine.owner().files().paths()],
+                [one.text for one in mine.owner().spatial().all()],
             ]
         for user in ("ada", "ben"):
-            told += [[fact.text for fact in memory.facts(user)], memory.audit(user)]
+            told += [[fact.text for fact in memory.user(user).facts()], memory.user(user).audit()]
             found = memory.search("Who rows in Oslo?", user_id=user)
             told.append([(one.block, one.text, round(one.score, 4)) for one in found])
-        return [*told, memory.dead_letters()]
+        return [*told, operations.dead_letters(memory)]
 
 
 def moved(source: Store, target: Store) -> MigrationStep:

@@ -27,6 +27,7 @@ from agent_memory import (
     Summarize,
     VectorMemory,
     WorkingMemory,
+    operations,
 )
 from agent_memory.core.messages import compact_json
 from agent_memory.engine.transfer.snapshots.lines import Digest
@@ -110,13 +111,15 @@ def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "
     for one in messages():
         mine.update(one)
     assert [one.error for one in memory.flush() if one.error] == []
-    (secret,) = [fact for fact in mine.facts() if "password" in fact.text]
-    mine.forget(secret.id, why="asked")
+    (secret,) = [fact for fact in mine.owner().facts() if "password" in fact.text]
+    mine.owner().forget(secret.id, why="asked")
     mine.working().set("plan", {"next": [CANARY]})
-    mine.notes().add(f"Likes tea, and {CANARY}s.", {"from": 3})
+    mine.owner().notes().add(f"Likes tea, and {CANARY}s.", {"from": 3})
     # of an age in words that stays the same while a test runs
     seen_at = datetime.now(UTC) - timedelta(days=3.5)
-    mine.spatial().observe(f"A {CANARY} on the table.", (1.5, 2.0), at=seen_at, confidence=0.5)
+    mine.owner().spatial().observe(
+        f"A {CANARY} on the table.", (1.5, 2.0), at=seen_at, confidence=0.5
+    )
     mine.update({"role": "user", "content": "And tea?"})
     memory.flush()
 
@@ -124,7 +127,7 @@ def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "
 def exported(memory: AgentMemory, session_id: str = "s") -> list[str]:
     """The lines of a snapshot."""
     file = io.StringIO()
-    memory.export_session(session_id, file)
+    memory.session(session_id).export(file)
     return [f"{line}\n" for line in file.getvalue().split("\n")[:-1]]
 
 
@@ -149,13 +152,13 @@ def seen(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada"
         "head": head_of(memory, session_id),
         "contexts": [mine.get(question).to_messages() for question in QUESTIONS],
         "found": [[(r.block, r.id, r.text, r.sources) for r in found] for found in searches(mine)],
-        "facts": mine.facts(),
-        "audit": mine.audit(),
-        "as of": mine.facts(as_of=at("2025-03-02")),
+        "facts": mine.owner().facts(),
+        "audit": mine.owner().audit(),
+        "as of": mine.owner().facts(as_of=at("2025-03-02")),
         "working": mine.working().all(),
-        "notes": mine.notes().all(),
-        "spatial": mine.spatial().all(),
-        "dead letters": memory.dead_letters(),
+        "notes": mine.owner().notes().all(),
+        "spatial": mine.owner().spatial().all(),
+        "dead letters": operations.dead_letters(memory),
     }
 
 

@@ -92,9 +92,9 @@ ASKED: dict[str, Any] = {
 
 def check(claude: FakeClaude, memory: AgentMemory) -> None:
     assert claude.results() == RESULTS
-    assert memory.files("ana").paths() == ["/memories/trip/plan.md"]
-    assert memory.files("ana").read("/memories/trip/plan.md") == "one\nbetween\nthree\n"
-    assert memory.files("ben").paths() == []
+    assert memory.user("ana").files().paths() == ["/memories/trip/plan.md"]
+    assert memory.user("ana").files().read("/memories/trip/plan.md") == "one\nbetween\nthree\n"
+    assert memory.user("ben").files().paths() == []
     first = claude.requests[0]
     assert first["tools"] == [{"type": "memory_20250818", "name": "memory"}]
     for request in claude.requests:
@@ -174,20 +174,20 @@ def test_bad_input(memory: AgentMemory, wrong: Any) -> None:
     """Wrong: what a model may send by mistake raises something other than what the SDK sends back
     as a sentence, or does something."""
     tool = MemoryTool(memory, user_id="ana")
-    memory.files("ana").create(PLAN, "one")
+    memory.user("ana").files().create(PLAN, "one")
     with pytest.raises(ToolError) as refused:
         tool.call(wrong)
     assert isinstance(refused.value.content, str)
     assert str(refused.value).endswith((".", "directory", "itself")) or "got: " in str(
         refused.value
     )
-    assert memory.files("ana").paths() == [PLAN]
-    assert memory.files("ana").read(PLAN) == "one"
+    assert memory.user("ana").files().paths() == [PLAN]
+    assert memory.user("ana").files().read(PLAN) == "one"
 
 
 def test_typed_commands(memory: AgentMemory) -> None:
     """Wrong: a command that the SDK has already read is not run."""
-    memory.files("ana").create(PLAN, "one\ntwo")
+    memory.user("ana").files().create(PLAN, "one\ntwo")
     command = BetaMemoryTool20250818ViewCommand(command="view", path=PLAN, view_range=[2, 2])
     reply = f"Here's the content of {PLAN} with line numbers:\n     2\ttwo"
     tool = MemoryTool(memory, user_id="ana")
@@ -199,18 +199,18 @@ def test_typed_commands(memory: AgentMemory) -> None:
 def test_all_can_be_cleared(memory: AgentMemory) -> None:
     """Wrong: a user's files are left, or another's are gone."""
     for user in ("ana", "ben", "eva"):
-        memory.files(user).create(PLAN, "one")
+        memory.user(user).files().create(PLAN, "one")
     assert MemoryTool(memory, user_id="ana").clear_all_memory() == "All memory cleared"
     cleared = asyncio.run(AsyncMemoryTool(memory, user_id="ben").clear_all_memory())
     assert cleared == "All memory cleared"
-    assert [memory.files(user).paths() for user in ("ana", "ben", "eva")] == [[], [], [PLAN]]
+    assert [memory.user(user).files().paths() for user in ("ana", "ben", "eva")] == [[], [], [PLAN]]
 
 
 def test_whose_files(memory: AgentMemory) -> None:
     """Wrong: the scope is not the one that was bound, or a memory without files is found out about
     only when Claude looks."""
     memory.update("s-ana", {"role": "user", "content": "Hi."}, user_id="ana")
-    memory.files("ana").create(PLAN, "one")
+    memory.user("ana").files().create(PLAN, "one")
     tool = MemoryTool(memory, session_id="s-ana")
     assert tool.call({"command": "view", "path": PLAN}).endswith("     1\tone")
     for kind in (MemoryTool, AsyncMemoryTool):

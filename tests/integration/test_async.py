@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, StaticMemory, VectorMemory
+from agent_memory import AgentMemory, AsyncAgentMemory, StaticMemory, VectorMemory, operations
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -30,7 +30,11 @@ def test_all_calls(backend: str, tmp_path: Path) -> None:
             assert [step.done async for step in memory.replay("vector")] == [1]
             assert [head.session_id for head in await memory.sessions()] == ["s"]
             assert (await memory.stats()).entries == 2
-            assert await memory.dead_letters("vector") == await memory.retry() == []
+            assert (
+                await memory.run(operations.dead_letters, memory.memory, "vector")
+                == await memory.run(operations.retry, memory.memory)
+                == []
+            )
             assert [m.content for m in await session.pop()] == ["Poor Rex."]
             await session.delete()
             await memory.delete_user("ada")

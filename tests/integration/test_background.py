@@ -218,7 +218,7 @@ def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatc
         memory.update("goes on", user("More to come.", created_at=now))
         until(lambda: book.taken == {"ended": [1]} and not store.due())
         later = SimpleNamespace(now=lambda zone: now + timedelta(minutes=4.9))
-        monkeypatch.setattr("agent_memory.engine.processing.tending.datetime", later)
+        monkeypatch.setattr("agent_memory.engine.processing.session_work.datetime", later)
         store.wake()
         until(lambda: not store.due())
         assert "goes on" not in book.taken
@@ -238,7 +238,7 @@ def test_users_take_turns(book: Book) -> None:
         memory.update("one", old("hello"), user_id="quiet")
         memory.update("nobody's", old("hello"))
     turns: list[str] = []
-    worker = parts.worker(1, lambda session_id, tended: turns.append(session_id))
+    worker = parts.worker(1, lambda session_id, processed: turns.append(session_id))
     worker.run_once()
     worker.stop()
     assert sorted(turns) == sorted(book.taken) == sorted(set(turns))
@@ -254,7 +254,7 @@ def test_long_sessions_take_turns(book: Book) -> None:
         memory.update("long", [old(str(n)) for n in range(1000)])
         memory.update("short", old("hello"))
     turns: list[str] = []
-    worker = assemble(config).worker(1, lambda session_id, tended: turns.append(session_id))
+    worker = assemble(config).worker(1, lambda session_id, processed: turns.append(session_id))
     worker.run_once()
     worker.stop()
     assert turns == ["long", "short", *["long"] * 9]
@@ -313,7 +313,7 @@ def test_run_once_ends_though_messages_come(book: Book) -> None:
         memory.update("s", old("hello"))
         config = AgentMemoryConfig(store=store, overflow=FlushToLTM(blocks=[book]))
 
-        def again(session_id: str, tended: object) -> None:
+        def again(session_id: str, processed: object) -> None:
             memory.update("s", old("one more"))
 
         worker = assemble(config).worker(1, again)

@@ -25,7 +25,8 @@ SECONDS = 60.0
 BEGIN = """
 import os, sys, threading, time
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorMemory
-from agent_memory.engine import leases, worker
+from agent_memory.engine import leases
+from agent_memory.engine.processing import worker
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.core.records import Record
 

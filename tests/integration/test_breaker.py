@@ -12,6 +12,7 @@ import pytest
 from agent_memory import AgentMemory, Block, MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
+from tests.integration.calling import running, wait_for_calls
 
 
 class Dead(Block):
@@ -145,7 +146,7 @@ def test_many_callers_that_fail_at_once_are_one_failure(monkeypatch: pytest.Monk
 
 def test_calls_that_hang_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a block that hangs takes one more thread after each rest, until there are none."""
-    monkeypatch.setattr("agent_memory.engine.recall.bridge.MOST_STRAYS", 3)
+    monkeypatch.setattr("agent_memory.engine.recall.runner.MOST_ABANDONED", 3)
     with Asked(monkeypatch, 0.02, "one") as asked:
         asked.blocks["one"].gate.clear()
         for _ in range(10):
@@ -153,10 +154,9 @@ def test_calls_that_hang_for_ever_are_bounded(monkeypatch: pytest.MonkeyPatch) -
             asked.clock[0] += 1000
         assert asked.calls("one") == 3
         assert "3 calls to it hang" in asked.get().warnings[0]
-        hanging = [thread for thread in threading.enumerate() if thread.name == "block-one"]
+        assert running("one") == 3
         asked.blocks["one"].gate.set()
-        for thread in hanging:
-            thread.join()
+        wait_for_calls("one")
         asked.clock[0] += 1000
         assert asked.get().warnings == []
 

@@ -19,12 +19,13 @@ from agent_memory import AgentMemory, AsyncAgentMemory, Block, FlushToLTM
 from agent_memory.aio.memory import THREADS
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
-from agent_memory.engine.recall.bridge import Runner, resolve
+from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.errors import MemoryClosed
 from agent_memory.ltm_blocks import record_id
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies.base import Absorb
 from agent_memory.testing.watching import watched
+from tests.integration.calling import wait_for_calls
 
 WAYS = ["asyncio", "trio", "task.cancel"]
 """anyio's cancel scopes on both loops, and asyncio's own cancelling, which no shield holds off."""
@@ -367,9 +368,7 @@ def test_an_async_block_that_hangs() -> None:
             memory.delete("s")
         assert memory.history("s") == []
         block.gate.set()
-        for thread in threading.enumerate():
-            if thread.name == "block-coroutines":
-                thread.join()
+        wait_for_calls("coroutines")
         memory.delete("s")
         memory.update("s", say(1, 2))
         memory.flush()
@@ -404,7 +403,7 @@ def test_resolving_inside_a_running_loop() -> None:
 
 def late_calls(end: Callable[[], None]) -> list[str]:
     """What is done after a call that was given up and then came to an end."""
-    runner, gate, late, done = Runner(), threading.Event(), [], threading.Event()
+    limited, gate, late, done = TimeLimited(), threading.Event(), [], threading.Event()
 
     def call() -> None:
         gate.wait()
@@ -415,7 +414,7 @@ def late_calls(end: Callable[[], None]) -> list[str]:
         done.set()
 
     with pytest.raises(TimeoutError, match="'b' took longer"):
-        runner.limited("b", call, 0.01, note)
+        limited.run("b", call, 0.01, note)
     assert late == []
     gate.set()
     assert done.wait(30)
@@ -444,10 +443,10 @@ def test_a_call_in_time_raises_what_it_raises() -> None:
 
     for error in (TimeoutError("mine"), KeyboardInterrupt(), SystemExit(3)):
         with pytest.raises(type(error)) as caught:
-            Runner().limited("b", fail(error), 30, lambda: late.append("late"))
+            TimeLimited().run("b", fail(error), 30, lambda: late.append("late"))
         assert caught.value is error
         with nullcontext() if isinstance(error, Exception) else pytest.raises(type(error)):
-            assert Runner().gather({"b": fail(error)}, 30) == ({"b": error}, [])
+            assert TimeLimited().run_all({"b": fail(error)}, 30) == ({"b": error}, [])
     with pytest.raises(RuntimeError, match="cancelled"):
-        Runner().limited("b", fail(asyncio.CancelledError()), 30, lambda: None)
+        TimeLimited().run("b", fail(asyncio.CancelledError()), 30, lambda: None)
     assert late == []

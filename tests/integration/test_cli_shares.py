@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agent_memory import AccessDenied, AgentMemory, FlushToLTM, VectorMemory
+from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
 from agent_memory.cli.app import app
+from agent_memory.errors import AccessDenied
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -93,7 +94,7 @@ def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None
         memory.share("other").grant("planner")
     assert "Shared namespaces: 1; agents with access: 1." in run("doctor", "--config", "m.toml")
     with opened() as memory:
-        assert memory.shares() == ["other"]
+        assert operations.shares(memory) == ["other"]
         memory.share("team").revoke("planner")
         memory.share("team").grant("auditor", "write")
     told = run("doctor", "--config", "m.toml")

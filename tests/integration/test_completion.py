@@ -141,7 +141,7 @@ def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None
     fake.call(("memory_write", {"text": "Ada drinks tea."}), content="Noted soon.")
     fake.reply("Noted.")
     memory.completion("s", "I drink tea.", user_id="ada", tools=memory.tools("s", user_id="ada"))
-    assert [note.text for note in memory.notes("ada").all()] == ["Ada drinks tea."]
+    assert [note.text for note in memory.user("ada").notes().all()] == ["Ada drinks tea."]
     assert logged(memory) == [
         ("user", "I drink tea."),
         ("assistant", "memory_write"),
@@ -157,7 +157,7 @@ def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None
 
 def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a model that is told to reads or forgets what belongs to another."""
-    secret = memory.notes("ada").add("Ada's door code is 7731.")
+    secret = memory.user("ada").notes().add("Ada's door code is 7731.")
     for arguments in (
         {"query": "door code", "user_id": "ada"},
         {"query": "door code", "session_id": "s"},
@@ -174,7 +174,7 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
     assert "session_id: Extra inputs are not permitted" in session
     assert "Nothing in memory" in plain or FACT in plain
     assert "has the id" in forgotten
-    assert [note.text for note in memory.notes("ada").all()] == ["Ada's door code is 7731."]
+    assert [note.text for note in memory.user("ada").notes().all()] == ["Ada's door code is 7731."]
 
 
 def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
@@ -424,7 +424,7 @@ def test_recalls_give_way_to_the_turn(fake: FakeLLM) -> None:
     fake.default = "The " + "parrot eats seeds and the tortoise eats leaves. " * 4
     blocks = [VectorMemory(), NoteMemory()]
     with remembering(fake, max_tokens=400, blocks=blocks) as memory:
-        memory.notes("ada").add("Ada has a parrot.")
+        memory.user("ada").notes().add("Ada has a parrot.")
         tools = memory.tools("s", user_id="ada")
         for i in range(15):
             fake.call(("memory_read", {"query": "parrot"}))

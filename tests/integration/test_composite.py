@@ -214,7 +214,7 @@ def test_notes_of_a_member_are_searched() -> None:
     """Wrong: `search` asks only what `get` asks."""
     with composed({"support": opened(), "company": opened(NoteMemory())}) as both:
         for memory in both.memories.values():
-            memory.notes("ada").add("Ada is vegetarian.")
+            memory.user("ada").notes().add("Ada is vegetarian.")
         (found,) = both.search("vegetarian", user_id="ada")
         assert found.block == "support.notes"  # the same twice is one
         assert [one.block for one in both.get("s", "Food?", user_id="ada").recalls] == [
@@ -375,7 +375,7 @@ def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
             for k in range(3):
                 both.update(f"s-{5 * k + n}", said(f"My code is canary-{user}-{k}."), user_id=user)
             for name, memory in both.memories.items():
-                memory.notes(user).add(f"The note canary-{user}-{name} is mine.")
+                memory.user(user).notes().add(f"The note canary-{user}-{name} is mine.")
         both.flush()
         for user in USERS:
             context = both.get("s-99", "What is my code?", user_id=user)

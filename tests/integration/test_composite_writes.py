@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, Block, CompositeMemory, KeepingBlock, NoteMemory, VectorMemory
+from agent_memory import AgentMemory, Block, CompositeMemory, NoteMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
 from agent_memory.errors import (
@@ -19,6 +19,7 @@ from agent_memory.errors import (
     InvalidInput,
     StoreError,
 )
+from agent_memory.ltm_blocks.base import KeepingBlock
 from agent_memory.stores.memory import MemoryStore
 from tests.integration.composing import Outage, composed, opened, said, texts
 from tests.integration.echoing import Echo

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM
+from agent_memory import AgentMemory, Block, FlushToLTM, operations
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Entry, Recall, Scope
 from agent_memory.errors import (
@@ -74,10 +74,10 @@ def open_memory(world: World, store: Any, attempts: int = 3, **fields: Any) -> A
 
 
 def ranges(memory: AgentMemory) -> list[tuple[str, int, int, int]]:
-    letters = memory.dead_letters("picky")
+    letters = operations.dead_letters(memory, "picky")
     stats = memory.stats()
     assert stats.blocks["picky"].dead_letters == len(letters)
-    assert stats.dead_letters == len(memory.dead_letters())
+    assert stats.dead_letters == len(operations.dead_letters(memory))
     return [(one.session_id, one.first, one.last, one.attempts) for one in letters]
 
 
@@ -118,15 +118,15 @@ def test_attempts_are_counted_for_all_memories_and_restarts_together(
         (last,) = three.flush("s")
         assert last.error is not None
         assert ranges(three) == [("s", 1, 2, 5)]
-        (letter,) = three.dead_letters()
+        (letter,) = operations.dead_letters(three)
         assert letter.error == "ModelOutputInvalid: it makes no sense to me"
         assert letter.since.tzinfo == UTC
         assert three.stats().blocks["picky"].lag == 0
         assert len(three.history("s")) == 2
     with open_memory(world, url, 5) as four:
-        assert four.dead_letters() == [letter]
+        assert operations.dead_letters(four) == [letter]
         with pytest.raises(ConfigError, match="picky"):
-            four.dead_letters("no such block")
+            operations.dead_letters(four, "no such block")
 
 
 def test_the_block_goes_on(world: World) -> None:
@@ -166,7 +166,7 @@ def test_another_block_takes_what_one_refuses(world: World) -> None:
         memory.update("s", say("poison"))
         memory.flush()
         assert ranges(memory) == [("s", 1, 1, 1)]
-        assert memory.dead_letters("easy") == []
+        assert operations.dead_letters(memory, "easy") == []
         assert other.seqs("s") == {1: 1}
 
 
@@ -177,11 +177,14 @@ def test_a_retry_absorbs_and_removes_it(world: World) -> None:
         give_up(memory, "t", "poison")
         memory.update("s", say("later"))
         world.bad = ""
-        assert memory.retry("picky") == [Absorbed("s", "picky", 1, 2), Absorbed("t", "picky", 1, 1)]
+        assert operations.retry(memory, "picky") == [
+            Absorbed("s", "picky", 1, 2),
+            Absorbed("t", "picky", 1, 1),
+        ]
         assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
         assert world.seqs("t") == {1: 1}
         assert ranges(memory) == []
-        assert memory.retry() == []
+        assert operations.retry(memory) == []
         memory.flush()
         assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
 
@@ -190,14 +193,14 @@ def test_a_retry_that_fails_keeps_and_counts_it(world: World) -> None:
     """Wrong: a second failure loses what was set aside."""
     with open_memory(world, "memory://", 2) as memory:
         give_up(memory, "s", "poison")
-        (failed,) = memory.retry()
+        (failed,) = operations.retry(memory)
         assert (failed.first, failed.last) == (1, 0)
         assert failed.error is not None
         assert ranges(memory) == [("s", 1, 1, 3)]
         world.down = ConnectionError("down")
-        memory.retry()
+        operations.retry(memory)
         assert ranges(memory) == [("s", 1, 1, 4)]
-        assert memory.dead_letters()[0].error == "ConnectionError: down"
+        assert operations.dead_letters(memory)[0].error == "ConnectionError: down"
 
 
 @pytest.mark.parametrize(
@@ -240,10 +243,10 @@ def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> N
     with open_memory(world, store, 2) as memory:
         give_up(memory, "s", "poison")
     with open_memory(world, store, attempts) as memory:
-        memory.retry()
+        operations.retry(memory)
         assert ranges(memory) == [("s", 1, 1, 3)]
         world.bad = ""
-        memory.retry()
+        operations.retry(memory)
         assert world.seqs("s") == {1: 1}
         assert ranges(memory) == []
 
@@ -316,7 +319,7 @@ def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
         assert len(memory.history("s")) == 6
         other.stuck, world.bad, other.bad = False, "", ""
         memory.flush()
-        memory.retry()
+        operations.retry(memory)
         assert world.seqs("s") == other.seqs("s") == dict.fromkeys(range(1, 7), 1)
         assert ranges(memory) == []
 
@@ -357,7 +360,7 @@ def test_replay_renews_them(world: World, mended: bool) -> None:
             memory.flush()
             assert ranges(memory) == [("s", 1, 4, 2)]
             world.bad = ""
-            memory.retry()
+            operations.retry(memory)
         assert ranges(memory) == []
         assert world.seqs("s") == dict.fromkeys(range(1, 5), 1)
 

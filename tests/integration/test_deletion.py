@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from agent_memory import (
     FlushToLTM,
     Summarize,
     VectorMemory,
+    operations,
 )
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.records import Draft, Entry, Head, Recall, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import StoreUnavailable
@@ -35,6 +37,7 @@ from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.watching import watched
 from tests.integration.echoing import Echo
+from tests.integration.racing import Gone
 
 SECONDS = 60.0
 
@@ -405,7 +408,7 @@ def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -
 
 def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion that has to be given up now says that it is done, or is never done."""
-    monkeypatch.setattr("agent_memory.engine.edit.deletion._WAIT", 0.1)
+    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.1)
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
     entered = threading.Event()
 
@@ -425,6 +428,87 @@ def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.Monk
             assert time.monotonic() < deadline
             time.sleep(0.005)
     assert traces(store) == []
+
+
+# --- beside those who go on ----------------------------------------------------------------------
+
+
+def begin_to_delete(store: Store, session_id: str) -> Head | None:
+    """Mark a session, as a deletion does that stops there; None where there is none."""
+    head = store.head(session_id)
+    return store.move(replace(head, deleting=True)) if head else None
+
+
+@pytest.mark.parametrize("times", [1, 2, 7])
+def test_an_update_that_is_deleted_again_and_again(times: int) -> None:
+    """Wrong: whoever updates a session is refused because somebody deletes it at that moment."""
+    store, left = MemoryStore(), times
+
+    def watch(step: str) -> None:
+        nonlocal left
+        if step == "before append" and left:
+            left -= 1
+            store.append("s", [Draft(Message.of(user("of before")), 1, "x")])
+            assert begin_to_delete(store, "s")
+
+    with AgentMemory(config(watched(store, watch))) as memory:
+        assert memory.update("s", user("of now")).end == 1
+        assert [one.message.text() for one in memory.history("s")] == ["of now"]
+    assert left == 0
+
+
+def test_an_update_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: it never comes back from a session that is deleted whenever it looks; or it comes back
+    without a word of what to do."""
+    monkeypatch.setattr("agent_memory.engine.edit.delete._PATIENCE", 0.0)
+    store = MemoryStore()
+
+    def watch(step: str) -> None:
+        if step == "before append":
+            store.append("s", [Draft(Message.of(user("of before")), 1, "x")])
+            begin_to_delete(store, "s")
+
+    with (
+        AgentMemory(config(watched(store, watch))) as memory,
+        pytest.raises(StoreUnavailable, match=r"deleted again and again.*Nothing was stored"),
+    ):
+        memory.update("s", user("of now"))
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+def test_updates_and_deletions_of_one_session(where: str, tmp_path: Path) -> None:
+    """Wrong: in a crowd of threads an update, or a deletion, is refused; or a log has a gap."""
+    store = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(config(store)) as memory, ThreadPoolExecutor(6) as pool:
+
+        def go_on(name: int) -> None:
+            for count in range(50):
+                assert memory.update("s", user(f"{name} {count}")).end > 0
+                memory.delete("s")
+
+        for done in [pool.submit(go_on, name) for name in range(6)]:
+            done.result()
+        assert memory.history("s") == []
+        assert memory.update("s", user("still here")).end == 1
+        memory.flush()
+        assert [one.text for one in memory.search("here", session_id="s")] == ["still here"]
+
+
+def test_a_deletion_whose_session_is_gone_and_back() -> None:
+    """Wrong: it says that the session is being absorbed, while nobody is at it; or it leaves a
+    session that is marked."""
+    store = MemoryStore()
+    with AgentMemory(config(store)) as other:
+        gone = Gone(
+            lambda: other.delete("s"),
+            lambda: (other.update("s", user("anew")), begin_to_delete(store, "s")),
+        )
+        with AgentMemory(config(watched(store, gone))) as memory:
+            memory.update("s", user("of before"))
+            gone.armed = True
+            memory.delete("s")
+        assert gone.over
+        assert store.head("s") is None
 
 
 @pytest.mark.parametrize("work", ["facts", "summary"])
@@ -555,8 +639,8 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
                     user_id=uid,
                 )
             memory.flush()
-            assert memory.dead_letters("picky")[0].session_id == sid
-            assert canaries["text"] in memory.dead_letters("picky")[0].error
+            assert operations.dead_letters(memory, "picky")[0].session_id == sid
+            assert canaries["text"] in operations.dead_letters(memory, "picky")[0].error
             head = memory.sessions(user_id=uid)[0]
             assert head.summary is not None
             assert canaries["summary"] in head.summary.text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, operations
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
@@ -60,7 +60,7 @@ def test_what_costs_no_call(model: Model) -> None:
             said("  "),
         )
         assert memory.stats().usage.calls == 0
-        assert memory.facts("ada") == []
+        assert memory.user("ada").facts() == []
 
 
 def test_what_others_say_is_context(model: Model) -> None:
@@ -116,7 +116,7 @@ def test_facts_of_all_parts_are_kept(model: Model) -> None:
         llm._window = 2000
         messages = [said(" ".join(f"m{n}w{word}" for word in range(100))) for n in range(10)]
         absorbed(memory, "s", *messages)
-        assert texts(memory.facts("ada")) == [f"Fact of {n}." for n in range(10)]
+        assert texts(memory.user("ada").facts()) == [f"Fact of {n}." for n in range(10)]
 
 
 def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
@@ -164,7 +164,7 @@ def test_an_answer_in_another_form_is_asked_for_again(bad: str, fake: FakeLLM) -
     fake.reply(GOOD)
     with open_at(fake) as memory:
         absorbed(memory, "s", said("I live in Rome"))
-        assert texts(memory.facts("ada")) == ["Lives in Rome."]
+        assert texts(memory.user("ada").facts()) == ["Lives in Rome."]
     assert len(fake.requests) == 2
     told = [one["content"] for one in fake.requests[1]["messages"]]
     assert bad in told
@@ -184,17 +184,17 @@ def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
             assert (failed.first, failed.last) == (1, 0)
             assert len(fake.requests) == 2 * attempt
             assert memory.stats().blocks["extractive"].lag == 1
-            assert not memory.dead_letters()
-            assert memory.audit("ada") == memory.facts("ada") == []
+            assert not operations.dead_letters(memory)
+            assert memory.user("ada").audit() == memory.user("ada").facts() == []
         memory.flush()
-        (letter,) = memory.dead_letters()
+        (letter,) = operations.dead_letters(memory)
         assert (letter.first, letter.last, letter.attempts) == (1, 1, 3)
-        assert memory.audit("ada") == memory.facts("ada") == []
+        assert memory.user("ada").audit() == memory.user("ada").facts() == []
         fake.default = GOOD
-        (done,) = memory.retry()
+        (done,) = operations.retry(memory)
         assert done.error is None
-        assert texts(memory.facts("ada")) == ["Lives in Rome."]
-        assert not memory.dead_letters()
+        assert texts(memory.user("ada").facts()) == ["Lives in Rome."]
+        assert not operations.dead_letters(memory)
 
 
 def test_a_bad_second_call_is_a_failure(fake: FakeLLM) -> None:
@@ -209,13 +209,13 @@ def test_a_bad_second_call_is_a_failure(fake: FakeLLM) -> None:
         memory.update("t", said("I moved to Bonn", "2024-02-01"), user_id="ada")
         (failed,) = memory.flush()
         assert failed.error is not None
-        assert texts(memory.facts("ada")) == ["Lives in Rome."]
-        assert [one.what for one in memory.audit("ada")] == ["learned"]
+        assert texts(memory.user("ada").facts()) == ["Lives in Rome."]
+        assert [one.what for one in memory.user("ada").audit()] == ["learned"]
         fake.reply_json({"facts": [moved]})
         fake.reply_json({"answers": [{"number": 2, "answer": "update", "which": 1}]})
         (done,) = memory.flush()
         assert done.error is None
-        assert texts(memory.facts("ada")) == ["Lives in Bonn."]
+        assert texts(memory.user("ada").facts()) == ["Lives in Bonn."]
 
 
 def second_calls(model: Model) -> list[str]:
@@ -230,7 +230,7 @@ def test_two_times_of_one_thing_in_one_message() -> None:
         model.tell(told, "Travelled to Kyoto.", category="event", since=year, until=year)
     with remembering(model) as memory:
         absorbed(memory, "s", said(told))
-        years = [one.valid_from.year for one in memory.facts("ada") if one.valid_from]
+        years = [one.valid_from.year for one in memory.user("ada").facts() if one.valid_from]
         assert years == [2019, 2021]
 
 
@@ -252,7 +252,7 @@ def test_the_same_words_cost_no_second_call(model: Model) -> None:
         for day in range(1, 6):
             absorbed(memory, f"s{day}", said("I live in Rome", f"2024-01-0{day}"))
         assert second_calls(model) == []
-        (fact,) = memory.facts("ada")
+        (fact,) = memory.user("ada").facts()
         assert len(fact.evidence) == 5
 
 
@@ -266,7 +266,7 @@ def test_two_calls_at_most(model: Model) -> None:
         absorbed(memory, "s2", *[said(f"day 2 item {n}.", "2024-01-06") for n in range(30)])
         assert memory.stats().usage.calls == 4
         assert len(second_calls(model)) == 2
-        assert len(memory.facts("ada")) == 60
+        assert len(memory.user("ada").facts()) == 60
 
 
 def test_the_list_of_the_second_call(model: Model) -> None:
@@ -296,7 +296,7 @@ def answering(fake: FakeLLM, *answers: dict[str, Any]) -> list[str]:
         fake.reply_json({"answers": list(answers)})
         absorbed(memory, "t", said("It is Bonn", "2024-02-01"))
         assert len(fake.requests) == 3
-        return texts(memory.facts("ada"))
+        return texts(memory.user("ada").facts())
 
 
 BOTH, NEWER = ["Lives in Rome.", "Lives in Bonn."], ["Lives in Bonn."]
@@ -342,7 +342,7 @@ def test_the_same_of_what_came_just_before(fake: FakeLLM) -> None:
     fake.reply_json({"answers": [{"number": 2, "answer": "same", "which": [1]}]})
     with open_at(fake) as memory:
         absorbed(memory, "s", said("I live in Rome"), said("my flat is there"))
-        (fact,) = memory.facts("ada")
+        (fact,) = memory.user("ada").facts()
         assert fact.text == "Lives in Rome."
         assert [one.seq for one in fact.evidence] == [1, 2]
 
@@ -363,9 +363,9 @@ def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
     )
     with open_at(fake) as memory:
         absorbed(memory, "s", said("I live in Rome"))
-        (fact,) = memory.facts("ada")
+        (fact,) = memory.user("ada").facts()
         assert fact.text == "Lives in Rome."
-        refused = [one for one in memory.audit("ada") if one.what == "refused"]
+        refused = [one for one in memory.user("ada").audit() if one.what == "refused"]
         assert sorted(one.why for one in refused) == [
             "1 of 6 findings named a message that is not in the batch",
             "1 of 6 findings named a number or a code that nobody said",
@@ -396,7 +396,7 @@ def test_what_is_kept_and_refused(settings: dict[str, Any], kept: list[str], mod
     model.tell("three", "c", category="", confidence=0.4)
     with remembering(model, block=ExtractiveMemory(**settings)) as memory:
         absorbed(memory, "s", said("one"), said("two"), said("three"))
-        assert texts(memory.facts("ada")) == kept
+        assert texts(memory.user("ada").facts()) == kept
 
 
 def test_a_prompt_of_ones_own() -> None:
@@ -408,7 +408,7 @@ def test_a_prompt_of_ones_own() -> None:
             blocks = [ExtractiveMemory(prompt=prompt, categories=["health", "home", "other"])]
             with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
                 absorbed(memory, "s", said("I live in Rome"))
-                (fact,) = memory.facts("ada")
+                (fact,) = memory.user("ada").facts()
                 versions.add(fact.evidence[0].prompt)
                 assert fact.evidence[0].model == "openai/any"
             told = fake.requests[0]["messages"][0]["content"]
@@ -427,7 +427,7 @@ def test_a_model_of_ones_own(fake: FakeLLM) -> None:
     with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
         absorbed(memory, "s", said("I live in Rome"))
         assert {one["model"] for one in fake.requests} == {"other"}
-        assert memory.facts("ada")[0].evidence[0].model == "openai/other"
+        assert memory.user("ada").facts()[0].evidence[0].model == "openai/other"
 
 
 def test_redaction_comes_first(fake: FakeLLM) -> None:
@@ -438,7 +438,7 @@ def test_redaction_comes_first(fake: FakeLLM) -> None:
     blocks = [ExtractiveMemory(redact=lambda text: text.replace("ann@x.org", "[email]"))]
     with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
         absorbed(memory, "s", said("Reach me at ann@x.org", name="ann@x.org"))
-        (fact,) = memory.facts("ada")
+        (fact,) = memory.user("ada").facts()
         assert fact.text == "Mail [email] or [email]."
         assert "ann@x.org" not in str(fake.requests)
         assert "ann@x.org" not in str(memory._store.facts("extractive", "user:ada"))
@@ -474,7 +474,7 @@ def calls_for(count: int, absorb: Any, new: bool = True, **fields: Any) -> tuple
             memory.flush()
             tokens = memory._store.read("s", limit=1)[0].tokens
             assert 55 <= tokens <= 70, tokens
-            return memory.stats().usage.calls, len(memory.facts("ada"))
+            return memory.stats().usage.calls, len(memory.user("ada").facts())
 
 
 def test_a_thousand_messages_cost_few_calls() -> None:

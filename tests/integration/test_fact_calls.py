@@ -10,16 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    AsyncAgentMemory,
-    ExtractiveMemory,
-    FlushToLTM,
-    NullMemory,
-    StalenessDetector,
-)
+from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, FlushToLTM, NullMemory
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, InvalidInput, MemoryClosed, SessionOfAnotherUser
+from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
@@ -64,7 +58,7 @@ def told(memory: AgentMemory) -> None:
 
 
 def now(memory: Any, user_id: str = "ada") -> list[str]:
-    return sorted(texts(memory.facts(user_id)))
+    return sorted(texts(memory.user(user_id).facts()))
 
 
 BEFORE = [HOME, "Works at Acme."]
@@ -76,15 +70,15 @@ def test_what_held_and_what_was_known(store: Store, model: Model) -> None:
     with remembering(model, store) as memory:
         told(memory)
         assert now(memory) == AFTER
-        assert sorted(texts(memory.facts("ada", as_of=at("2024-04-30")))) == BEFORE
-        assert MOVED in texts(memory.facts("ada", as_of=at("2024-05-01")))
-        assert sorted(texts(memory.facts("ada", known_at=at("2024-06-04")))) == BEFORE
-        (home,) = memory.facts("ada", as_of=at("2020-06-01"))
-        (moved,) = [one for one in memory.facts("ada") if one.text == MOVED]
+        assert sorted(texts(memory.user("ada").facts(as_of=at("2024-04-30")))) == BEFORE
+        assert MOVED in texts(memory.user("ada").facts(as_of=at("2024-05-01")))
+        assert sorted(texts(memory.user("ada").facts(known_at=at("2024-06-04")))) == BEFORE
+        (home,) = memory.user("ada").facts(as_of=at("2020-06-01"))
+        (moved,) = [one for one in memory.user("ada").facts() if one.text == MOVED]
         assert (home.valid_from, home.valid_to) == (at("2020-01-01"), at("2024-05-01"))
         assert (home.superseded_by, home.why) == (moved.id, "updated")
         assert (home.superseded_at, home.recorded_at) == (at("2024-06-05"), at("2024-01-05"))
-        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        (work,) = [one for one in memory.user("ada").facts() if "Acme" in one.text]
         assert work.sources == (("s1", 1), ("s2", 2))
         assert [one.quote for one in work.evidence] == ["work at Acme"] * 2
         assert {one.model for one in work.evidence} == {"openai/any"}
@@ -104,35 +98,32 @@ def test_moments(model: Model) -> None:
             (datetime(2024, 5, 1, 4, 59, tzinfo=east), HOME),
             (datetime(2024, 5, 1, 5, tzinfo=east), MOVED),
         ):
-            assert home in texts(memory.facts("ada", as_of=moment)), moment
-        assert now(memory) == sorted(texts(memory.facts("ada", known_at=date(2030, 1, 1))))
-        assert memory.facts("ada", known_at=date(2023, 1, 1)) == []
+            assert home in texts(memory.user("ada").facts(as_of=moment)), moment
+        assert now(memory) == sorted(texts(memory.user("ada").facts(known_at=date(2030, 1, 1))))
+        assert memory.user("ada").facts(known_at=date(2023, 1, 1)) == []
         for naive in (datetime(2024, 5, 1), "2024-05-01", 5):
             for name in ("as_of", "known_at"):
                 with pytest.raises(InvalidInput, match=f"{name} is .*time zone"):
-                    memory.facts("ada", **{name: naive})
+                    memory.user("ada").facts(**{name: naive})
                 with pytest.raises(InvalidInput, match=name):
-                    memory.profile("ada", **{name: naive})
+                    memory.user("ada").profile(**{name: naive})
 
 
 def test_somebody_must_be_named(model: Model) -> None:
     """Wrong: without a user the facts of anybody, or of all, are handed out or forgotten."""
     with remembering(model) as memory:
         told(memory)
-        for call in (memory.facts, memory.stale, memory.audit, memory.profile):
-            with pytest.raises(InvalidInput, match="give a user_id"):
-                call()
-        with pytest.raises(InvalidInput, match="give a user_id"):
-            memory.forget(memory.facts("ada")[0].id)
+        with pytest.raises(InvalidInput, match="user_id must be a string"):
+            memory.user(None)  # type: ignore[arg-type]
         for both in ({}, {"fact_id": "x", "source": "s1"}):
             with pytest.raises(InvalidInput, match="either a fact"):
-                memory.forget(user_id="ada", **both)
+                memory.user("ada").forget(**both)
         for bad in ("", 7):
             with pytest.raises(InvalidInput):
-                memory.facts(bad)  # type: ignore[arg-type]
+                memory.user(bad).facts()  # type: ignore[arg-type]
         assert now(memory) == AFTER
     with pytest.raises(MemoryClosed):
-        memory.facts("ada")
+        memory.user("ada").facts()
 
 
 def test_sessions_and_whose_they_are(model: Model) -> None:
@@ -140,30 +131,35 @@ def test_sessions_and_whose_they_are(model: Model) -> None:
     with remembering(model) as memory:
         told(memory)
         absorbed(memory, "own", said("I have a dog named Rex"), user_id=None)
-        assert sorted(texts(memory.facts(session_id="s1"))) == ["Works at Acme."]
-        assert HOME in texts(memory.facts(session_id="s1", as_of=at("2024-02-01")))
-        assert sorted(texts(memory.facts("ada", session_id="s2"))) == AFTER
-        assert texts(memory.facts(session_id="own")) == ["Has a dog named Rex."]
-        assert texts(memory.session("own").facts()) == ["Has a dog named Rex."]
-        assert memory.facts(session_id="nobody's") == []
-        assert memory.facts("bob", session_id="new") == []
-        rex = memory.facts(session_id="own")[0].id
-        for call in (memory.facts, memory.stale, memory.audit, memory.profile):
+        assert sorted(texts(memory.session("s1").owner().facts(session_id="s1"))) == [
+            "Works at Acme."
+        ]
+        assert HOME in texts(
+            memory.session("s1").owner().facts(session_id="s1", as_of=at("2024-02-01"))
+        )
+        assert sorted(texts(memory.user("ada").facts(session_id="s2"))) == AFTER
+        assert texts(memory.session("own").owner().facts(session_id="own")) == [
+            "Has a dog named Rex."
+        ]
+        assert texts(memory.session("own").owner().facts()) == ["Has a dog named Rex."]
+        assert memory.session("nobody's").owner().facts(session_id="nobody's") == []
+        assert memory.user("bob").facts(session_id="new") == []
+        rex = memory.session("own").owner().facts(session_id="own")[0].id
+        with pytest.raises(SessionOfAnotherUser):
+            memory.user("bob").facts(session_id="s1")
+        with pytest.raises(SessionOfAnotherUser):
+            memory.session("s1", "bob").owner()
+        for source in ("s1", ("s1", 1, 1)):
             with pytest.raises(SessionOfAnotherUser):
-                call("bob", session_id="s1")
-        for how in (
-            {"source": "s1"},
-            {"source": ("s1", 1, 1)},
-            {"fact_id": rex, "session_id": "s1"},
-        ):
-            with pytest.raises(SessionOfAnotherUser):
-                memory.forget(user_id="bob", **how)  # type: ignore[arg-type]
-        assert memory.forget(rex, user_id="bob") == []
-        assert memory.forget(memory.facts("ada")[0].id, user_id="bob") == []
-        assert memory.forget(source="nobody's") == []
+                memory.user("bob").forget(source=source)
+        with pytest.raises(InvalidInput, match="alone"):
+            memory.session("own").owner().forget(source="s1")
+        assert memory.user("bob").forget(rex) == []
+        assert memory.user("bob").forget(memory.user("ada").facts()[0].id) == []
+        assert memory.session("nobody's").owner().forget(source="nobody's") == []
         assert now(memory) == AFTER
-        assert texts(memory.forget(rex, session_id="own")) == ["Has a dog named Rex."]
-        assert memory.facts(session_id="own") == []
+        assert texts(memory.session("own").owner().forget(rex)) == ["Has a dog named Rex."]
+        assert memory.session("own").owner().facts(session_id="own") == []
 
 
 def replayed(memory: AgentMemory) -> AgentMemory:
@@ -176,15 +172,15 @@ def test_forget_a_fact(store: Store, model: Model) -> None:
     once only, or the log brings it back."""
     with remembering(model, store) as memory:
         told(memory)
-        (moved,) = [one for one in memory.facts("ada") if one.text == MOVED]
-        assert texts(memory.forget(moved.id, user_id="ada", why="not true")) == [MOVED]
+        (moved,) = [one for one in memory.user("ada").facts() if one.text == MOVED]
+        assert texts(memory.user("ada").forget(moved.id, why="not true")) == [MOVED]
         left = ["Has a dog named Rex.", *BEFORE]
         assert now(memory) == left
-        assert memory.forget(moved.id, user_id="ada") == []
+        assert memory.user("ada").forget(moved.id) == []
         assert now(memory) == left
         assert now(replayed(memory)) == left
-        assert MOVED not in texts(memory.audit("ada"))
-        (gone,) = [one for one in memory.audit("ada") if one.what == "forgotten"]
+        assert MOVED not in texts(memory.user("ada").audit())
+        (gone,) = [one for one in memory.user("ada").audit() if one.what == "forgotten"]
         assert (gone.why, gone.fact, gone.session_id) == ("not true", moved.id, "s2")
         assert "Rome" not in str(store.facts("extractive", "user:ada"))
         assert "Rome" not in str(store.facts(FORGOTTEN, "user:ada"))
@@ -194,12 +190,12 @@ def test_forget_a_session(store: Store, model: Model) -> None:
     """Wrong: what another session says too is gone, or what comes from it is not undone wholly."""
     with remembering(model, store) as memory:
         told(memory)
-        gone = memory.forget(source="s2")
+        gone = memory.session("s2").owner().forget(source="s2")
         assert sorted(texts(gone)) == ["Has a dog named Rex.", MOVED]
         assert now(memory) == BEFORE
-        assert memory.forget(source="s2") == []
+        assert memory.session("s2").owner().forget(source="s2") == []
         assert now(replayed(memory)) == BEFORE
-        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        (work,) = [one for one in memory.user("ada").facts() if "Acme" in one.text]
         assert work.sources == (("s1", 1),)
         assert len(memory.history("s2")) == 3
         absorbed(memory, "s2", said("I have a dog named Rex", "2024-07-01"))
@@ -211,13 +207,13 @@ def test_forget_the_first_who_said_it(store: Store, model: Model) -> None:
     """Wrong: a fact goes with the session that said it first, or changes its id."""
     with remembering(model, store) as memory:
         told(memory)
-        before = [one.id for one in memory.facts("ada") if "Acme" in one.text]
-        assert texts(memory.forget(source="s1", user_id="ada")) == [HOME]
+        before = [one.id for one in memory.user("ada").facts() if "Acme" in one.text]
+        assert texts(memory.user("ada").forget(source="s1")) == [HOME]
         assert now(memory) == AFTER
-        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        (work,) = [one for one in memory.user("ada").facts() if "Acme" in one.text]
         assert [work.id] == before
         assert work.sources == (("s2", 2),)
-        assert memory.facts("ada", as_of=at("2020-06-01")) == []
+        assert memory.user("ada").facts(as_of=at("2020-06-01")) == []
         assert now(replayed(memory)) == AFTER
 
 
@@ -225,12 +221,14 @@ def test_forget_a_part_of_a_session(store: Store, model: Model) -> None:
     """Wrong: messages beside the part are forgotten too, or those within it are not."""
     with remembering(model, store) as memory:
         told(memory)
-        assert texts(memory.forget(source=("s2", 2, 3))) == ["Has a dog named Rex."]
+        assert texts(memory.session("s2").owner().forget(source=("s2", 2, 3))) == [
+            "Has a dog named Rex."
+        ]
         left = [MOVED, "Works at Acme."]
         assert now(memory) == left
-        (work,) = [one for one in memory.facts("ada") if "Acme" in one.text]
+        (work,) = [one for one in memory.user("ada").facts() if "Acme" in one.text]
         assert work.sources == (("s1", 1),)
-        assert memory.forget(source=("s2", 2, 3)) == []
+        assert memory.session("s2").owner().forget(source=("s2", 2, 3)) == []
         assert now(replayed(memory)) == left
 
 
@@ -242,14 +240,14 @@ def test_one_fact_of_a_sentence(store: Store) -> None:
     model.tell(sentence, "Is from Leeds.", category="home")
     with remembering(model, store) as memory:
         absorbed(memory, "s", said(sentence))
-        (nurse,) = [one for one in memory.facts("ada") if "nurse" in one.text]
-        assert texts(memory.forget(nurse.id, user_id="ada")) == ["Is a nurse."]
+        (nurse,) = [one for one in memory.user("ada").facts() if "nurse" in one.text]
+        assert texts(memory.user("ada").forget(nurse.id)) == ["Is a nurse."]
         assert now(memory) == ["Is from Leeds."]
         assert now(replayed(memory)) == ["Is from Leeds."]
-        (leeds,) = memory.facts("ada")
-        assert texts(memory.forget(leeds.id, user_id="ada")) == ["Is from Leeds."]
+        (leeds,) = memory.user("ada").facts()
+        assert texts(memory.user("ada").forget(leeds.id)) == ["Is from Leeds."]
         assert now(replayed(memory)) == []
-        gone = [one.fact for one in memory.audit("ada") if one.what == "forgotten"]
+        gone = [one.fact for one in memory.user("ada").audit() if one.what == "forgotten"]
         assert sorted(map(str, gone)) == sorted([nurse.id, leeds.id])
 
 
@@ -259,14 +257,14 @@ def test_one_fact_of_a_sentence(store: Store) -> None:
 def test_a_source_that_names_nothing_is_refused(model: Model, source: Any) -> None:
     """Wrong: nothing is forgotten in silence, or an error of Python's own."""
     with remembering(model) as memory, pytest.raises(InvalidInput, match="session's id"):
-        memory.forget(source=source)
+        memory.user("ada").forget(source=source)
 
 
 def test_what_waits_in_a_forgotten_part(model: Model) -> None:
     """Wrong: messages that were not absorbed yet are, after their session was forgotten."""
     with remembering(model) as memory:
         memory.update("s", said("I have a dog named Rex"), user_id="ada")
-        assert memory.forget(source="s") == []
+        assert memory.session("s").owner().forget(source="s") == []
         memory.update("s", said("I work at Acme"), user_id="ada")
         memory.flush()
         assert now(memory) == ["Works at Acme."]
@@ -277,14 +275,14 @@ def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
     counts; or what stays before it is remembered again."""
     with remembering(model, store) as memory:
         absorbed(memory, "s", said("I have a dog named Rex"), said("I work at Acme"))
-        memory.forget(source="s")
+        memory.session("s").owner().forget(source="s")
         assert len(memory.pop("s")) == 1
         absorbed(memory, "s", said("I live in Paris"))
         assert now(memory) == [HOME]
         assert now(replayed(memory)) == [HOME]
-        (home,) = memory.facts("ada")
+        (home,) = memory.user("ada").facts()
         assert home.sources == (("s", 2),)
-        memory.forget(source=("s", 2, 2))
+        memory.session("s").owner().forget(source=("s", 2, 2))
         memory.pop("s")
         absorbed(memory, "s", said("I live in Paris"))
         assert now(memory) == [HOME]
@@ -296,7 +294,7 @@ def test_taken_back_gives_back(store: Store, model: Model) -> None:
         told(memory)
         memory.pop("s2", 3)
         assert now(memory) == BEFORE
-        assert {one.what for one in memory.audit("ada")} == {"learned"}
+        assert {one.what for one in memory.user("ada").audit()} == {"learned"}
 
 
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
@@ -306,9 +304,9 @@ def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
         told(memory)
         absorbed(memory, "b", said("I live in Paris"), user_id="bob")
         absorbed(memory, "own", said("I live in Paris"), user_id=None)
-        memory.forget(source=("s2", 3, 3), why="on a whim")
-        memory.forget(memory.facts("ada")[0].id, user_id="ada", why="on a whim")
-        memory.forget(source="own")
+        memory.session("s2").owner().forget(source=("s2", 3, 3), why="on a whim")
+        memory.user("ada").forget(memory.user("ada").facts()[0].id, why="on a whim")
+        memory.session("own").owner().forget(source="own")
         for name in (FORGOTTEN, "extractive"):
             assert {one.session_id for one in store.facts(name, "user:ada")} == {"s1", "s2"}
         if call == "delete":
@@ -325,7 +323,7 @@ def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
             assert store.facts("extractive", "version:session:own") == []
         else:
             assert store.facts("extractive", "version:user:ada") == []
-            assert memory.audit("ada") == memory.facts("ada") == []
+            assert memory.user("ada").audit() == memory.user("ada").facts() == []
         assert now(memory, "bob") == [HOME]
         absorbed(memory, "s2", said("I have a dog named Rex"))
         assert "Has a dog named Rex." in now(memory)
@@ -343,8 +341,8 @@ def test_the_audit(store: Store, model: Model) -> None:
         absorbed(memory, "s3", said("I never had a dog", "2024-07-01"))
         absorbed(memory, "s4", said("So you are paid by Globex", "2024-07-02", "assistant"))
         forgotten_after = datetime.now(UTC)
-        memory.forget(source="s3", why="it was a joke")
-        changes = memory.audit("ada")
+        memory.session("s3").owner().forget(source="s3", why="it was a joke")
+        changes = memory.user("ada").audit()
     steps = [(one.what, one.text, one.session_id, one.first) for one in changes]
     assert sorted(steps[:2]) == [
         ("learned", HOME, "s1", 1),
@@ -380,7 +378,7 @@ def test_a_contradiction_in_the_audit(model: Model) -> None:
     with remembering(model) as memory:
         absorbed(memory, "s1", said("I live in Paris"))
         absorbed(memory, "s2", said("I never lived in Paris", "2024-02-01"))
-        (change,) = [one for one in memory.audit("ada") if one.what == "contradicted"]
+        (change,) = [one for one in memory.user("ada").audit() if one.what == "contradicted"]
         assert (change.text, change.at) == (HOME, at("2024-02-01"))
         assert change.why == "it was said never to have been so: Was never in Paris."
 
@@ -435,12 +433,12 @@ def test_what_is_stale(model: Model) -> None:
         with remembering(model, block=block) as memory:
             told(memory)
             absorbed(memory, "s3", said("lunch at noon"), said("I live in Paris", "2001-01-01"))
-            why = {one.fact.text: one.why for one in memory.stale("ada")}
+            why = {one.fact.text: one.why for one in memory.user("ada").stale()}
             assert why["Has lunch at noon."] == "expired"
             found = texts(memory.search(words, user_id="ada", limit=99))
             assert ("Has lunch at noon." in found) is ("expired" not in hidden)
             assert "Has lunch at noon." in now(memory)
-            assert memory.stale("bob") == []
+            assert memory.user("bob").stale() == []
 
 
 def test_duplicates_are_recalled_once(model: Model) -> None:
@@ -452,12 +450,12 @@ def test_duplicates_are_recalled_once(model: Model) -> None:
         with remembering(model, block=block) as memory:
             absorbed(memory, "s1", said("she plays the piano"))
             absorbed(memory, "s2", said("piano daily", "2024-02-01"))
-            (one,) = memory.stale("ada")
+            (one,) = memory.user("ada").stale()
             assert one.of is not None
             assert (one.why, one.of.text) == ("duplicate", "Plays piano every day.")
             found = texts(memory.search("piano", user_id="ada"))
             assert len(found) == (2 if report_only else 1)
-            assert len(memory.facts("ada")) == 2
+            assert len(memory.user("ada").facts()) == 2
 
 
 def test_bound_to_a_session(model: Model) -> None:
@@ -465,41 +463,50 @@ def test_bound_to_a_session(model: Model) -> None:
     with remembering(model) as memory:
         told(memory)
         session = memory.session("s2", "ada")
-        assert sorted(texts(session.facts())) == AFTER
-        assert HOME in texts(session.facts(as_of=date(2024, 2, 1), known_at=date(2024, 2, 1)))
-        assert session.stale() == []
-        assert session.audit() == memory.audit("ada")
-        assert texts(session.forget(source=(3, 3))) == ["Has a dog named Rex."]
-        (work,) = [one for one in session.facts() if "Acme" in one.text]
-        assert texts(session.forget(work.id)) == ["Works at Acme."]
-        assert texts(session.forget(why="all of it")) == [MOVED]
+        assert sorted(texts(session.owner().facts())) == AFTER
+        assert HOME in texts(
+            session.owner().facts(as_of=date(2024, 2, 1), known_at=date(2024, 2, 1))
+        )
+        assert session.owner().stale() == []
+        assert session.owner().audit() == memory.user("ada").audit()
+        assert texts(session.owner().forget(source=("s2", 3, 3))) == ["Has a dog named Rex."]
+        (work,) = [one for one in session.owner().facts() if "Acme" in one.text]
+        assert texts(session.owner().forget(work.id)) == ["Works at Acme."]
+        assert texts(session.owner().forget(source="s2", why="all of it")) == [MOVED]
         assert now(memory) == [HOME]
         with pytest.raises(ConfigError, match="profile"):
-            session.profile()
+            session.owner().profile()
 
 
 def test_async(model: Model) -> None:
     """Wrong: the async calls answer otherwise than the others."""
 
     async def ask(memory: AsyncAgentMemory) -> None:
-        facts = await memory.facts("ada")
+        facts = await memory.user("ada").facts()
         assert sorted(texts(facts)) == AFTER
-        assert HOME in texts(await memory.facts(session_id="s1", as_of=date(2024, 2, 1)))
-        assert await memory.audit("ada")
-        assert await memory.stale("ada") == []
+        assert HOME in texts(
+            await (await memory.session("s1").owner()).facts(
+                session_id="s1", as_of=date(2024, 2, 1)
+            )
+        )
+        assert await memory.user("ada").audit()
+        assert await memory.user("ada").stale() == []
         session = memory.session("s2", "ada")
-        assert await session.facts() == facts
-        assert await session.audit() == await memory.audit("ada")
-        assert await session.stale() == []
-        for profile in (memory.profile("ada"), session.profile()):
+        assert await (await session.owner()).facts() == facts
+        assert await (await session.owner()).audit() == await memory.user("ada").audit()
+        assert await (await session.owner()).stale() == []
+        owner = await session.owner()
+        for user in (memory.user("ada"), owner):
             with pytest.raises(ConfigError):
-                await profile
-        assert texts(await session.forget(source=(3, 3))) == ["Has a dog named Rex."]
-        assert texts(await memory.forget(source="s2", why="x")) == [MOVED]
-        (home,) = [one for one in await memory.facts("ada") if one.text == HOME]
-        assert texts(await memory.forget(home.id, user_id="ada")) == [HOME]
+                await user.profile()
+        assert texts(await owner.forget(source=("s2", 3, 3))) == ["Has a dog named Rex."]
+        assert texts(await (await memory.session("s2").owner()).forget(source="s2", why="x")) == [
+            MOVED
+        ]
+        (home,) = [one for one in await memory.user("ada").facts() if one.text == HOME]
+        assert texts(await memory.user("ada").forget(home.id)) == [HOME]
         with pytest.raises(InvalidInput):
-            await memory.facts()
+            await memory.user("").facts()
 
     with remembering(model) as memory:
         told(memory)
@@ -510,19 +517,26 @@ def test_null_memory() -> None:
     """Wrong: code that asks about facts fails where memory is switched off."""
     memory = NullMemory()
     session = memory.session("s", "ada")
-    assert memory.facts("ada") == memory.stale("ada") == memory.audit("ada") == []
-    assert session.facts() == session.stale() == session.audit() == []
-    assert memory.forget("x", user_id="ada") == session.forget() == []
+    assert (
+        memory.user("ada").facts() == memory.user("ada").stale() == memory.user("ada").audit() == []
+    )
+    assert session.owner().facts() == session.owner().stale() == session.owner().audit() == []
+    assert memory.user("ada").forget("x") == session.owner().forget(source="s") == []
     with pytest.raises(ConfigError):
-        memory.profile("ada")
+        memory.user("ada").profile()
 
 
 def test_no_block_keeps_facts() -> None:
     """Wrong: a memory without such a block fails, where there is nothing to tell."""
     with AgentMemory(store="memory://") as memory:
         memory.update("s", said("hello"), user_id="ada")
-        assert memory.facts("ada") == memory.audit("ada") == memory.stale("ada") == []
-        assert memory.forget(source="s") == []
+        assert (
+            memory.user("ada").facts()
+            == memory.user("ada").audit()
+            == memory.user("ada").stale()
+            == []
+        )
+        assert memory.session("s").owner().forget(source="s") == []
 
 
 def settings(fake: FakeLLM, path: Path, **fields: Any) -> AgentMemoryConfig:
@@ -570,7 +584,7 @@ def test_another_embedder(tmp_path: Path, model: Model) -> None:
                 found = memory.search("Acme", user_id="ada")
                 assert sorted(texts(found)) == [home, "Works at Acme."]
                 assert all(one.views["relevance"] >= 0 for one in found)
-                assert memory.stale("ada") == []
+                assert memory.user("ada").stale() == []
 
 
 def test_nothing_is_said_in_the_clear(tmp_path: Path, model: Model) -> None:
@@ -582,7 +596,7 @@ def test_nothing_is_said_in_the_clear(tmp_path: Path, model: Model) -> None:
         remembering(model, sealed) as memory,
     ):
         absorbed(memory, "s", said("this is a canary quote"))
-        assert texts(memory.facts("ada")) == ["A canary fact."]
-        memory.forget(memory.facts("ada")[0].id, user_id="ada", why="canary")
+        assert texts(memory.user("ada").facts()) == ["A canary fact."]
+        memory.user("ada").forget(memory.user("ada").facts()[0].id, why="canary")
         assert any(b"extractive" in file.read_bytes() for file in tmp_path.iterdir())
         assert not any(b"canary" in file.read_bytes() for file in tmp_path.iterdir())

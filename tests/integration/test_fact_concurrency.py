@@ -99,9 +99,9 @@ def at_once(calls: Sequence[Callable[[], object]]) -> None:
 
 def evidence(memory: AgentMemory, user: str = "ann") -> list[tuple[str, int]]:
     """Where the one fact of a user comes from."""
-    (fact,) = memory.facts(user)
+    (fact,) = memory.user(user).facts()
     assert len(fact.evidence) == len(fact.sources)
-    (learned,) = [change for change in memory.audit(user) if change.what == "learned"]
+    (learned,) = [change for change in memory.user(user).audit() if change.what == "learned"]
     assert learned.fact == fact.id
     return sorted(fact.sources)
 
@@ -163,7 +163,7 @@ from agent_memory import AgentMemory, ExtractiveMemory
 url, api_base, *sessions = sys.argv[1:]
 memory = AgentMemory(store=url, blocks=[ExtractiveMemory()], model="openai/test-model",
                      api_base=api_base, api_key="sk-test")
-memory.facts("ann")
+memory.user("ann").facts()
 print("ready", flush=True)
 sys.stdin.readline()
 for session in sessions:
@@ -320,6 +320,6 @@ def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
     fake.reply_json({"facts": [other]})
     with opened(fake, store) as memory:
         memory.flush()
-        assert [fact.text for fact in memory.facts("ann")] == ["Lives in Norway."]
-        assert len(memory.audit("ann")) == 1
+        assert [fact.text for fact in memory.user("ann").facts()] == ["Lives in Norway."]
+        assert len(memory.user("ann").audit()) == 1
     assert len(fake.requests) == 2

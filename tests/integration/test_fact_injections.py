@@ -250,7 +250,7 @@ class Talk:
         said = [{"role": "user", "content": text, "created_at": DAY} for text in TOLD]
         self.memory.update(f"{user}-before", said, user_id=user)
         self.absorb()
-        known = self.memory.facts(user)
+        known = self.memory.user(user).facts()
         assert [fact.text for fact in known] == [fact for fact, _ in TOLD.values()]
         return known
 
@@ -269,7 +269,10 @@ class Talk:
     def held(self, user: str, known: Sequence[Fact]) -> list[list[Fact]]:
         """What holds of the known facts, now and at other times."""
         ids = {fact.id for fact in known}
-        found = [self.memory.facts(user), *(self.memory.facts(user, as_of=at) for at in MOMENTS)]
+        found = [
+            self.memory.user(user).facts(),
+            *(self.memory.user(user).facts(as_of=at) for at in MOMENTS),
+        ]
         return [[fact for fact in facts if fact.id in ids] for facts in found]
 
     def recalled(self, user: str) -> set[str]:
@@ -318,7 +321,7 @@ def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attem
         for place in HIDDEN:
             it.inject("ann", attempt, place)
             assert not it.model.saw, place
-            assert it.memory.facts("ann") == known, place
+            assert it.memory.user("ann").facts() == known, place
             assert it.held("ann", known) == before, place
         assert it.recalled("ann") == OWN
 
@@ -336,7 +339,7 @@ def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt)
         assert it.model.saw == (attempt.shown and early)
         assert it.held("ann", known) == before
         assert it.recalled("ann") >= OWN
-        found = [fact for fact in it.memory.facts("ann") if fact not in known]
+        found = [fact for fact in it.memory.user("ann").facts() if fact not in known]
         assert {fact.role for fact in found} <= {"assistant"}
         assert {fact.quote for fact in found} <= set(NOD_QUOTES)
 
@@ -355,7 +358,7 @@ def test_where_all_may_tell_the_user_is_believed(
         before = it.held("ann", known)
         session = it.inject("ann", attempt, place)
         assert it.model.saw == attempt.shown
-        found = [fact for fact in it.memory.facts("ann") if fact not in known]
+        found = [fact for fact in it.memory.user("ann").facts() if fact not in known]
         assert {fact.role for fact in found} <= {place}
         assert it.held("ann", known) == before
 
@@ -365,11 +368,11 @@ def test_where_all_may_tell_the_user_is_believed(
         (message,) = it.memory.get("ann-new", "Where?", user_id="ann").to_messages()
         tags = re.findall(r"<\s*/?\s*\w+", message["content"])
         assert tags == ["<memory", "<extractive_memory", "</extractive_memory", "</memory"]
-        assert it.memory.facts("bob") == []
+        assert it.memory.user("bob").facts() == []
         assert it.recalled("bob") == set()
 
-        it.memory.forget(source=session, user_id="ann")
-        assert it.memory.facts("ann") == known
+        it.memory.user("ann").forget(source=session)
+        assert it.memory.user("ann").facts() == known
         assert it.held("ann", known) == before
         assert it.recalled("ann") == OWN
 
@@ -383,7 +386,9 @@ def test_the_model_obeys(fake: FakeLLM) -> None:
         it.begin("ann")
         for one in shown:
             it.inject("ann", one, "tool")
-            learned = {change.text for change in it.memory.audit("ann") if change.what == "learned"}
+            learned = {
+                change.text for change in it.memory.user("ann").audit() if change.what == "learned"
+            }
             assert any(one.fact in text for text in learned)
             marked += it.recalled("ann") > OWN
             it.memory.delete("ann-tool")
@@ -392,4 +397,4 @@ def test_the_model_obeys(fake: FakeLLM) -> None:
     with told.memory:
         known = told.begin("ann")
         told.inject("ann", ATTEMPTS[0], "tool")
-        assert not set(known) <= set(told.memory.facts("ann"))
+        assert not set(known) <= set(told.memory.user("ann").facts())

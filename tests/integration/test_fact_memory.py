@@ -36,7 +36,7 @@ def test_recall_shows_what_others_have_changed(tmp_path: Path, model: Model) -> 
         assert recalled(other) == recalled(one) == ["Lives in Oslo."]
         absorbed(other, "s2", said("I row"))
         assert recalled(one) == ["Lives in Oslo.", "Rows."]
-        other.forget(source="s1")
+        other.session("s1").owner().forget(source="s1")
         assert recalled(one) == ["Rows."]
         other.pop("s2")
         assert recalled(one) == []
@@ -81,23 +81,23 @@ def test_forgetting_cut_short(model: Model, by: str) -> None:
         broken = watched(store, cut)
         with remembering(model, store) as memory:
             absorbed(memory, "s1", said("I live in Oslo"), said("I row"), said("Oslo is my home"))
-            (oslo,) = [one for one in memory.facts("ada") if "Oslo" in one.text]
+            (oslo,) = [one for one in memory.user("ada").facts() if "Oslo" in one.text]
             assert len(oslo.evidence) == 2
             with remembering(model, broken) as other:
                 what = {"fact_id": oslo.id} if by == "fact" else {"source": "s1"}
                 try:
-                    other.forget(user_id="ada", **what)
+                    other.user("ada").forget(**what)
                     ended = True
                 except StoreUnavailable:
                     ended = False
                 noted = step >= 1 or ended
                 rows = ["Rows."] if by == "fact" else []
                 now = rows if noted else ["Lives in Oslo.", "Rows."]
-                assert sorted(texts(memory.facts("ada"))) == now
+                assert sorted(texts(memory.user("ada").facts())) == now
                 if ended:
                     break
-                other.forget(user_id="ada", **what)
-                assert sorted(texts(memory.facts("ada"))) == recalled(memory) == rows
+                other.user("ada").forget(**what)
+                assert sorted(texts(memory.user("ada").facts())) == recalled(memory) == rows
                 kept = store.facts("extractive", "user:ada")
                 assert not [record for record in kept if "Oslo" in record.text]
     assert ended

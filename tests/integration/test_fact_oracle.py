@@ -243,12 +243,12 @@ def test_the_same_through_the_engine(seed: int, tmp_path: Path) -> None:
         chance = random.Random(seed)
         for _ in range(60):
             known_at, as_of = chance.choice(around(told.said_at())), chance.choice(told.moments())
-            facts = memory.facts("u", as_of=as_of, known_at=known_at)
+            facts = memory.user("u").facts(as_of=as_of, known_at=known_at)
             right = expected([one for one in told.statements if one.at <= known_at])
             assert sorted(fact.text for fact in facts) == right.at(as_of), (as_of, known_at)
         gone = chance.choice(told.statements).session
-        memory.forget(source=gone, why="asked for")
+        memory.session(gone).owner().forget(source=gone, why="asked for")
         right = expected([one for one in told.statements if one.session != gone])
         for as_of in told.moments():
-            held = sorted(fact.text for fact in memory.facts("u", as_of=as_of))
+            held = sorted(fact.text for fact in memory.user("u").facts(as_of=as_of))
             assert held == right.at(as_of), as_of

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM
+from agent_memory import AgentMemory, Block, FlushToLTM, operations
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Lease, Recall, Scope
 from agent_memory.errors import StoreError
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.watching import watched
+from tests.integration.calling import running, wait_for_calls
 from tests.integration.echoing import Echo
 
 Kept = dict[tuple[str, int], tuple[str, str]]
@@ -114,7 +115,7 @@ class Place:
         self.steps.then = None
         for memory in (self.one, self.two):
             assert {done.error for done in memory.flush()} <= {None}
-            memory.retry()
+            operations.retry(memory)
         wanted: Kept = {}
         for head in self.two.sessions():
             owner = Scope(head.user_id, head.session_id).owner
@@ -135,7 +136,7 @@ def _leases_of_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     # one block after the other: steps are counted, and leases of no time protect nobody
     monkeypatch.setattr(
-        "agent_memory.engine.processing.absorbing.together",
+        "agent_memory.engine.processing.absorb.together",
         lambda calls: [call() for call in calls],
     )
 
@@ -148,7 +149,7 @@ def absorbs(place: Place) -> None:
 
 
 def takes_a_turn(place: Place) -> None:
-    place.one._parts.tender.tend("s", turn=True)
+    place.one.components.work.process("s", scheduled=True)
 
 
 def deletes(place: Place) -> None:
@@ -164,7 +165,7 @@ def pops(place: Place) -> None:
 
 
 def retries(place: Place) -> None:
-    place.one.retry()
+    operations.retry(place.one)
 
 
 def replays(place: Place) -> None:
@@ -258,7 +259,7 @@ def prepared(work: Callable[[Place], None]) -> Place:
     place = Place()
     if work in (absorbs, takes_a_turn):
         place.say("one", "two", "three")
-        place.two._parts.store.wake()
+        place.two.components.store.wake()
         return place
     if work is absorbs_more:
         place.say("one")
@@ -271,7 +272,7 @@ def prepared(work: Callable[[Place], None]) -> Place:
         object.__setattr__(broken, "step", _fails)
         place.two.flush()
         object.__setattr__(broken, "step", lambda step: None)
-        assert len(place.two.dead_letters()) == 1
+        assert len(operations.dead_letters(place.two)) == 1
         return place
     place.say("one", "two", "three")
     place.two.flush()
@@ -305,7 +306,7 @@ def _meanwhile(place: Place, between: Callable[[Place], None]) -> None:
     owner = session.lease_owner if session else None
     between(place)
     if owner is not None:  # the heart beats again before the work goes on
-        place.one._parts.leases.renew(Lease("s", owner))
+        place.one.components.leases.renew(Lease("s", owner))
 
 
 # --- calls that cross -----------------------------------------------------------------------------
@@ -340,7 +341,7 @@ def nobodys() -> Place:
         lambda place: place.one.update("s", {"role": "user", "content": "more"}),
         lambda place: place.one.flush("s"),
         lambda place: place.one.flush(),
-        lambda place: place.one._parts.tender.tend("s", turn=True),
+        lambda place: place.one.components.work.process("s", scheduled=True),
     ],
 )
 def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
@@ -412,7 +413,7 @@ def test_a_block_that_can_not_forget() -> None:
     place.say("I am Ann")
     for _ in range(3):
         place.two.flush()
-    assert place.two.dead_letters() == []
+    assert operations.dead_letters(place.two) == []
     object.__setattr__(notebook, "step", lambda step: None)
     place.check()
     assert {owner for owner, _ in place.pages.values()} == {"user:ann"}
@@ -493,11 +494,9 @@ def test_a_block_that_writes_late(
     object.__setattr__(place.one.blocks["notebook"], "step", hangs)
     assert [done.error for done in place.one.flush() if done.block == "notebook"] != [None]
     between(place)
+    assert running("notebook")
     over.set()
-    late = [thread for thread in threading.enumerate() if thread.name == "block-notebook"]
-    assert late
-    for thread in late:
-        thread.join(60)
+    wait_for_calls("notebook")
     due = {head.session_id for head in place.store.due()}
     for head in place.two.sessions():
         assert head.session_id in due or not head.lag("notebook"), "nobody is to look at it again"
@@ -521,9 +520,7 @@ def test_what_is_written_late_is_gone_at_once(between: Callable[[Place], None]) 
     place.one.flush()
     between(place)
     over.set()
-    for thread in threading.enumerate():
-        if thread.name == "block-notebook":
-            thread.join(60)
+    wait_for_calls("notebook")
     texts = {text for _, text in place.pages.values()}
     assert not texts & {"one", "two", "three"}
     object.__setattr__(place.one.blocks["notebook"], "step", lambda step: None)

@@ -47,9 +47,9 @@ def test_files_last(opened: Callable[..., AgentMemory]) -> None:
     }
     with opened() as memory:
         for path, text in texts.items():
-            memory.files("ana").create(path, text)
+            memory.user("ana").files().create(path, text)
     with opened() as memory:
-        files = memory.files("ana")
+        files = memory.user("ana").files()
         assert files.paths() == sorted(texts)
         assert {path: files.read(path) for path in files.paths()} == texts
         assert files.read("/memories/cafe\u0301/日本/") == texts["/memories/caf\u00e9/日本"]
@@ -61,43 +61,43 @@ def test_each_user_has_files_of_their_own(opened: Callable[..., AgentMemory]) ->
     with opened() as memory:
         memory.update("s-ana", {"role": "user", "content": "Hi."}, user_id="ana")
         memory.update("s-none", {"role": "user", "content": "Hi."})
-        memory.files("ana").create(PLAN, "ana's")
-        memory.files("ben").create(PLAN, "ben's")
-        memory.files(session_id="s-none").create(PLAN, "nobody's")
-        memory.files("session:s-none").create(PLAN, "a user called so")
-        assert memory.files(session_id="s-ana").read(PLAN) == "ana's"
-        memory.files("ana", session_id="s-ana").str_replace(PLAN, "ana's", "still ana's")
-        memory.files("ben").clear()
-        assert memory.files("ben").paths() == []
-        assert memory.files("ana", session_id="s-new").read(PLAN) == "still ana's"
-        assert memory.files(session_id="s-none").read(PLAN) == "nobody's"
+        memory.user("ana").files().create(PLAN, "ana's")
+        memory.user("ben").files().create(PLAN, "ben's")
+        memory.session("s-none").owner().files().create(PLAN, "nobody's")
+        memory.user("session:s-none").files().create(PLAN, "a user called so")
+        assert memory.session("s-ana").owner().files().read(PLAN) == "ana's"
+        memory.session("s-ana", "ana").owner().files().str_replace(PLAN, "ana's", "still ana's")
+        memory.user("ben").files().clear()
+        assert memory.user("ben").files().paths() == []
+        assert memory.session("s-new", "ana").owner().files().read(PLAN) == "still ana's"
+        assert memory.session("s-none").owner().files().read(PLAN) == "nobody's"
         with pytest.raises(SessionOfAnotherUser):
-            memory.files("ben", session_id="s-ana")
-        with pytest.raises(InvalidInput):
-            memory.files()
+            memory.session("s-ana", "ben").owner().files()
+        with pytest.raises(InvalidInput, match="user_id"):
+            memory.open("files")
 
 
 def test_deletion(opened: Callable[..., AgentMemory]) -> None:
     """Wrong: files outlive their user, or a session that they belong to; or they go with a session
     in which they were merely written."""
     with opened() as memory:
-        memory.files("ana", session_id="s-ana").create(PLAN, "ana's")
-        memory.files("ben").create(PLAN, "ben's")
-        memory.files(session_id="s-none").create(PLAN, "nobody's")
+        memory.session("s-ana", "ana").owner().files().create(PLAN, "ana's")
+        memory.user("ben").files().create(PLAN, "ben's")
+        memory.session("s-none").owner().files().create(PLAN, "nobody's")
         memory.delete("s-ana")
         memory.delete("s-none")
-        assert memory.files("ana").read(PLAN) == "ana's"
-        assert memory.files(session_id="s-none").paths() == []
+        assert memory.user("ana").files().read(PLAN) == "ana's"
+        assert memory.session("s-none").owner().files().paths() == []
         memory.delete_user("ana")
-        assert memory.files("ana").paths() == []
-        assert memory.files("ben").read(PLAN) == "ben's"
+        assert memory.user("ana").files().paths() == []
+        assert memory.user("ben").files().read(PLAN) == "ben's"
 
 
 def test_limits(opened: Callable[..., AgentMemory]) -> None:
     """Wrong: a user fills the store, the last that has room is refused, or a refusal changed
     something all the same."""
     with opened(max_files=3, max_chars=10, max_total_chars=15) as memory:
-        files = memory.files("ana")
+        files = memory.user("ana").files()
         files.create("/memories/a", "0123456789")
         files.create("/memories/b", "01\n3")
         for attempt, words in [
@@ -119,14 +119,14 @@ def test_limits(opened: Callable[..., AgentMemory]) -> None:
         assert texts == {"/memories/b": "01\n3", "/memories/c": "0", "/memories/d": "0123456789"}
         files.delete("/memories/d")
         files.create("/memories/a", "0123456789")
-        memory.files("ben").create("/memories/a", "0123456789")
+        memory.user("ben").files().create("/memories/a", "0123456789")
 
 
 @pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
 def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: str) -> None:
     """Wrong: half a surrogate pair gets into a file, or into a reply, which then cannot be sent."""
     with opened() as memory:
-        files = memory.files("ana")
+        files = memory.user("ana").files()
         files.create(PLAN, "a")
         for attempt in (
             lambda: files.create("/memories/b", text),
@@ -144,7 +144,7 @@ def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: s
 def test_directories(opened: Callable[..., AgentMemory]) -> None:
     """Wrong: a directory is moved or deleted in part, or with another whose name begins alike."""
     with opened() as memory:
-        files = memory.files("ana")
+        files = memory.user("ana").files()
         for path in ("/memories/a/x", "/memories/a/b/y", "/memories/a.md", "/memories/ab/z"):
             files.create(path, path)
         files.rename("/memories/a", "/memories/new/a")
@@ -177,7 +177,7 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
 
     store = MemoryStore()
     with AgentMemory(store=watched(store, die), blocks=[FileMemory()]) as memory:
-        files = memory.files("ana")
+        files = memory.user("ana").files()
         for number in range(4):
             files.create(f"/memories/old/{number}", str(number))
         writes = 0
@@ -187,7 +187,7 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
         else:
             files.rename("/memories/old", "/memories/new")
     with AgentMemory(store=store, blocks=[FileMemory()]) as memory:
-        files = memory.files("ana")
+        files = memory.user("ana").files()
         assert sorted(files.read(path) for path in files.paths()) == ["0", "1", "2", "3"]
         for path in files.paths():
             if path.startswith("/memories/old/"):
@@ -213,11 +213,11 @@ def test_edits_at_the_same_time(kind: str, tmp_path: Path) -> None:
         for store in stores
     )
     with closing(stores[0]), closing(stores[1]), one, other:
-        one.files("ana").create(PLAN, "")
+        one.user("ana").files().create(PLAN, "")
         begin = threading.Barrier(6)
 
         def edit(worker: int) -> list[str]:
-            files = (one, other)[worker % 2].files("ana")
+            files = (one, other)[worker % 2].user("ana").files()
             begin.wait()
             done = []
             for path in ("/memories/b", f"/memories/c{worker}"):
@@ -233,7 +233,7 @@ def test_edits_at_the_same_time(kind: str, tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(6) as pool:
             created = [path for paths in pool.map(edit, range(6)) for path in paths]
-        files = one.files("ana")
+        files = one.user("ana").files()
         lines = files.read(PLAN).splitlines()
         assert sorted(lines) == [f"{worker}-{number}" for worker in range(6) for number in range(5)]
         assert created.count("/memories/b") == 1
@@ -253,9 +253,11 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
         assert "     2\tX" in call(command="str_replace", path=PLAN, old_str="x", new_str="X")
         assert call(command="view", path=PLAN, view_range=[2, 3]).endswith("     2\tX\n     3\tb")
         assert call(command="rename", old_path=PLAN, new_path="/memories/p", path=None)
-        assert memory.files("ana").read("/memories/p") == "a\nX\nb\n"
-        assert call(command="view", path="/memories") == memory.files("ana").view("/memories")
-        assert memory.files("ben").paths() == []
+        assert memory.user("ana").files().read("/memories/p") == "a\nX\nb\n"
+        assert call(command="view", path="/memories") == memory.user("ana").files().view(
+            "/memories"
+        )
+        assert memory.user("ben").files().paths() == []
         for wrong, words in [
             ({}, "command"),
             ({"command": "format"}, "command"),
@@ -271,7 +273,7 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
         ]:
             assert words in call(**wrong), wrong
         assert call(command="delete", path="/memories/p") == "Successfully deleted /memories/p"
-        assert memory.files("ana").paths() == []
+        assert memory.user("ana").files().paths() == []
 
 
 def test_what_the_tool_tells_of_itself() -> None:
@@ -292,14 +294,14 @@ def test_what_the_tool_tells_of_itself() -> None:
         assert all(one["description"] for one in parameters["properties"].values())
         create = {"command": "create", "path": PLAN, "file_text": "a"}
         memory.call_tool("s", "drafts", create, user_id="ana")
-        assert memory.files("ana").paths() == []
+        assert memory.user("ana").files().paths() == []
 
 
 def test_nothing_is_recalled() -> None:
     """Wrong: files take room in a context without the model's having looked for them."""
     blocks = [FileMemory(), StaticMemory(facts=["The plan is in your files."])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
-        memory.files("ana").create(PLAN, "Plan the trip.")
+        memory.user("ana").files().create(PLAN, "Plan the trip.")
         memory.update("s", {"role": "user", "content": "What of the trip?"}, user_id="ana")
         context = memory.get("s", "plan the trip")
         assert [recall.block for recall in context.recalls] == ["static"]
@@ -313,7 +315,7 @@ def test_settings(tmp_path: Path) -> None:
     file = tmp_path / "memory.toml"
     file.write_text('store = "memory://"\n[[blocks]]\nkind = "files"\nprofile = "doc"\n')
     with AgentMemory(AgentMemoryConfig.from_file(file)) as memory:
-        files = memory.files("ana")
+        files = memory.user("ana").files()
         files.create(PLAN, "a")
         with pytest.raises(ToolRefused, match=f"^Error: File {PLAN} already exists$"):
             files.create(PLAN, "b")
@@ -321,4 +323,4 @@ def test_settings(tmp_path: Path) -> None:
         AgentMemory(store="memory://") as memory,
         pytest.raises(ConfigError, match=r"blocks=\[FileMemory"),
     ):
-        memory.files("ana")
+        memory.user("ana").files()

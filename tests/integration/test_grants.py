@@ -118,7 +118,7 @@ class Sharing(RuleBasedStateMachine):
             assert memory.sessions() == []
         for (name, session), log in self.logs.items():
             physical = shared_session(name, session)
-            read = self.memories[0]._parts.store.read(physical)
+            read = self.memories[0].components.store.read(physical)
             assert [
                 (entry.message.metadata.get("agent", ""), entry.message.text()) for entry in read
             ] == log

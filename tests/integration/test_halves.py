@@ -24,7 +24,6 @@ from agent_memory import (
     Block,
     ChatHistory,
     FlushToLTM,
-    Item,
     Message,
     Summarize,
     Trim,
@@ -42,10 +41,12 @@ from agent_memory.errors import (
 )
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.standalone.vector_items import Item
 from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.testing.chat_histories import said, texts
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
+from tests.integration.racing import Gone
 
 
 class Notes(Block):
@@ -318,6 +319,53 @@ def test_a_deletion_that_is_not_finished() -> None:
         assert history.load("s") == []
         history.save("s", said("new"), user_id="ben")
         assert texts(history) == ["new"]
+
+
+@pytest.mark.parametrize("anew", [said("anew"), said("old", "anew"), []])
+def test_a_save_of_what_is_gone_and_back(anew: list[Any]) -> None:
+    """Wrong: it says that the session is being absorbed, while nobody is at it."""
+    store = MemoryStore()
+    with ChatHistory(store) as other:
+        gone = Gone(lambda: other.clear("s"), lambda: other.save("s", anew))
+        with ChatHistory(watched(store, gone)) as history:
+            history.save("s", said("old", "older"))
+            gone.armed = True
+            history.save("s", said("new"))
+            assert gone.over
+            assert texts(history) == ["new"]
+
+
+def test_a_pop_of_what_is_gone_and_back() -> None:
+    """Wrong: it says that the session is being absorbed; or takes nothing of what is there."""
+    store = MemoryStore()
+    with memory(store) as other:
+        gone = Gone(lambda: other.delete("s"), lambda: other.update("s", said("anew", "and on")))
+        with memory(watched(store, gone)) as agent:
+            agent.update("s", said("old"))
+            gone.armed = True
+            assert [message.text() for message in agent.pop("s")] == ["and on"]
+        assert gone.over
+        assert [entry.message.text() for entry in other.history("s")] == ["anew"]
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+def test_savers_beside_a_clearer(where: str, tmp_path: Path) -> None:
+    """Wrong: in a crowd of threads a save or a clearing is refused; or lists are mixed."""
+    url = MemoryStore() if where == "memory" else f"sqlite:///{tmp_path}/m.db"
+    with ChatHistory(url, tokenizer="approximate") as history:
+
+        def save(name: str) -> None:
+            for count in range(40):
+                history.save("s", said(*[f"{name} {count}"] * (1 + count % 3)))
+
+        def clear() -> None:
+            for _ in range(40):
+                history.clear("s")
+
+        together([partial(save, "a"), partial(save, "b"), partial(save, "c"), *[clear] * 3])
+        assert len(set(texts(history))) <= 1
+        history.save("s", said("at last"))
+        assert texts(history) == ["at last"]
 
 
 def test_after_messages_have_expired() -> None:

@@ -15,13 +15,13 @@ from agent_memory import (
     Block,
     FileMemory,
     NoteMemory,
-    Skill,
     SkillMemory,
     SpatialMemory,
     WorkingMemory,
 )
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import StoreUnavailable
+from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
@@ -53,11 +53,11 @@ def keep(memory: AgentMemory, user: str | None, session_id: str) -> None:
     word, mine = canary(user, session_id), memory.session(session_id, user)
     mine.update({"role": "user", "content": f"I said {word}."})
     mine.working().set("plan", [word])
-    mine.notes().add(f"A note on {word}.")
-    mine.files().create(f"/memories/{word}.txt", f"{word}\n")
-    mine.spatial().observe(f"Saw {word}.", (1.0, 2.0))
+    mine.owner().notes().add(f"A note on {word}.")
+    mine.owner().files().create(f"/memories/{word}.txt", f"{word}\n")
+    mine.owner().spatial().observe(f"Saw {word}.", (1.0, 2.0))
     name = f"skill-{user or 'nobody'}-{session_id}"
-    mine.skills().save(Skill(name, f"How to find {word}."))
+    mine.open("skills").save(Skill(name, f"How to find {word}."))
 
 
 def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
@@ -70,10 +70,10 @@ def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
         mine.call_tool("files", {"command": "view", "path": "/memories"}),
         mine.call_tool("spatial_near", {"position": [0, 0]}),
         mine.call_tool("skills_find", {"query": "find the canary"}),
-        [str(one) for one in mine.notes().all()],
-        [mine.files().read(path) for path in mine.files().paths()],
-        [str(one) for one in mine.spatial().all()],
-        [str(one) for one in mine.skills().all()],
+        [str(one) for one in mine.owner().notes().all()],
+        [mine.owner().files().read(path) for path in mine.owner().files().paths()],
+        [str(one) for one in mine.owner().spatial().all()],
+        [str(one) for one in mine.open("skills").all()],
     ]
     return json.dumps(read, default=str)
 
@@ -147,12 +147,16 @@ def test_a_deleted_session_takes_along_what_is_its_own(
         assert not left(store, "session:ada1")
         told = seen(memory, "ada", "ada2")
         ada = memory.session("ada2", "ada")
-        assert [note.text for note in ada.notes().all()] == [f"A note on {canary('ada', 'ada2')}."]
-        assert [one.text for one in ada.spatial().all()] == [f"Saw {canary('ada', 'ada2')}."]
-        assert ada.files().paths() == [
+        assert [note.text for note in ada.owner().notes().all()] == [
+            f"A note on {canary('ada', 'ada2')}."
+        ]
+        assert [one.text for one in ada.owner().spatial().all()] == [
+            f"Saw {canary('ada', 'ada2')}."
+        ]
+        assert ada.owner().files().paths() == [
             f"/memories/{canary('ada', n)}.txt" for n in ("ada1", "ada2")
         ]
-        assert memory.working("ada1", user_id="ada").all() == {}
+        assert memory.session("ada1", "ada").working().all() == {}
         assert canary("ada", "ada2") in told
         way(memory, lambda it: it.delete("alone"))
         assert not left(store, "session:alone")
@@ -161,12 +165,12 @@ def test_a_deleted_session_takes_along_what_is_its_own(
 def test_a_session_begun_by_what_was_kept(store: Store, tmp_path: Path) -> None:
     """Wrong: what is kept before the first message belongs to nobody, and stays for ever."""
     with AgentMemory(store=store, blocks=blocks(tmp_path)) as memory:
-        pad = memory.working("s", user_id="ada")
+        pad = memory.session("s", "ada").working()
         pad.set("plan", "canary-ada")
         assert [head.session_id for head in memory.sessions(user_id="ada")] == ["s"]
         memory.delete_user("ada")
         assert memory.sessions() == []
-        assert memory.working("s", user_id="ben").all() == {}
+        assert memory.session("s", "ben").working().all() == {}
 
 
 def test_what_is_kept_after_a_deletion_that_stopped_stays(tmp_path: Path) -> None:
@@ -180,13 +184,13 @@ def test_what_is_kept_after_a_deletion_that_stopped_stays(tmp_path: Path) -> Non
     store = watched(MemoryStore(), watch)
     with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
         memory.update("s", {"role": "user", "content": "Hello."}, user_id="ada")
-        memory.notes("ada").add("Old.")
+        memory.user("ada").notes().add("Old.")
         with pytest.raises(StoreUnavailable):
             memory.delete_user("ada")
-        memory.notes("ada").add("New.")
+        memory.user("ada").notes().add("New.")
         broken.clear()
         memory.flush()  # goes on with it
-        assert [note.text for note in memory.notes("ada").all()] == ["New."]
+        assert [note.text for note in memory.user("ada").notes().all()] == ["New."]
         assert memory.history("s") == []
 
 
@@ -198,9 +202,9 @@ def test_what_others_remember_of_places_counts_for_nothing() -> None:
         AgentMemory(store=store, blocks=[SpatialMemory()]) as memory,
         AgentMemory(store=store) as other,
     ):
-        places, apart = memory.spatial("ada"), memory.spatial(session_id="alone")
+        places, apart = memory.user("ada").spatial(), memory.session("alone").owner().spatial()
         places.observe("kept", home)
-        memory.spatial("ada", session_id="s").observe("in s", home)
+        memory.session("s", "ada").owner().spatial().observe("in s", home)
         apart.observe("alone", home)
         assert {one.observation.text for one in places.nearest(home)} == {"kept", "in s"}
         assert [one.observation.text for one in apart.nearest(home)] == ["alone"]
@@ -224,8 +228,8 @@ def test_an_ended_session(store: Store, tmp_path: Path) -> None:
             session.update({"role": "user", "content": "Hello."})
             session.call_tool("working_set", {"key": "plan", "value": 1})
             session.call_tool("kept_set", {"key": "plan", "value": 2})
-            session.notes().add("Likes tea.")
+            session.owner().notes().add("Likes tea.")
         assert session.call_tool("working_get") == "{}"
         assert session.call_tool("kept_get") == '{"plan":2}'
         assert len(session.history()) == 1
-        assert len(session.notes().all()) == 1
+        assert len(session.owner().notes().all()) == 1

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 import agent_memory.mcp
-from agent_memory import AgentMemory, Block, Entry, InvalidId, Message, Recall, Scope, VectorMemory
+from agent_memory import AgentMemory, Block, Entry, Message, Recall, VectorMemory
+from agent_memory.core.records import Scope
 from agent_memory.core.tools import Arguments, Tool
-from agent_memory.errors import ConfigError, MissingExtra, StoreUnavailable
+from agent_memory.errors import ConfigError, InvalidId, MissingExtra, StoreUnavailable
 from agent_memory.ltm_blocks.files.block import FileMemory
 from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
@@ -101,7 +102,7 @@ def memory() -> Iterator[AgentMemory]:
     with AgentMemory(store="memory://", max_tokens=2_000, blocks=blocks) as memory:
         for session_id, user in (("sarahs", "sarah"), ("bens", "ben"), ("nobodys", None)):
             memory.update(session_id, said(f"The canary of {session_id} sings."), user_id=user)
-        memory.notes("ben").add("Ben's canary is yellow.")
+        memory.user("ben").notes().add("Ben's canary is yellow.")
         memory.flush()
         yield memory
 
@@ -170,7 +171,7 @@ def test_remembering(memory: AgentMemory, mode: Mode) -> None:
         assert note["id"] in await refusal(client, "update_memory", id=note["id"], text="x")
 
     speak(memory, talk, mode=mode)
-    assert memory.notes("sarah").all() == []
+    assert memory.user("sarah").notes().all() == []
 
 
 def test_what_was_said_is_found(memory: AgentMemory) -> None:
@@ -190,7 +191,7 @@ def test_what_was_said_is_found(memory: AgentMemory) -> None:
 def test_pages(memory: AgentMemory) -> None:
     """Wrong: a page leaves something out or shows it twice, or the last one promises another."""
     for number in range(5):
-        memory.notes("sarah").add(f"Note {number}.")
+        memory.user("sarah").notes().add(f"Note {number}.")
 
     async def talk(client: Client) -> list[list[str]]:
         pages, after = [], ""
@@ -224,7 +225,7 @@ def test_facts() -> None:
             assert (await call(client, "get_memories"))["memories"] == []
 
         speak(memory, talk, user="ada")
-        assert [fact.text for fact in memory.facts("ben")] == ["Lives in Rome."]
+        assert [fact.text for fact in memory.user("ben").facts()] == ["Lives in Rome."]
 
 
 def test_the_files_of_a_block(memory: AgentMemory) -> None:
@@ -374,7 +375,7 @@ def test_a_user_cannot_be_slipped_in(memory: AgentMemory, more: dict[str, Any]) 
             assert "canary" not in told
 
     speak(memory, talk)
-    assert memory.notes("sarah").all() == []
+    assert memory.user("sarah").notes().all() == []
 
 
 def test_what_cannot_be_done_is_told(memory: AgentMemory) -> None:
@@ -416,7 +417,7 @@ def test_what_could_not_be_asked_is_told() -> None:
             raise StoreUnavailable("It is down.")
 
     with AgentMemory(store="memory://", blocks=[Down()]) as memory:
-        memory.notes("sarah").add("Likes tea.")
+        memory.user("sarah").notes().add("Likes tea.")
         found = speak(memory, lambda client: call(client, "search_memories", query="tea"))
     assert [one["text"] for one in found["memories"]] == ["Likes tea."]
     assert found["in_part"] is True
@@ -471,7 +472,7 @@ def test_many_calls_at_once(memory: AgentMemory) -> None:
                 tasks.start_soon(add)
 
     speak(memory, talk)
-    texts = [note.text for note in memory.notes("sarah").all()]
+    texts = [note.text for note in memory.user("sarah").notes().all()]
     assert sorted(texts) == sorted(f"Note {number}." for number in range(20))
 
 
@@ -479,7 +480,7 @@ def test_many_calls_at_once(memory: AgentMemory) -> None:
 def test_large_and_odd_texts(memory: AgentMemory, mode: Mode) -> None:
     """Wrong: a long answer is cut, or a text that can't be sent as it is ends the connection."""
     for number in range(150):
-        memory.notes("sarah").add(f"{number:04} " + "ü" * 3_990)
+        memory.user("sarah").notes().add(f"{number:04} " + "ü" * 3_990)
     memory.update("odd", said("a \ud800 b </memory> \x1b[31m \u2028 😀"), user_id="sarah")
 
     async def talk(client: Client) -> None:

@@ -58,7 +58,7 @@ class Noisy(Block):
     def slow(self, scope, asked):
         print("begun", flush=True)
         time.sleep(0.5)
-        return memory.notes(scope.user_id).add("late").text
+        return memory.user(scope.user_id).notes().add("late").text
 
 streams = wire()
 print("before")
@@ -160,8 +160,8 @@ def test_the_command_serves_a_client() -> None:
 
     anyio.run(talk)
     with AgentMemory(store=STORE, max_tokens=2_000) as memory:
-        assert len(memory.notes("sarah").all()) == 20
-        assert memory.notes("ben").all() == []
+        assert len(memory.user("sarah").notes().all()) == 20
+        assert memory.user("ben").notes().all() == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, "end of input", "nobody reads"])
@@ -219,7 +219,7 @@ def test_what_is_under_way_is_finished() -> None:
     process.communicate(timeout=60)
     assert process.returncode == 0
     with AgentMemory(store=STORE) as memory:
-        assert [note.text for note in memory.notes("sarah").all()] == ["late"]
+        assert [note.text for note in memory.user("sarah").notes().all()] == ["late"]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import agent_memory
-from agent_memory import AgentMemory, Migrated, NoteMemory
+from agent_memory import AgentMemory, NoteMemory
 from agent_memory.engine import leases
-from agent_memory.engine.system_records import Notes
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate_stores
+from agent_memory.engine.transfer.migration.steps import Migrated
 from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
 from agent_memory.stores.base import Store
@@ -183,7 +184,7 @@ def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store
     with opened(EncryptedStore(sealed, Keys(KEY))) as memory:
         mine = memory.session("s", "ada")
         mine.update([{"role": "system", "content": "rules"}, {"role": "user", "content": "I row"}])
-        mine.notes().add("xylophone")
+        mine.owner().notes().add("xylophone")
         memory.flush()
     moved(sealed, target)
     assert everything(target) == everything(sealed)
@@ -191,8 +192,10 @@ def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store
     assert not plain.exists()
     with opened(EncryptedStore(target, Keys(KEY))) as memory:
         assert [one.message.text() for one in memory.history("s")] == ["rules", "I row"]
-        assert [note.text for note in memory.session("s", "ada").notes().all()] == ["xylophone"]
-        assert [fact.text for fact in memory.facts("ada")] == ["Rows."]
+        assert [note.text for note in memory.session("s", "ada").owner().notes().all()] == [
+            "xylophone"
+        ]
+        assert [fact.text for fact in memory.user("ada").facts()] == ["Rows."]
         assert memory.search("row", user_id="ada")
     sealed.close()
 
@@ -235,7 +238,7 @@ def test_a_target_that_holds_something(
 
 def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
     """Wrong: who has opened a memory over the target, to see that it works, can't move there."""
-    Notes(target).write("configured jobs", "vector", again_at=None)
+    SystemRecords(target).write(Kind.JOBS, "vector", again_at=None)
     target.open_vectors("vector", 3, "another model")
     target.open_vectors("unknown", 3, "m")
     moved(small, target)
@@ -477,7 +480,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
         for name in ("s1", "s2", "s3"):
             mine = memory.session(name, "ada" if name != "s3" else "ben")
             mine.update({"role": "user", "content": f"canary {name}"})
-            mine.notes().add(f"canary {name}")
+            mine.owner().notes().add(f"canary {name}")
             source.put_facts("gone", [record(f"canary {name}", "session:x", name)])
         with pytest.raises(StoreUnavailable):
             memory.delete_user("ada")
@@ -492,7 +495,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
         memory.flush()
         assert [head.session_id for head in memory.sessions()] == ["s3"]
     assert [head.session_id for head in target.sessions()] == ["s3"]
-    assert not Notes(target).read("user deletions")
+    assert not SystemRecords(target).read(Kind.USER_DELETIONS)
 
 
 def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: Store) -> None:
@@ -503,10 +506,12 @@ def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: S
             mine = memory.session(f"of {user}", user)
             mine.update([{"role": "user", "content": f"canary-{user} {n}"} for n in range(60)])
             for n in range(40):
-                mine.notes().add(f"canary-{user} {n}")
+                mine.owner().notes().add(f"canary-{user} {n}")
 
         moved(source, target)
-        Notes(target).write("migration", "origin", removed=False)  # as if it had not ended
+        SystemRecords(target).write(
+            Kind.MIGRATION, "origin", removed=False
+        )  # as if it had not ended
         assert b"canary-ada" in file_bytes(tmp_path, "target.db")
         memory.delete_user("ada")
     moved(source, target)
@@ -521,7 +526,7 @@ def test_traces_are_erased_even_if_that_was_cut_short(tmp_path: Path, target: St
     for name in ("a", "b"):
         source.append(name, [draft(f"canary-{name} {n}") for n in range(40)])
     moved(source, target)
-    Notes(target).write("migration", "origin", removed=False)
+    SystemRecords(target).write(Kind.MIGRATION, "origin", removed=False)
     source.delete("a")
 
     def fail(step: str) -> None:
@@ -538,12 +543,12 @@ def test_traces_are_erased_even_if_that_was_cut_short(tmp_path: Path, target: St
 def test_the_engines_notes(small: Store, target: Store) -> None:
     """Wrong: a replay that stopped half-way is forgotten; or the target is told of what only the
     source has to do."""
-    for kind in ("replays", "scrubs", "user deletions", "configured jobs"):
-        Notes(small).write(kind, "key", done=1)
+    for kind in (Kind.REPLAYS, Kind.SCRUBS, Kind.USER_DELETIONS, Kind.JOBS):
+        SystemRecords(small).write(kind, "key", done=1)
     moved(small, target)
-    kinds = ("replays", "scrubs", "user deletions", "configured jobs", "migration")
-    assert [bool(Notes(target).read(kind)) for kind in kinds] == [True, False, True, True, False]
-    assert all(Notes(small).read(kind) for kind in kinds[:-1])
+    kept = {kind for kind in Kind if SystemRecords(target).read(kind)}
+    assert kept == {Kind.REPLAYS, Kind.USER_DELETIONS, Kind.JOBS}
+    assert {kind for kind in Kind if SystemRecords(small).read(kind)} == kept | {Kind.SCRUBS}
 
 
 def test_the_note_tells_nothing(source: Store, target: Store) -> None:

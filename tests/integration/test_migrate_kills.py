@@ -97,7 +97,10 @@ def _same(source: Path, target: Path) -> None:
                 seen = [
                     (
                         [(one.seq, one.message.to_dict()) for one in memory.history(name)],
-                        [note.text for note in memory.session(name, f"of {name}").notes().all()],
+                        [
+                            note.text
+                            for note in memory.session(name, f"of {name}").owner().notes().all()
+                        ],
                         memory.get(name, "What is noted?", user_id=f"of {name}").to_messages(),
                     )
                     for name in ("a", "b", "c")
@@ -154,8 +157,8 @@ def _said(store: Store) -> None:
 
 def _noted(store: Store) -> None:
     with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
-        memory.session("b", "of b").notes().add("Another note.")
-        memory.session("b", "of b").notes().add("And another.")
+        memory.session("b", "of b").owner().notes().add("Another note.")
+        memory.session("b", "of b").owner().notes().add("And another.")
 
 
 def _undone(store: Store) -> None:

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory
+from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, operations
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, StoreUnavailable
@@ -317,14 +317,14 @@ class Story(RuleBasedStateMachine):
         self.patch.setattr("agent_memory.engine.leases.Lease", self.lease)
         # one block after the other: a story that failed must fail again
         self.patch.setattr(
-            "agent_memory.engine.processing.absorbing.together",
+            "agent_memory.engine.processing.absorb.together",
             lambda calls: [call() for call in calls],
         )
         for name in ("memory", "coding"):
             shim = SimpleNamespace(time=self.world.time)
             self.patch.setattr(f"agent_memory.stores.{name}.time", shim)
         self.patch.setattr(
-            "agent_memory.engine.processing.tending.datetime", SimpleNamespace(now=self.clock)
+            "agent_memory.engine.processing.session_work.datetime", SimpleNamespace(now=self.clock)
         )
         self.patch.setattr(logging.root.manager, "disable", logging.CRITICAL)
         self.sound = False
@@ -401,7 +401,7 @@ class Story(RuleBasedStateMachine):
             held = self.leases.copy()
             errors.append(self.run(self.processes[1 - who], other))
             for lease in held:  # its heart beats again before its work goes on
-                process.memory._parts.leases.renew(lease)
+                process.memory.components.leases.renew(lease)
 
         process.at(steps, meanwhile)
         first = self.run(process, op)
@@ -497,12 +497,12 @@ class Story(RuleBasedStateMachine):
             case "flush_all":
                 memory.flush()
             case "retry":
-                memory.retry()
+                operations.retry(memory)
             case "turn":
-                for head in memory._parts.store.due():
-                    memory._parts.tender.tend(head.session_id, turn=True)
+                for head in memory.components.store.due():
+                    memory.components.work.process(head.session_id, scheduled=True)
             case "work":
-                worker = memory._parts.worker(1)
+                worker = memory.components.worker(1)
                 worker.run_once()
                 worker.stop()
             case "replay":

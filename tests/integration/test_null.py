@@ -19,20 +19,20 @@ def test_nothing_is_remembered(tmp_path: Path) -> None:
     config = AgentMemoryConfig(store=url, blocks=[VectorMemory(), WorkingMemory()], max_tokens=900)
     with NullMemory(config) as memory:
         memory.update("s", HELLO, user_id="ada")
-        memory.notes("ada").add("Likes tea.")
-        memory.working("s").set("plan", 1)
-        memory.files("ada").create("/memories/a.txt", "tea")
-        memory.spatial("ada").observe("tea", (1, 2))
+        memory.user("ada").notes().add("Likes tea.")
+        memory.session("s").working().set("plan", 1)
+        memory.user("ada").files().create("/memories/a.txt", "tea")
+        memory.user("ada").spatial().observe("tea", (1, 2))
         assert memory.call_tool("s", "memory_write", {"text": "tea"}).startswith("Noted")
         memory.flush()
         context = memory.get("s", "tea")
         assert (context.messages, context.recalls, context.max_tokens) == ([], [], 900)
         assert memory.history("s") == memory.sessions() == memory.search("tea", user_id="ada") == []
-        assert memory.notes("ada").all() == memory.files("ada").paths() == []
-        assert memory.working("s").all() == {}
-        assert memory.spatial("ada").all() == []
+        assert memory.user("ada").notes().all() == memory.user("ada").files().paths() == []
+        assert memory.session("s").working().all() == {}
+        assert memory.user("ada").spatial().all() == []
         assert "Nothing" in memory.call_tool("s", "memory_read", {"query": "tea"})
-        assert memory.pop("s") == memory.facts("ada") == memory.end("s") == []
+        assert memory.pop("s") == memory.user("ada").facts() == memory.end("s") == []
         memory.delete("s")
         memory.delete_user("ada")
         assert memory.stats().sessions == 0
@@ -48,7 +48,7 @@ def test_what_memory_refuses_is_refused() -> None:
         with pytest.raises(InvalidId):
             memory.update("", HELLO)
         with pytest.raises(ConfigError, match="skills"):
-            memory.skills()
+            memory.open("skills")
 
 
 def test_the_model_is_still_asked() -> None:

@@ -19,7 +19,15 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from agent_memory import AgentMemory, Chain, ExtractiveMemory, FlushToLTM, Summarize, VectorMemory
+from agent_memory import (
+    AgentMemory,
+    Chain,
+    ExtractiveMemory,
+    FlushToLTM,
+    Summarize,
+    VectorMemory,
+    operations,
+)
 from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
 from agent_memory.models.embedders.vectors import unit_rows
 from agent_memory.retrieval.traits import Sought
@@ -226,7 +234,7 @@ def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
         rig.end()
         rig.catch_up()
         rig.check_all_is_there_once(46)
-        assert memory.dead_letters() == []
+        assert operations.dead_letters(memory) == []
 
 
 @pytest.mark.parametrize(("dependency", "way"), CASES)
@@ -293,7 +301,7 @@ def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_deleting_what_hangs_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion waits for a model that hangs, or what it answers at last comes back."""
-    monkeypatch.setattr("agent_memory.engine.edit.deletion._WAIT", 0.1)
+    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.1)
     with rigged(
         "extraction", "hang", monkeypatch, overflow_mode="background", model_timeout=60.0
     ) as rig:

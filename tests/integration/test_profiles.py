@@ -90,9 +90,9 @@ def test_values_of_every_kind(name: str, quote: str, value: Any, filled: Any) ->
     model.fill(quote, name, value)
     with profiled(model) as memory:
         absorbed(memory, "s", said(quote))
-        profile = memory.profile("ada")
+        profile = memory.user("ada").profile()
         assert profile == Profile.model_construct(**{name: filled})
-        assert [(one.field, one.quote) for one in memory.facts("ada")] == [(name, quote)]
+        assert [(one.field, one.quote) for one in memory.user("ada").facts()] == [(name, quote)]
 
 
 def test_nothing_known_gives_the_defaults() -> None:
@@ -101,14 +101,14 @@ def test_nothing_known_gives_the_defaults() -> None:
     model.fill("I am Ada", "name", "Ada")
     with profiled(model) as memory:
         absorbed(memory, "s", said("I am Ada"))
-        assert memory.profile("bob") == Profile()
-        assert memory.session("new").profile() == Profile()
+        assert memory.user("bob").profile() == Profile()
+        assert memory.session("new").owner().profile() == Profile()
 
 
 def test_no_block_fills_one() -> None:
     """Wrong: without a profile an empty one is made up."""
     with remembering(Model()) as memory, pytest.raises(ConfigError, match="profile=Profile"):
-        memory.profile("ada")
+        memory.user("ada").profile()
 
 
 def test_the_model_is_told_the_fields() -> None:
@@ -144,7 +144,7 @@ def test_history_and_late_news() -> None:
             absorbed(memory, session, message)
 
         def city(**when: Any) -> str:
-            found = memory.profile("ada", **when)
+            found = memory.user("ada").profile(**when)
             assert isinstance(found, Profile)
             return found.city
 
@@ -156,9 +156,9 @@ def test_history_and_late_news() -> None:
         assert city(known_at=at("2024-02-01")) == "Paris"
         assert city(as_of=date(2000, 1, 1), known_at=at("2024-04-01")) == "nowhere"
         assert city(known_at=at("2023-01-01")) == "nowhere"
-        (now,) = memory.facts("ada")
+        (now,) = memory.user("ada").facts()
         assert (now.text, now.valid_from) == ("city: Rome", at("2024-03-01"))
-        was = {one.text: one for one in memory.facts("ada", as_of=at("2020-01-01"))}
+        was = {one.text: one for one in memory.user("ada").facts(as_of=at("2020-01-01"))}
         assert was["city: Paris"].superseded_by == now.id
         assert was["city: Paris"].why == "updated"
 
@@ -180,10 +180,12 @@ def test_a_correction_was_never_so() -> None:
     with profiled(model) as memory:
         absorbed(memory, "s1", said("I was born in Lyon", "2024-01-01"))
         absorbed(memory, "s2", said("It is not Lyon but Metz", "2024-02-01"))
-        assert texts(memory.facts("ada", as_of=at("2021-01-01"))) == ["city: Metz"]
+        assert texts(memory.user("ada").facts(as_of=at("2021-01-01"))) == ["city: Metz"]
         known = at("2024-01-15")
-        assert texts(memory.facts("ada", as_of=at("2021-01-01"), known_at=known)) == ["city: Lyon"]
-        changes = [(one.what, one.text) for one in memory.audit("ada")]
+        assert texts(memory.user("ada").facts(as_of=at("2021-01-01"), known_at=known)) == [
+            "city: Lyon"
+        ]
+        changes = [(one.what, one.text) for one in memory.user("ada").audit()]
         assert ("contradicted", "city: Lyon") in changes
 
 
@@ -195,10 +197,10 @@ def test_said_again_is_evidence() -> None:
     with profiled(model) as memory:
         absorbed(memory, "s1", said("I live in Rome", "2024-01-01"), said("I play chess"))
         absorbed(memory, "s2", said("Still in Rome", "2024-02-01"), said("I play chess daily"))
-        facts = memory.facts("ada")
+        facts = memory.user("ada").facts()
         assert sorted(texts(facts)) == ["city: Rome", "hobbies: chess"]
         assert [len(one.evidence) for one in facts] == [2, 2]
-        assert [one.what for one in memory.audit("ada")].count("said again") == 2
+        assert [one.what for one in memory.user("ada").audit()].count("said again") == 2
 
 
 def test_back_again_is_a_period_of_its_own() -> None:
@@ -212,7 +214,7 @@ def test_back_again_is_a_period_of_its_own() -> None:
             ("I settled in Rome", "I left for Bonn", "I am back in Rome"), 1
         ):
             absorbed(memory, f"s{day}", said(text, f"2024-06-0{day}"))
-        found = [memory.profile("ada", as_of=date(year, 6, 1)) for year in (2021, 2023, 2024)]
+        found = [memory.user("ada").profile(as_of=date(year, 6, 1)) for year in (2021, 2023, 2024)]
         assert [one.city for one in found] == ["Rome", "Bonn", "Rome"]
 
 
@@ -226,7 +228,7 @@ def test_items_of_a_list() -> None:
     with profiled(model, Small) as memory:
 
         def hobbies(**when: Any) -> list[str]:
-            found = memory.profile("ada", **when)
+            found = memory.user("ada").profile(**when)
             assert isinstance(found, Small)
             return sorted(found.hobbies)
 
@@ -261,7 +263,7 @@ def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -
     with profiled(model, Small) as memory:
         absorbed(memory, "s1", said("Here are my children", "2024-01-05"))
         absorbed(memory, "s2", said(quote, "2024-01-06"))
-        assert sorted(memory.profile("ada").hobbies) == after
+        assert sorted(memory.user("ada").profile().hobbies) == after
 
 
 def test_who_says_less_changes_nothing() -> None:
@@ -283,12 +285,12 @@ def test_who_says_less_changes_nothing() -> None:
             said("The record says Kiel", "2024-02-06", "tool", tool_call_id="c"),
             said("also Rome", "2024-02-07", "assistant"),
         )
-        assert memory.profile("ada") == Small(city="Rome")
-        assert memory.profile("ada", as_of=at("2024-03-01")) == Small(city="Rome")
-        (fact,) = [one for one in memory.facts("ada") if one.value == "Rome"]
+        assert memory.user("ada").profile() == Small(city="Rome")
+        assert memory.user("ada").profile(as_of=at("2024-03-01")) == Small(city="Rome")
+        (fact,) = [one for one in memory.user("ada").facts() if one.value == "Rome"]
         assert len(fact.evidence) == 1
-        assert "echo" not in str(memory.audit("ada"))
-        assert any("in another role than the user" in one.why for one in memory.audit("ada"))
+        assert "echo" not in str(memory.user("ada").audit())
+        assert any("in another role than the user" in one.why for one in memory.user("ada").audit())
 
 
 @pytest.mark.parametrize("by_source", [True, False])
@@ -298,12 +300,16 @@ def test_forgetting_gives_the_older_value_back(by_source: bool) -> None:
     with profiled(model) as memory:
         for session, message in moves(model):
             absorbed(memory, session, message)
-        (now,) = memory.facts("ada")
-        gone = memory.forget(source="s2") if by_source else memory.forget(now.id, user_id="ada")
+        (now,) = memory.user("ada").facts()
+        gone = (
+            memory.session("s2").owner().forget(source="s2")
+            if by_source
+            else memory.user("ada").forget(now.id)
+        )
         assert texts(gone) == ["city: Rome"]
-        assert memory.profile("ada").city == "Paris"
+        assert memory.user("ada").profile().city == "Paris"
         list(memory.replay("extractive"))
-        assert memory.profile("ada").city == "Paris"
+        assert memory.user("ada").profile().city == "Paris"
 
 
 def test_a_value_that_does_not_fit_is_asked_again() -> None:
@@ -316,7 +322,7 @@ def test_a_value_that_does_not_fit_is_asked_again() -> None:
         (failed,) = memory.flush()
         assert failed.error is not None
         assert ModelOutputInvalid.__name__ in failed.error
-        assert memory.facts("ada") == []
+        assert memory.user("ada").facts() == []
         assert len(model.asked) == 2
         assert "less than or equal to 130" in model.asked[1]
         assert len(model.asked[1]) < 600
@@ -324,7 +330,7 @@ def test_a_value_that_does_not_fit_is_asked_again() -> None:
         model.fill("I am old", "age", 90)
         (done,) = memory.flush()
         assert done.error is None
-        assert memory.profile("ada").age == 90
+        assert memory.user("ada").profile().age == 90
 
 
 def test_a_field_that_is_none_is_asked_again() -> None:
@@ -369,10 +375,10 @@ def test_a_profile_that_has_changed(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/m.db"
     with remembering(model, store, ExtractiveMemory(profile=Older)) as memory:
         absorbed(memory, "s", said("I am from Ulm, I live in Rome, I play chess"))
-        assert memory.profile("ada") == Older(town="Ulm", city="Rome", hobbies="chess")
+        assert memory.user("ada").profile() == Older(town="Ulm", city="Rome", hobbies="chess")
     with remembering(model, store, ExtractiveMemory(profile=Small)) as memory:
-        assert memory.profile("ada") == Small(city="Rome", hobbies=["chess"])
-        assert "town: Ulm" in texts(memory.facts("ada"))
+        assert memory.user("ada").profile() == Small(city="Rome", hobbies=["chess"])
+        assert "town: Ulm" in texts(memory.user("ada").facts())
 
 
 class Numbers(BaseModel):
@@ -388,8 +394,8 @@ def test_a_field_whose_type_has_changed(tmp_path: Path) -> None:
         absorbed(memory, "s", said("I live in Rome"))
     with remembering(model, store, ExtractiveMemory(profile=Numbers)) as memory:
         with pytest.raises(ValidationError, match="city"):
-            memory.profile("ada")
-        assert texts(memory.facts("ada")) == ["city: Rome"]
+            memory.user("ada").profile()
+        assert texts(memory.user("ada").facts()) == ["city: Rome"]
 
 
 def test_a_file_names_the_profile(tmp_path: Path) -> None:
@@ -421,4 +427,4 @@ def test_profiles_of_several_blocks() -> None:
     model.fill("I live in Rome", "city", "Rome")
     blocks = [ExtractiveMemory(name="free"), ExtractiveMemory(name="form", profile=Small)]
     with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=blocks)) as memory:
-        assert memory.profile("ada") == Small()
+        assert memory.user("ada").profile() == Small()

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, VectorMemory, rebuild
+from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable
+from agent_memory.operations import rebuild
 from agent_memory.stores import EncryptedStore, Keys, MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.stores.qdrant.connection import Connection
@@ -150,7 +151,7 @@ def test_swapped_in_whole(rig: Rig) -> None:
     with rig.memory(NEW) as new:
         new.flush()
         assert recalled(new) == sorted(everything)
-        assert new.dead_letters() == []
+        assert operations.dead_letters(new) == []
 
 
 def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,9 +354,9 @@ def test_messages_that_cannot_be_embedded_hold_nothing_up(rig: Rig, fake: FakeLL
     assert all("ModelRefused" in error for error in errors)
     assert rig.roles == ("new", "new")
     with rig.memory(NEW) as memory:
-        (letter,) = memory.dead_letters()
+        (letter,) = operations.dead_letters(memory)
         assert letter.attempts == 3
-        memory.retry(letter.block)
+        operations.retry(memory, letter.block)
         memory.flush()
     assert rig.held() == {"new": everything}
 
@@ -404,7 +405,7 @@ def test_a_service_starts_without_qdrant(rig: Rig, monkeypatch: pytest.MonkeyPat
         clock[0] += 1000.0
         memory.flush()
         assert recalled(memory) == []
-        assert memory.dead_letters() == []
+        assert operations.dead_letters(memory) == []
     assert rig.held() == {"old": []}
 
 
@@ -437,4 +438,4 @@ def test_a_wrong_key_is_told_at_the_start(rig: Rig, monkeypatch: pytest.MonkeyPa
         clock[0] += 1000.0
         memory.flush()
         assert recalled(memory) == ["user: hello"]
-        assert memory.dead_letters() == []
+        assert operations.dead_letters(memory) == []

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory, rebuild
+from agent_memory import AgentMemory, Block, FlushToLTM, VectorMemory
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.operations import rebuild
 from agent_memory.retrieval.traits import Sought
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
@@ -191,7 +192,7 @@ def test_goes_on_while_others_do(tmp_path: Path) -> None:
 
 def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its session is left out of the replay, and of every worker's attention, for ever."""
-    monkeypatch.setattr("agent_memory.engine.processing.replaying._WAIT", 0.05)
+    monkeypatch.setattr("agent_memory.engine.processing.replay._WAIT", 0.05)
     store = MemoryStore()
     with AgentMemory(config(store, Notes())) as memory:
         memory.update("s", user("hello", created_at=yesterday()), user_id="ada")
@@ -269,21 +270,21 @@ def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> No
     before = config(store, Notes(), absorb="overflow")
     after = config(store, Notes(), Notes(name="added"), absorb="overflow", max_tokens=400)
     old = assemble(before).worker(1)
-    old._prepare_now()
+    old._keep_house()
     new = assemble(after).worker(1)
-    new._prepare_now()  # all fall due
+    new._keep_house()  # all fall due
     old.run_once()
     old.stop()
     assert store.due() == []
     now = time.time()
-    monkeypatch.setattr("agent_memory.engine.processing.preparing.time", lambda: now + 700)
+    monkeypatch.setattr("agent_memory.engine.processing.worker.time", lambda: now + 700)
     worker = assemble(after).worker(1)
     worker.run_once()
     worker.stop()
     assert len(noted(store, "added")) > 150
     assert store.due() == []
-    monkeypatch.setattr("agent_memory.engine.processing.preparing.time", lambda: now + 9000)
-    assemble(after).worker(1)._prepare_now()
+    monkeypatch.setattr("agent_memory.engine.processing.worker.time", lambda: now + 9000)
+    assemble(after).worker(1)._keep_house()
     assert store.due() == []  # once is enough
 
 

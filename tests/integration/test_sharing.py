@@ -16,12 +16,12 @@ from agent_memory import (
     AsyncAgentMemory,
     ExtractiveMemory,
     NullMemory,
-    Share,
-    SharedMemory,
     VectorMemory,
+    operations,
 )
 from agent_memory.core.messages import Message
-from agent_memory.engine.sharing.shared import DENIED
+from agent_memory.engine.sharing.shared import DENIED, SharedMemory
+from agent_memory.engine.sharing.shares import Share
 from agent_memory.errors import (
     AccessDenied,
     ConfigError,
@@ -113,7 +113,7 @@ def test_what_agents_share(store: Store) -> None:
         assert [one.text() for one in ann.pop("s-1", 2)] == ["What shall we plant?", "Sage."]
         assert memory.stats().sessions == 2
         share.delete()
-        assert (share.sessions(), share.agents(), memory.shares()) == ([], {}, [])
+        assert (share.sessions(), share.agents(), operations.shares(memory)) == ([], {}, [])
         assert texts(memory.history("s-1")) == ["My own sage."]
 
 
@@ -161,7 +161,7 @@ def test_who_has_no_access_learns_nothing() -> None:
                             call(agent)
                         seen.add((type(caught.value), str(caught.value), tuple(steps)))
         assert seen == {(AccessDenied, DENIED, ("before facts", "after facts"))}
-        assert memory.shares() == ["team"]
+        assert operations.shares(memory) == ["team"]
         assert [head.session_id for head in team.sessions()] == ["s-1"]
 
 
@@ -231,7 +231,7 @@ def test_one_object_for_each_name() -> None:
         assert isinstance(share, Share)
         assert repr(share) == "Share('team')"
         assert repr(share.agent("ann")) == "SharedMemory('team', agent_id='ann')"
-        assert memory.shares() == []
+        assert operations.shares(memory) == []
     for call in (share.agents, share.sessions, share.delete, lambda: share.grant("a")):
         with pytest.raises(MemoryClosed):
             call()
@@ -286,7 +286,7 @@ def told_outside(memory: AgentMemory, who: str) -> str:
             memory.search("canary", session_id="s-1"),
             memory.search("canary"),
             memory.history("s-1"),
-            memory.facts(who),
+            memory.user(who).facts(),
             memory.sessions(),
             memory.sessions(user_id=who),
             memory.call_tool("new", "memory_read", {"query": "canary"}, user_id=who),
@@ -336,10 +336,10 @@ def test_ids_of_the_store_are_no_way_in() -> None:
             lambda: memory.delete_user(owner),
             lambda: memory.flush(session),
             lambda: memory.session(session),
-            lambda: memory.facts(owner),
+            lambda: memory.user(owner).facts(),
             lambda: memory.tools(session),
             lambda: memory.call_tool(session, "memory_read", {"query": "secret"}),
-            lambda: memory.notes(owner),
+            lambda: memory.user(owner).notes(),
         ]
         for call in calls:
             with pytest.raises(InvalidId, match=r"memory\.share"):
@@ -546,7 +546,7 @@ def test_the_async_face() -> None:
             await memory.run(share.grant, "ann", "write")
             ann = await memory.run(share.agent, "ann")
             await memory.run(ann.update, "s", user("x"))
-            assert await memory.shares() == ["team"]
+            assert await memory.run(operations.shares, memory.memory) == ["team"]
             return texts(await memory.run(ann.history, "s"))
 
     assert asyncio.run(main()) == ["x"]

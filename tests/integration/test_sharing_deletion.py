@@ -12,21 +12,14 @@ from typing import Any
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    Block,
-    Chain,
-    FlushToLTM,
-    Share,
-    Summarize,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, Block, Chain, FlushToLTM, Summarize, VectorMemory, operations
 from agent_memory.core.emptying import DELETED
 from agent_memory.core.ids import shared_session
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.sharing.shares import Share
 from agent_memory.errors import AccessDenied
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores import MemoryStore
@@ -149,7 +142,7 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
         after = ben.get("s", "Which canary?")
         assert after.head is not None
         assert after.head.total == before.head.total
-        counter = memory._parts.services.resources.counter
+        counter = memory.components.services.resources.counter
         assert after.tokens == counter.context(after.to_messages()) <= 600
         only = ben.get("only")
         assert only.head is not None
@@ -364,9 +357,9 @@ def test_what_was_given_up_is_forgotten_too() -> None:
         share.agent("ben").update("s", user("sage"))
         share.agent("ann").update("s", user("poison"))
         share.agent("ben").update("s", user("mint"))
-        assert len(memory.dead_letters()) == 1
+        assert len(operations.dead_letters(memory)) == 1
         memory.delete_user("ann")
-        assert memory.dead_letters() == []
+        assert operations.dead_letters(memory) == []
         memory.flush()
         kept = [fact.text for fact in store.facts("kept", "user:\x1eteam")]
         assert sorted(kept) == sorted(["sage", DELETED, "mint"])
@@ -460,7 +453,7 @@ def test_where_an_agent_began_goes_with_the_session() -> None:
     memory that wrote there before takes the one that begins in its place for it."""
     session = shared_session("team", "s")
     with AgentMemory(store="memory://") as memory:
-        authors = memory._parts.authors
+        authors = memory.components.authors
         for _ in range(2):
             share = team(memory)
             share.agent("ben").update("s", [user("x"), user("y")])
@@ -562,7 +555,7 @@ def test_cut_short_at_any_step(
             assert "user deletions" not in left
             if delete is of_share:
                 assert "canary" not in left
-                assert (share.agents(), share.sessions(), memory.shares()) == ({}, [], [])
+                assert (share.agents(), share.sessions(), operations.shares(memory)) == ({}, [], [])
                 assert not store.facts("_grants", "agent:ann")
                 continue
             assert not store.facts("_grants", "agent:ann")

@@ -24,7 +24,8 @@ SECONDS = 3.0
 AGENTS = ("ann", "ben")
 AGENT = """
 import json, sys, threading, time
-from agent_memory import AccessDenied, AgentMemory
+from agent_memory import AgentMemory
+from agent_memory.errors import AccessDenied
 
 url, namespace, agent_id = sys.argv[1:]
 stop = threading.Event()

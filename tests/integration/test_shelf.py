@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import pytest
 
-from agent_memory import AgentMemory, KeepingBlock, Message, Recall, Scope
-from agent_memory.core.records import Record
+from agent_memory import AgentMemory, Message, Recall
+from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
+from agent_memory.ltm_blocks.base import KeepingBlock
 from agent_memory.ltm_blocks.shelf import Shelf, Whose, forget, plain_json
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched

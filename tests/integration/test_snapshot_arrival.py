@@ -12,12 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    InvalidSnapshot,
-    WorkingMemory,
-)
-from agent_memory.errors import StoreUnavailable
+from agent_memory import AgentMemory, WorkingMemory, operations
+from agent_memory.errors import InvalidSnapshot, StoreUnavailable
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
 from tests.integration.snapshot_world import (
@@ -42,13 +38,13 @@ def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Open
             damaged = [*lines[:at], lines[at].replace('"sum":"', '"sum":"x'), *lines[at + 1 :]]
             for bad in (damaged, lines[:at]):
                 with pytest.raises(InvalidSnapshot, match=f"line {at + 1}: "):
-                    memory.import_session(bad)
+                    operations.import_session(memory, bad)
                 assert memory.history("s") == memory.sessions() == []
         assert not left_in(store)
         named = {one.text for block, one in store.all_facts() if block == "_keepers"}
         assert len(list(store.all_facts())) == before + len(named)
-        assert memory.search(CANARY, user_id="ada") == memory.facts("ada") == []
-        memory.import_session(lines)
+        assert memory.search(CANARY, user_id="ada") == memory.user("ada").facts() == []
+        operations.import_session(memory, lines)
         assert len(memory.history("s")) == 57
 
 
@@ -60,12 +56,14 @@ def test_nobody_sees_what_has_not_arrived(lines: list[str], opener: Opener) -> N
             for at, line in enumerate(lines):
                 if at % 8 == 0:
                     assert memory.sessions() == memory.history("s") == []
-                    assert memory.search(CANARY, user_id="ada") == memory.facts("ada") == []
-                    assert memory.notes("ada").all() == memory.spatial("ada").all() == []
+                    assert memory.search(CANARY, user_id="ada") == memory.user("ada").facts() == []
+                    assert (
+                        memory.user("ada").notes().all() == memory.user("ada").spatial().all() == []
+                    )
                     assert memory.get("t", CANARY, user_id="ada").recalls == []
                 yield line
 
-        memory.import_session(slowly())
+        operations.import_session(memory, slowly())
         assert memory.search(CANARY, user_id="ada")
 
 
@@ -103,7 +101,7 @@ def test_whatever_write_fails_nothing_stays(lines: list[str]) -> None:
         with remembering(store) as memory:
             store.left = at
             try:
-                memory.import_session(lines)
+                operations.import_session(memory, lines)
             except StoreUnavailable as error:
                 assert str(error) == "It is down."  # noqa: PT017 - which one is the last is unknown
                 assert not left_in(store)
@@ -141,7 +139,7 @@ def lines():
 
 blocks = [VectorMemory(), WorkingMemory(), NoteMemory()]
 with AgentMemory(store=Dying(url), overflow=FlushToLTM(blocks=blocks)) as memory:
-    memory.import_session(lines())
+    operations.import_session(memory, lines())
 print("not killed")
 """
 
@@ -165,17 +163,17 @@ def test_killed_while_it_imports(when: str, lines: list[str], tmp_path: Path) ->
         with AgentMemory(store=store, blocks=[WorkingMemory()]) as memory:
             assert left_in(store)
             assert memory.sessions() == memory.history("s") == []
-            assert memory.working("s").all() == {}
-            assert not memory.notes("ada").all()
+            assert memory.session("s").working().all() == {}
+            assert not memory.user("ada").notes().all()
             _wait_for_lease(store)
             if by == "delete":
                 memory.delete("s")
             elif by == "worker":
-                memory._parts.worker(1).run_once()
+                memory.components.worker(1).run_once()
             elif by == "delete_user":
                 memory.delete_user("ada")
             else:
-                memory.import_session(lines)
+                operations.import_session(memory, lines)
                 assert len(memory.history("s")) == 57
                 memory.delete("s")
             assert not left_in(store)

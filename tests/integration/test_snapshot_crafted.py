@@ -13,7 +13,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, InvalidId, InvalidSnapshot
+from agent_memory import AgentMemory, operations
+from agent_memory.errors import InvalidId, InvalidSnapshot
 from agent_memory.testing import FakeLLM
 from tests.integration.snapshot_world import (
     bodies_of,
@@ -77,14 +78,14 @@ def works(memory: AgentMemory, session_id: str, user_id: str | None) -> None:
     assert mine.get("Where does Ada live?").warnings == []
     mine.search("xylophone")
     mine.history()
-    mine.audit()
-    mine.stale()
+    mine.owner().audit()
+    mine.owner().stale()
     mine.pop(3)
     mine.working().set("plan", 2)
-    mine.notes().add("More.")
-    mine.spatial().observe("A lamp.", (3, 4))
-    mine.spatial().near((0, 0))
-    mine.export_session(_Sink())  # type: ignore[arg-type]
+    mine.owner().notes().add("More.")
+    mine.owner().spatial().observe("A lamp.", (3, 4))
+    mine.owner().spatial().near((0, 0))
+    mine.session(_Sink()).export()  # type: ignore[arg-type]
     mine.flush()
 
 
@@ -109,7 +110,7 @@ def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> No
     session_id, user_id = opening.get("session"), opening.get("user")
     with remembering("memory://", base=base) as memory:
         try:
-            memory.import_session(resummed(bodies))
+            operations.import_session(memory, resummed(bodies))
         except (InvalidSnapshot, InvalidId):
             assert memory.sessions() == []
             assert not left_in(memory._store, session_id if isinstance(session_id, str) else "s")
@@ -131,8 +132,8 @@ def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
     target = rng.choice([at for at, one in enumerate(bodies) if "id" in one])
     bodies[target] = {**bodies[target], "id": rng.choice(ids)}
     with remembering("memory://", base=base) as memory:
-        assert memory.import_session(resummed(mine)).user_id == "ben"
+        assert operations.import_session(memory, resummed(mine)).user_id == "ben"
         before = seen(memory, "b", "ben")
         with suppress(InvalidSnapshot, InvalidId):
-            memory.import_session(resummed(bodies))
+            operations.import_session(memory, resummed(bodies))
         assert seen(memory, "b", "ben") == before

@@ -18,17 +18,16 @@ from agent_memory import (
     AsyncAgentMemory,
     Block,
     InvalidInput,
-    InvalidSnapshot,
     NoteMemory,
     NullMemory,
     Recall,
-    SessionExists,
     SpatialMemory,
     StoreError,
     WorkingMemory,
+    operations,
 )
 from agent_memory.core.records import Entry, Record, Scope
-from agent_memory.errors import StoreUnavailable
+from agent_memory.errors import InvalidSnapshot, SessionExists, StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
 from tests.integration.snapshot_world import (
     Opener,
@@ -48,15 +47,15 @@ __all__ = ["lines", "opener"]
 def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
     """Wrong: one of the ways to write a snapshot, or to read it, gives another one."""
     with remembering("memory://") as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         path = tmp_path / "s.jsonl"
-        done = memory.session("s").export_session(path)
+        done = memory.session("s").export(path)
         assert (done.session_id, done.entries, done.left_out) == ("s", 57, ())
         assert done.records == len(lines) - 57 - 4
         assert path.stat().st_mode & 0o077 == 0
         assert [file.name for file in tmp_path.iterdir()] == ["s.jsonl"]
         file = io.StringIO()
-        memory.export_session("s", file)
+        memory.session("s").export(file)
         assert contents(file.getvalue().split("\n")[:-1]) == contents(lines)
         wanted = log_of(memory)
     reader, writer = os.pipe()
@@ -74,7 +73,7 @@ def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
         bare = [line.rstrip("\n") for line in lines]
         for source in (path, str(path), opened, pipe, iter(lines), bare):
             with AgentMemory(store="memory://") as memory:
-                memory.import_session(source)
+                operations.import_session(memory, source)
                 assert log_of(memory) == wanted
     thread.join()
 
@@ -85,13 +84,13 @@ def test_a_file_that_is_there_is_replaced_only_by_a_whole_one(tmp_path: Path) ->
     path.write_text("the one before")
     with AgentMemory(store="memory://") as memory:
         with pytest.raises(InvalidInput, match="no session 's'"):
-            memory.export_session("s", path)
+            memory.session("s").export(path)
         assert path.read_text() == "the one before"
         assert list(tmp_path.iterdir()) == [path]
         memory.update("s", {"role": "user", "content": "x"})
-        memory.export_session("s", path)
+        memory.session("s").export(path)
         with AgentMemory(store="memory://") as other:
-            assert other.import_session(path).end == 1
+            assert operations.import_session(other, path).end == 1
 
 
 def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
@@ -109,10 +108,10 @@ def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "x"})
         with pytest.raises(StoreUnavailable, match="not a whole one"):
-            memory.export_session("s", file)
+            memory.session("s").export(file)
         memory.delete("s")
         with pytest.raises(InvalidSnapshot, match="line 4: the file ends here"):
-            memory.import_session(io.StringIO(file.getvalue()))
+            operations.import_session(memory, io.StringIO(file.getvalue()))
 
 
 def test_not_all_of_a_session_is_held_in_memory(
@@ -138,11 +137,11 @@ def test_not_all_of_a_session_is_held_in_memory(
     with AgentMemory(store=opener("sqlite")) as memory:
         memory.update("s", [{"role": "user", "content": f"{n} " * 3000} for n in range(300)])
         tracemalloc.start()
-        memory.export_session("s", Collecting())
+        memory.session("s").export(Collecting())
         taken, before = max(held) - min(held), tracemalloc.get_traced_memory()[0]
         held.clear()
         with AgentMemory(store=opener("sqlite")) as other:
-            other.import_session(given())
+            operations.import_session(other, given())
             brought = max(held) - before
             tracemalloc.stop()
             assert len(other.history("s", after=290)) == 10
@@ -156,21 +155,21 @@ def test_async_and_null(lines: list[str], tmp_path: Path) -> None:
 
     async def run() -> int:
         async with AsyncAgentMemory(store="memory://") as memory:
-            await memory.import_session(lines)
-            done = await memory.session("s").export_session(path)
+            await memory.run(operations.import_session, memory.memory, lines)
+            done = await memory.session("s").export(path)
             await memory.delete("s")
-            head = await memory.import_session(path)
-            assert await memory.export_session("s", path) == done
+            head = await memory.run(operations.import_session, memory.memory, path)
+            assert await memory.session("s").export(path) == done
             return head.end
 
     assert anyio.run(run) == 57
     with NullMemory() as memory:
-        assert memory.import_session(path).end == 57
+        assert operations.import_session(memory, path).end == 57
         assert memory.sessions() == memory.history("s") == []
         with pytest.raises(InvalidSnapshot, match="line 2: "):
-            memory.import_session(lines[:1])
+            operations.import_session(memory, lines[:1])
         with pytest.raises(InvalidInput, match="no session"):
-            memory.export_session("s", path)
+            memory.session("s").export(path)
 
 
 def test_records_of_somebodys_own_block_come_along(opener: Opener) -> None:
@@ -211,26 +210,26 @@ def test_records_of_somebodys_own_block_come_along(opener: Opener) -> None:
         memory.flush()
         lines = exported(memory)
     with opened("sqlite") as memory:
-        assert memory.import_session(lines).cursors == {"promises": 3}
+        assert operations.import_session(memory, lines).cursors == {"promises": 3}
         assert len(memory._store.facts("promises", "session:s")) == 3
 
 
 def test_heads_and_logs_without_messages(opener: Opener) -> None:
     """Wrong: a session that began with a value on its scratchpad can't be restored."""
     with AgentMemory(store=opener("memory"), blocks=[WorkingMemory(), NoteMemory()]) as memory:
-        memory.working("s", user_id="ada").set("plan", 1)
+        memory.session("s", "ada").working().set("plan", 1)
         wanted, lines = head_of(memory), exported(memory)
     with AgentMemory(store=opener("sqlite"), blocks=[WorkingMemory()]) as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         assert head_of(memory) == wanted
-        assert memory.working("s").all() == {"plan": 1}
+        assert memory.session("s").working().all() == {"plan": 1}
 
 
 def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
     """Wrong: observations of other dimensions make all of a user's unreadable."""
     with remembering("memory://", using=[SpatialMemory(dimensions=3)]) as memory:
         with pytest.raises(InvalidSnapshot, match="'spatial' has 3 dimensions, and this 2"):
-            memory.import_session(lines)
+            operations.import_session(memory, lines)
         assert not left_in(memory._store)
 
 

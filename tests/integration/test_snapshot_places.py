@@ -8,14 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent_memory import (
-    AgentMemory,
-    FlushToLTM,
-    InvalidId,
-    InvalidSnapshot,
-    SessionExists,
-    VectorMemory,
-)
+from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
+from agent_memory.errors import InvalidId, InvalidSnapshot, SessionExists
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from tests.integration.keeping import opened
@@ -41,21 +35,21 @@ def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
     with remembering("memory://") as memory:
         memory.update("s", {"role": "user", "content": "Here."}, user_id="ben")
         with pytest.raises(SessionExists, match="left as it is"):
-            memory.import_session(lines)
+            operations.import_session(memory, lines)
         assert [e.message.text() for e in memory.history("s")] == ["Here."]
-        assert memory.facts("ada") == memory.search(CANARY, user_id="ada") == []
+        assert memory.user("ada").facts() == memory.search(CANARY, user_id="ada") == []
 
 
 def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
     """Wrong: after a deletion that was cut off its id can't be used, or old records come back."""
     with remembering("memory://") as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         head = memory.update("s", [])
         memory._store.move(replace(head, deleting=True))
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         memory.flush()
         with remembering("memory://") as other:
-            other.import_session(lines)
+            operations.import_session(other, lines)
             assert seen(memory) == seen(other)
 
 
@@ -69,9 +63,9 @@ def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: lis
     bodies[0][field] = value
     with remembering("memory://") as memory:
         with pytest.raises(InvalidId):
-            memory.import_session(resummed(bodies))
+            operations.import_session(memory, resummed(bodies))
         with pytest.raises(InvalidId):
-            memory.export_session("\x1eteam\x1es", io.StringIO())
+            memory.session("\x1eteam\x1es").export(io.StringIO())
         assert not left_in(memory._store, value)
 
 
@@ -79,8 +73,9 @@ def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: lis
 def test_another_users_records_are_safe(block: str, lines: list[str]) -> None:
     """Wrong: a crafted file has a record with the id of somebody else's, and destroys that."""
     with remembering("memory://") as memory:
-        memory.import_session(resummed([{**bodies_of(lines)[0], "user": "ben", "session": "b"},
-                                        *bodies_of(lines)[1:]]))  # fmt: skip
+        first, *others = bodies_of(lines)
+        crafted = resummed([{**first, "user": "ben", "session": "b"}, *others])
+        operations.import_session(memory, crafted)
     bodies = bodies_of(lines)
     with remembering("memory://") as memory:
         converse(memory, "b", "ben")
@@ -97,20 +92,20 @@ def test_another_users_records_are_safe(block: str, lines: list[str]) -> None:
         )  # fmt: skip
         bodies[place]["id"] = theirs.id
         with suppress(InvalidSnapshot):
-            memory.import_session(resummed(bodies))
+            operations.import_session(memory, resummed(bodies))
         assert seen(memory, "b", "ben") == before
 
 
 def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> None:
     """Wrong: a restore puts a note back to what it said before."""
     with remembering("memory://") as memory:
-        memory.import_session(lines)
-        (note,) = memory.notes("ada").all()
+        operations.import_session(memory, lines)
+        (note,) = memory.user("ada").notes().all()
         memory.update("t", {"role": "user", "content": "x"}, user_id="ada")
-        memory.notes(session_id="t").update(note.id, "Likes coffee now.")
+        memory.session("t").owner().notes().update(note.id, "Likes coffee now.")
         memory.delete("s")
-        memory.import_session(lines)
-        assert [one.text for one in memory.notes("ada").all()] == ["Likes coffee now."]
+        operations.import_session(memory, lines)
+        assert [one.text for one in memory.user("ada").notes().all()] == ["Likes coffee now."]
 
 
 def test_what_others_remember_of_a_user_counts_for_nothing(
@@ -121,13 +116,13 @@ def test_what_others_remember_of_a_user_counts_for_nothing(
     with remembering(store) as memory, remembering(store) as other:
         say = {"role": "user", "content": "I live in Porto"}
         other.update("t", say, user_id="ada")
-        other.spatial(session_id="t").observe("A lamp.", (9.0, 9.0))
+        other.session("t").owner().spatial().observe("A lamp.", (9.0, 9.0))
         other.flush()
         assert [one.text for one in other.search("home", user_id="ada", limit=1)]
-        assert len(other.spatial("ada").near((0, 0))) == 1
-        memory.import_session(lines)
+        assert len(other.user("ada").spatial().near((0, 0))) == 1
+        operations.import_session(memory, lines)
         assert any(CANARY in one.text for one in other.search(CANARY, user_id="ada"))
-        assert len(other.spatial("ada").near((0, 0))) == 2
+        assert len(other.user("ada").spatial().near((0, 0))) == 2
         found = other.get("t", "Which instrument does Ada play?").extracted_facts
         assert "Ada plays the xylophone." in [one.text.split(" (")[0] for one in found]
 
@@ -141,14 +136,14 @@ def test_vectors_of_another_model_are_made_anew(
     (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
     announced["model"] = "another"
     with remembering("memory://") as memory:
-        shown = memory.import_session(resummed(bodies))
+        shown = operations.import_session(memory, resummed(bodies))
         assert "vector" not in shown.cursors
         assert shown.cursors["extractive"] == shown.end
         assert not list(memory._store.all_vectors("vector"))
         assert not [one for one in caplog.records if one.levelname == "WARNING"]
         memory.flush()
         with remembering("memory://") as other:
-            other.import_session(lines)
+            operations.import_session(other, lines)
             assert seen(memory) == seen(other)
 
 
@@ -157,7 +152,7 @@ def test_what_has_expired_cannot_be_absorbed_anew(
 ) -> None:
     """Wrong: a block is said to have what it can never get."""
     with remembering("memory://", retention="window") as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         memory.flush()
         head = memory.update("s", {"role": "user", "content": "Cut."}, user_id="ada")
         memory.flush()
@@ -165,13 +160,13 @@ def test_what_has_expired_cannot_be_absorbed_anew(
         assert head.expired
         wanted, short = seen(memory), exported(memory)
     with remembering("memory://") as memory:
-        memory.import_session(short)
+        operations.import_session(memory, short)
         assert seen(memory) == wanted
     bodies = bodies_of(short)
     (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
     announced["dimension"] = 7
     with remembering("memory://") as memory:
-        memory.import_session(resummed(bodies))
+        operations.import_session(memory, resummed(bodies))
         assert "without its first" in caplog.text
         memory.flush()
         assert memory.search("And tea?", user_id="ada")
@@ -182,20 +177,20 @@ def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
     it stays when the session is deleted there."""
     store = MemoryStore()
     with AgentMemory(store=store, model=None) as memory:
-        shown = memory.import_session(lines)
+        shown = operations.import_session(memory, lines)
         assert shown.cursors == {"extractive": shown.end}  # its vectors are of nobody knows what
     with remembering(store) as memory:
         memory.flush()
         with remembering("memory://") as other:
-            other.import_session(lines)
+            operations.import_session(other, lines)
             assert seen(memory) == seen(other)
         memory.delete("s")
     with AgentMemory(store=store) as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         memory.delete("s")
     assert not left_in(store)
     with AgentMemory(store=store) as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         memory.delete_user("ada")
     assert not left_in(store)
     assert not [one for block, one in store.all_facts() if block in ("working", "notes", "spatial")]
@@ -218,14 +213,14 @@ def test_dead_letters_come_along(opener: Opener) -> None:
         memory.flush()
         memory.update("s", {"role": "user", "content": "bad tree"}, user_id="ada")
         memory.flush()
-        letters, lines = memory.dead_letters(), exported(memory)
+        letters, lines = operations.dead_letters(memory), exported(memory)
         assert [one.first for one in letters] == [2]
     with opened(opener("sqlite"), VectorMemory()) as memory:
-        memory.import_session(lines)
-        assert memory.dead_letters() == letters
+        operations.import_session(memory, lines)
+        assert operations.dead_letters(memory) == letters
         assert memory.search("tree", user_id="ada") == []
-        assert [one.error for one in memory.retry()] == [None]
-        assert memory.dead_letters() == []
+        assert [one.error for one in operations.retry(memory)] == [None]
+        assert operations.dead_letters(memory) == []
         assert memory.search("tree", user_id="ada")
 
 
@@ -241,7 +236,7 @@ def test_vectors_in_a_place_of_their_own() -> None:
     assert sum('"kind":"vector"' in line for line in lines) == 30
     for place in (":memory:", None):
         with opened("memory://", VectorMemory(store=place)) as memory:
-            assert memory.import_session(lines).cursors == {"vector": 30}
+            assert operations.import_session(memory, lines).cursors == {"vector": 30}
             found = memory.search("Tree 7", user_id="ada")
             assert [(one.id, one.text) for one in found] == wanted
 
@@ -256,8 +251,8 @@ def test_lying_token_counts_do_not_break_the_budget(lines: list[str]) -> None:
         if one.get("kind") == "head":
             one["start"], one["summary"] = 0, None
     with remembering("memory://", max_tokens=400) as memory:
-        memory.import_session(resummed(bodies))
+        operations.import_session(memory, resummed(bodies))
         context = memory.get("s", "tree")
-        counter = memory._parts.services.resources.counter
+        counter = memory.components.services.resources.counter
         assert sum(counter.chat(one) for one in context.to_messages()) + counter.overhead <= 400
         assert context.tokens <= 400

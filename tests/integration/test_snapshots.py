@@ -14,6 +14,7 @@ from agent_memory import (
     FlushToLTM,
     VectorMemory,
     WorkingMemory,
+    operations,
 )
 from agent_memory.errors import StoreUnavailable
 from tests.integration.fact_stores import KINDS, mongodb_url, mysql_url, postgres_url, redis_url
@@ -48,15 +49,15 @@ def test_a_session_comes_back_from_any_store_in_any_other(
     """Wrong: the log is not byte-equal, the head is another, or the same question finds something
     else, in another order, or in a context of another session."""
     with remembering("memory://") as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         memory.flush()
         wanted, worth = seen(memory), scores(memory)
     with remembering(opener(source)) as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         memory.flush()
         again = exported(memory)
     with remembering(opener(target)) as memory:
-        shown = memory.import_session(again)
+        shown = operations.import_session(memory, again)
         memory.flush()
         assert shown.end == wanted["head"].end
         found = seen(memory)
@@ -76,7 +77,7 @@ def test_a_session_comes_back_from_any_store_in_any_other(
 def test_a_snapshot_of_a_copy_is_the_same(lines: list[str]) -> None:
     """Wrong: something is lost, or gained, each time."""
     with remembering("memory://") as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         memory.flush()
         assert contents(exported(memory)) == contents(lines)
 
@@ -87,19 +88,19 @@ def test_a_session_without_a_user(opener: Opener) -> None:
         converse(memory, "s", None)
         mine = memory.session("s")
         wanted, lines = seen(memory, "s", None), exported(memory)
-        assert mine.facts()
+        assert mine.owner().facts()
     with remembering(opener("sqlite")) as memory:
-        assert memory.import_session(lines).user_id is None
+        assert operations.import_session(memory, lines).user_id is None
         assert seen(memory, "s", None) == wanted
 
 
 def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
     """Wrong: a snapshot of one session takes another's records along, or another user's."""
     with remembering("memory://") as memory:
-        memory.import_session(lines)
-        memory.notes("ada").add("A note of no session.")
+        operations.import_session(memory, lines)
+        memory.user("ada").notes().add("A note of no session.")
         memory.update("t", {"role": "user", "content": "I live in Porto"}, user_id="ada")
-        memory.notes(session_id="t").add("A note of another session.")
+        memory.session("t").owner().notes().add("A note of another session.")
         memory.update("u", {"role": "user", "content": "I live in Porto"}, user_id="ben")
         memory.flush()
         assert contents(exported(memory)) == contents(lines)
@@ -125,7 +126,7 @@ def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener)
                 n += 1
                 said = {"role": "user", "content": f"{name} says {n}, of a tree by the river."}
                 memory.update("s", said)
-                memory.working("s").set(name, n)
+                memory.session("s").working().set(name, n)
                 done.wait(0.01)
 
         def undo() -> None:
@@ -154,7 +155,7 @@ def _check_moment(snapshot: list[str]) -> None:
         AgentMemory(store="memory://", overflow=strategy, max_tokens=10_000) as copy,
         AgentMemory(store="memory://", overflow=strategy, max_tokens=10_000) as twin,
     ):
-        head = copy.import_session(snapshot)
+        head = operations.import_session(copy, snapshot)
         entries = copy.history("s")
         assert [entry.seq for entry in entries] == list(range(1, head.end + 1))
         for name in ("ann", "bob"):
@@ -189,7 +190,7 @@ def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
         memory.update("s", [{"role": "user", "content": f"Tree {n}"} for n in range(4)])
         memory.flush()
         memory._store.move(replace(memory.update("s", []), cursors={"vector": 3}))
-        assert copy.import_session(exported(memory)).cursors == {"vector": 3}
+        assert operations.import_session(copy, exported(memory)).cursors == {"vector": 3}
         assert len(_vectors(copy)) == 3
         copy.flush()
         assert _vectors(copy) == _vectors(memory)
@@ -202,6 +203,6 @@ def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
         memory.update("s", {"role": "user", "content": "x"})
         assert memory._store.lease("s", "somebody", 60)
         with pytest.raises(StoreUnavailable, match="did not let go within"):
-            memory.export_session("s", io.StringIO())
+            memory.session("s").export(io.StringIO())
         memory._store.release("s", "somebody")
         assert exported(memory)

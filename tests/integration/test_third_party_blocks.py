@@ -12,25 +12,23 @@ from pydantic import Field
 
 from agent_memory import (
     AgentMemory,
-    Arguments,
     Block,
     ConfigError,
     InvalidInput,
-    InvalidSnapshot,
-    KeepingBlock,
     Message,
-    Notebook,
     NoteMemory,
     Recall,
-    Scope,
-    Span,
     StaticMemory,
     Tool,
     VectorMemory,
+    operations,
 )
 from agent_memory.core.forms import Count, Form
-from agent_memory.core.records import Lease, Record
-from agent_memory.ltm_blocks.base import NoteBlock
+from agent_memory.core.records import Lease, Record, Scope, Span
+from agent_memory.core.tools import Arguments
+from agent_memory.errors import InvalidSnapshot
+from agent_memory.ltm_blocks.base import KeepingBlock, NoteBlock
+from agent_memory.ltm_blocks.notes import Notebook
 from agent_memory.ltm_blocks.shelf import Shelf, forget
 from agent_memory.ltm_blocks.versions import version_of
 from agent_memory.stores import MemoryStore
@@ -178,7 +176,7 @@ def test_it_goes_with_its_session_and_its_user() -> None:
 def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> None:
     """Wrong: a snapshot leaves somebody's block out, or keeps what the block has not agreed to."""
     with opened("memory://", Ledger()) as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         (tea,) = ledger(memory).open(ADA).all()
         assert (tea.text, tea.metadata) == ("Tea: 350", {"account": "tea", "cents": 350})
 
@@ -199,10 +197,10 @@ def test_its_own_check_refuses_a_crafted_record(
     store = MemoryStore()
     with opened(store, Ledger()) as memory:
         with pytest.raises(InvalidSnapshot, match=why):
-            memory.import_session(changed(lines, **fields))
+            operations.import_session(memory, changed(lines, **fields))
         assert not left_in(store)
         assert memory.sessions() == accounts(memory) == []
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
         assert accounts(memory) == ["Tea: 350"]
 
 
@@ -210,7 +208,7 @@ def test_without_the_block_its_records_wait_for_it(lines: list[str]) -> None:
     """Wrong: what nobody here can read is dropped, or refused."""
     store = MemoryStore()
     with opened(store) as memory:
-        memory.import_session(lines)
+        operations.import_session(memory, lines)
     with opened(store, Ledger()) as memory:
         assert accounts(memory) == ["Tea: 350"]
 
@@ -221,7 +219,7 @@ def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
     own = [{**one, "id": "own"} if one.get("kind") == "fact" else one for one in bodies_of(lines)]
     for remembers in (True, False):
         with opened(MemoryStore(), Ledger(remembers=remembers)) as memory:
-            memory.import_session(resummed(own))
+            operations.import_session(memory, resummed(own))
             assert (version_of(memory._store, "ledger", "user:ada") is not None) == remembers
 
 
@@ -232,11 +230,11 @@ def test_notes_go_to_the_block_that_takes_them() -> None:
         for text in ("Likes tea.", "Likes figs."):
             assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")
         assert "no more are kept" in memory.call_tool("s", "memory_write", {"text": "Third."})
-        tea, figs = memory.notes("ada").all()
+        tea, figs = memory.user("ada").notes().all()
         assert {block for block, _ in memory._store.all_facts()} == {"jotter", "_keepers"}
         assert {recall.block for recall in memory.get("s", "tea").recalls} == {"jotter"}
         assert memory.call_tool("s", "memory_forget", {"id": tea.id}) == f"Forgotten: {tea.id}."
-        assert memory.notes("ada").all() == [figs]
+        assert memory.user("ada").notes().all() == [figs]
         assert "No note or fact" in memory.call_tool("s", "memory_forget", {"id": tea.id})
 
 
@@ -274,7 +272,9 @@ def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
         lines = exported(memory)
     _PLACES["elsewhere"] = place = Apart()
     with opened("memory://", Elsewhere(takes=takes)) as memory:
-        assert memory.import_session(lines).cursors == ({"elsewhere": 1} if takes else {})
+        assert operations.import_session(memory, lines).cursors == (
+            {"elsewhere": 1} if takes else {}
+        )
         assert memory._store.vector_blocks() == {}
         assert [len(page) for page, _ in place.all_vectors("elsewhere")] == [1] * takes
         memory.flush()
@@ -290,7 +290,7 @@ def test_a_block_without_a_handle_says_so(block: Block) -> None:
         opened("memory://", block) as memory,
         pytest.raises(ConfigError, match=f"{block.name!r} has nothing to open"),
     ):
-        memory.blocks[block.name].open(ADA)
+        memory.user("ada").open(block.name)
 
 
 def test_tools_of_a_session_are_not_offered_without_one() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.core.records import Head, Record
-from agent_memory.engine.system_records import Notes
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
@@ -143,7 +143,7 @@ PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
     "a lease left": (lambda place: place.store.lease("s", "w", 60), {"leased"}),
     "a deletion begun": (_mark, {"unfinished", "due"}),
     "a user's deletion begun": (
-        lambda place: Notes(place.store).write("user deletions", "u"),
+        lambda place: SystemRecords(place.store).write(Kind.USER_DELETIONS, "u"),
         {"unfinished"},
     ),
 }

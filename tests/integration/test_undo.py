@@ -159,7 +159,11 @@ def test_a_profile(told: Callable[[AgentMemory, Sequence[Any]], None]) -> None:
         told(twin, [])
         memory.pop("s", len(POPPED))
         assert_alike(memory, twin)
-        assert memory.profile("ada") == twin.profile("ada") == Small(city="Oslo", hobbies=["chess"])
+        assert (
+            memory.user("ada").profile()
+            == twin.user("ada").profile()
+            == Small(city="Oslo", hobbies=["chess"])
+        )
 
 
 def test_all_of_it(fake: FakeLLM) -> None:
@@ -181,10 +185,10 @@ def test_what_is_kept_outright_stays(fake: FakeLLM) -> None:
     with opened(fake, blocks=blocks) as memory:
         memory.update("s", turn("Note this", "Done."), user_id="ada")
         memory.call_tool("s", "memory_write", {"text": "Likes tea."})
-        memory.working("s").set("plan", 1)
+        memory.session("s").working().set("plan", 1)
         memory.pop("s", 2)
-        assert [note.text for note in memory.notes("ada").all()] == ["Likes tea."]
-        assert memory.working("s").all() == {"plan": 1}
+        assert [note.text for note in memory.user("ada").notes().all()] == ["Likes tea."]
+        assert memory.session("s").working().all() == {"plan": 1}
 
 
 # --- other handles, other blocks ------------------------------------------------------------------
@@ -393,9 +397,9 @@ def test_whatever_was_said_and_taken_back(
             assert not {word for word in gone if word in told}
         memory.flush()
         assert [entry.message.text() for entry in memory.history("s")] == log
-        assert sorted(one.quote for fact in memory.facts("ada") for one in fact.evidence) == sorted(
-            log
-        )
+        assert sorted(
+            one.quote for fact in memory.user("ada").facts() for one in fact.evidence
+        ) == sorted(log)
         found = {one.text for one in memory.search("word end", user_id="ada", limit=100)}
         assert {f"user: {word}" for word in log} <= found
 
@@ -479,7 +483,7 @@ def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
 
 def test_pop_does_not_wait_for_ever(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with a worker that keeps the session it says that it has taken something back."""
-    monkeypatch.setattr("agent_memory.engine.edit.undoing._WAIT", 0.0)
+    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.0)
     store = MemoryStore()
     with opened(fake, store=store) as memory:
         memory.update("s", KEPT, user_id="ada")

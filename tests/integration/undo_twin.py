@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorMemory
+from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorMemory, operations
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import at, said
@@ -55,11 +55,11 @@ def view(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> dict[
         "warnings": [context.warnings for context in contexts],
         "found": [sorted((one.block, one.id, one.text) for one in recalls) for recalls in found],
         "sources": [sorted((one.id, one.sources) for one in recalls) for recalls in found],
-        "facts": memory.facts(user),
-        "then": memory.facts(user, as_of=at("2024-01-07"), known_at=at("2024-01-07")),
-        "audit": memory.audit(user),
-        "stale": memory.stale(user),
-        "dead": memory.dead_letters(),
+        "facts": memory.user(user).facts(),
+        "then": memory.user(user).facts(as_of=at("2024-01-07"), known_at=at("2024-01-07")),
+        "audit": memory.user(user).audit(),
+        "stale": memory.user(user).stale(),
+        "dead": operations.dead_letters(memory),
         "stats": replace(memory.stats(), usage=None),
     }
 

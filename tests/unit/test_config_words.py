@@ -20,7 +20,6 @@ from agent_memory import (
     Message,
     NoteMemory,
     Recall,
-    Scope,
     SkillMemory,
     SpatialMemory,
     StaticMemory,
@@ -33,6 +32,7 @@ from agent_memory import (
 from agent_memory.cli.common import without_password
 from agent_memory.cli.config_words import block_words, describe, when_full
 from agent_memory.core.kinds import BUILT_IN, find_kind
+from agent_memory.core.records import Scope
 from agent_memory.stores import MemoryStore
 
 

@@ -17,8 +17,9 @@ from anthropic.lib.tools._beta_builtin_memory_tool import (
     _format_file_size,
 )
 
-from agent_memory import AgentMemory, FileMemory, Files
+from agent_memory import AgentMemory, FileMemory
 from agent_memory.errors import ToolRefused
+from agent_memory.ltm_blocks.files import Files
 from agent_memory.ltm_blocks.files.block import run_command
 from agent_memory.ltm_blocks.files.editing import MAX_LINES, viewed
 from agent_memory.ltm_blocks.files.paths import human_size
@@ -234,7 +235,7 @@ def memories() -> Iterator[dict[str, AgentMemory]]:
 
 
 def filled(memory: AgentMemory) -> Files:
-    files = memory.files("ana")
+    files = memory.user("ana").files()
     files.clear()
     for path, text in FILES.items():
         files.create(path, text)
@@ -390,7 +391,7 @@ def test_as_the_sdk_does(
     own files on a disk."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
     dice, tool = random.Random(seed), BetaLocalFilesystemMemoryTool(str(tmp_path))
-    files, kept = memories["sdk"].files(f"user-{seed}"), dict[str, str]()
+    files, kept = memories["sdk"].user(f"user-{seed}").files(), dict[str, str]()
     known = Counter[tuple[str, bool]]()
     for _ in range(300):
         command = any_command(dice, kept)

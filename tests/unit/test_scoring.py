@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agent_memory import ImportanceScorer
 from agent_memory.core.records import Recall
+from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, told
 from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
 from agent_memory.retrieval.traits import Sought

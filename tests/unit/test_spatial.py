@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from agent_memory import InvalidInput, Observation, SpatialMemory
+from agent_memory import InvalidInput, SpatialMemory
+from agent_memory.ltm_blocks.spatial import Observation
 from agent_memory.ltm_blocks.spatial.index import Fading, Moment, PlaceIndex
 from agent_memory.ltm_blocks.spatial.observation import (
     Sighting,

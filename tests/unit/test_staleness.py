@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from agent_memory import StalenessDetector
+from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.claims import Claim
 from agent_memory.ltm_blocks.extractive.history.staleness import Stale, last_told
 from agent_memory.models.embedders.local import WordLlamaEmbedder

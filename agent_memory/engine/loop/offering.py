@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from agent_memory.core.messages import Message
 from agent_memory.core.tools import bad_arguments, untitled
-from agent_memory.engine.recall.bridge import resolve
+from agent_memory.engine.recall.runner import resolve
 from agent_memory.errors import InvalidInput, ToolRefused
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -1,4 +1,4 @@
-"""Threads that tend sessions while updates return at once; also the `agent-memory worker`."""
+"""Threads that do sessions' work while updates return at once; also the `agent-memory worker`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import atexit
 import logging
 import threading
 import weakref
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import inf
-from time import monotonic
+from time import monotonic, time
 
 from agent_memory.core.processes import begin_anew_in_child, wait_for_imports
 from agent_memory.core.records import Head, Scope
 from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.processing.tending import Tended, Tender
-from agent_memory.engine.processing.turns import Turns
+from agent_memory.engine.processing.session_work import Processed, SessionWork
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.models.loading import break_off_loading
 from agent_memory.stores.base import SessionStore
 
@@ -24,56 +25,143 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 2.0
 _PAGE = 64
 _EXIT_SECONDS = 2.0
-_PREPARE_SECONDS = 60.0
+_HOUSEKEEPING_SECONDS = 60.0
+_REPLACED_SECONDS = 600.0
+"""By then processes with the settings of before have been replaced."""
 
-Told = Callable[[str, Tended], None]
+OnDone = Callable[[str, Processed], None]
 """Called, on one of the worker's threads, with a session and what was done for it."""
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 
 
+class FairQueue:
+    """Sessions that wait, each once: users take turns, a user's sessions come in order. Pure."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
+        self._owners: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._owners)
+
+    def add(self, session_id: str, owner: str) -> None:
+        """Have a session wait; one that waits already keeps its place, whosever it is by now."""
+        if session_id not in self._owners:
+            self._owners[session_id] = owner
+            self._waiting.setdefault(owner, OrderedDict())[session_id] = None
+
+    def take(self) -> tuple[str, str] | None:
+        """The session whose turn it is, and its owner, who goes to the end; None: nobody waits."""
+        if not self._waiting:
+            return None
+        owner, sessions = self._waiting.popitem(last=False)
+        session_id, _ = sessions.popitem(last=False)
+        del self._owners[session_id]
+        if sessions:
+            self._waiting[owner] = sessions
+        return session_id, owner
+
+
+class Housekeeping:
+    """What a worker sees to before the first session, and every minute after.
+
+    New jobs are done for the past too, and deletions that were interrupted are finished.
+
+    Args:
+        store: The log.
+        records: Remember which jobs there were.
+        resume: Finishes interrupted deletions.
+        jobs: What sessions are worked on for now: the names of the blocks that absorb, and how long
+            logs are kept.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        records: SystemRecords,
+        resume: Callable[[], None],
+        jobs: Iterable[str],
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._resume = resume
+        self._jobs = set(jobs)
+        self._introduced = False
+
+    def run(self) -> None:
+        """Do it. Safe to repeat, and to interrupt."""
+        if not self._introduced:
+            self._introduce()
+            self._introduced = True
+        self._wake_again()
+        self._resume()
+
+    def _introduce(self) -> None:
+        known = self._records.read(Kind.JOBS).keys()
+        new = self._jobs - known
+        if new:
+            self._store.wake()  # whatever a new block has to absorb falls due
+        for name in sorted(known - self._jobs):
+            self._records.drop(Kind.JOBS, name)
+        for name in sorted(new):
+            self._records.write(Kind.JOBS, name, again_at=time() + _REPLACED_SECONDS)
+
+    def _wake_again(self) -> None:
+        """Wake once more: a worker of before puts sessions off, and knows no new block."""
+        times = {name: note["again_at"] for name, note in self._records.read(Kind.JOBS).items()}
+        late = [name for name, at in times.items() if at is not None and at <= time()]
+        if late:
+            self._store.wake()
+        for name in late:
+            self._records.write(Kind.JOBS, name, again_at=None)
+
+
 class Worker:
-    """Tends the sessions that are due, several at a time, users in turn.
+    """Works on the sessions that are due, several at a time, users in turn.
 
     Sessions come from `wake` and from the store, which remembers what is due: whatever a process
     leaves undone, the next worker over the same store finds.
 
     Args:
         store: What is due.
-        tender: Works on one session.
-        prepare: Done before the first session, and every minute.
+        work: What is done for one session.
+        housekeeping: Done before the first session, and every minute.
         threads: How many sessions at a time.
-        told: Called with what was done for a session.
+        on_done: Called with what was done for a session.
     """
 
     def __init__(
         self,
         store: SessionStore,
-        tender: Tender,
-        prepare: Callable[[], None],
+        work: SessionWork,
+        housekeeping: Callable[[], None],
         threads: int,
-        told: Told | None = None,
+        on_done: OnDone | None = None,
     ) -> None:
         self._store = store
-        self._tender = tender
-        self._prepare = prepare
+        self._work = work
+        self._housekeeping = housekeeping
         self._count = threads
-        self._told = told
+        self._on_done = on_done
         self._begin()
         _workers.add(self)
         begin_anew_in_child(self, Worker._begin)  # the next wake starts new threads
 
     def _begin(self) -> None:
         self._changed = threading.Condition()
-        self._turns = Turns()
+        self._queue = FairQueue()
         self._busy: dict[str, bool] = {}  # whether each was woken again meanwhile
         self._drains: dict[object, dict[str, int]] = {}
         self._threads: list[threading.Thread] = []
         self._stopping = False
-        self._rests = Backoff()
+        self._backoff = Backoff()
         self._poll_at = 0.0
         self._more = False
-        self._prepare_at = 0.0
+        self._housekeeping_at = 0.0
         self._trouble = ""
 
     def start(self) -> None:
@@ -86,7 +174,7 @@ class Worker:
                 self._threads.append(thread)
 
     def wake(self, head: Head) -> None:
-        """Have a session tended soon."""
+        """Have a session worked on soon."""
         self.start()
         with self._changed:
             if head.session_id in self._busy:
@@ -96,12 +184,12 @@ class Worker:
                 self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until all sessions that wait now have been tended. What rests is left for later."""
+        """Wait until all sessions that wait now have been worked on, but for those that failed."""
         with self._changed:
             key = object()
-            # of one that was woken while it is tended, the next turn counts too
+            # of one that was woken while it is worked on, the next turn counts too
             left = {name: 1 + woken for name, woken in self._busy.items()}
-            left.update(dict.fromkeys(self._turns, 1))
+            left.update(dict.fromkeys(self._queue, 1))
             self._drains[key] = left
             try:
                 self._changed.wait_for(lambda: self._stopping or not left)
@@ -109,12 +197,12 @@ class Worker:
                 del self._drains[key]
 
     def run_once(self) -> None:
-        """Instead of `start`: tend each session that is due, and wait for that.
+        """Instead of `start`: work on each session that is due, and wait for that.
 
         One that falls due again meanwhile is left for the next time.
         """
         seen: set[str] = set()
-        self._prepare_now()
+        self._keep_house()
         self._poll_at = inf  # this thread does it
         while not self._stopping:
             due = self._store.due(_PAGE + len(seen))
@@ -145,25 +233,25 @@ class Worker:
             session_id, owner = taken
             again: float | None = None
             try:
-                tended = self._tender.tend(session_id, turn=True)
-                again = tended.again
-                self._rests.succeeded(session_id)
-                if self._told is not None:
-                    self._told(session_id, tended)
+                processed = self._work.process(session_id, scheduled=True)
+                again = processed.again
+                self._backoff.succeeded(session_id)
+                if self._on_done is not None:
+                    self._on_done(session_id, processed)
             except BaseException:  # one session's trouble, even a sys.exit(), must not end a thread
-                logger.exception("session %r not tended; it will be tried again", session_id)
-                self._rest(session_id)
+                logger.exception("session %r not processed; it will be tried again", session_id)
+                self._postpone(session_id)
             self._done(session_id, owner, again)
 
     def _next(self) -> tuple[str, str] | None:
-        """The next session to tend, as soon as there is one; None to stop."""
+        """The next session to work on, as soon as there is one; None to stop."""
         while True:
             with self._changed:
                 if self._stopping:
                     return None
                 wait = self._poll_at - monotonic()
-                if wait > 0 and (self._turns or not self._more):
-                    taken = self._turns.take()
+                if wait > 0 and (self._queue or not self._more):
+                    taken = self._queue.take()
                     if taken is not None:
                         self._busy[taken[0]] = False
                         return taken
@@ -174,7 +262,7 @@ class Worker:
 
     def _poll(self) -> None:
         """Line up what is due in the store, whoever left it there."""
-        self._prepare_now()
+        self._keep_house()
         try:
             heads = self._store.due(_PAGE)
         except Exception as error:  # noqa: BLE001 - the store is down: this thread lives on
@@ -187,41 +275,41 @@ class Worker:
             fresh = [
                 head
                 for head in heads
-                if head.session_id not in self._busy and not self._rests.seconds(head.session_id)
+                if head.session_id not in self._busy and not self._backoff.seconds(head.session_id)
             ]
             for head in fresh:
                 self._add(head)
             self._more = len(heads) == _PAGE and bool(fresh)
             self._changed.notify_all()
 
-    def _prepare_now(self) -> None:
+    def _keep_house(self) -> None:
         with self._changed:
-            if monotonic() < self._prepare_at:
+            if monotonic() < self._housekeeping_at:
                 return
-            self._prepare_at = inf
+            self._housekeeping_at = inf
         try:
-            self._prepare()
+            self._housekeeping()
         except Exception:  # they must not keep the sessions waiting
-            logger.exception("a worker's first steps failed, and will be tried again")
+            logger.exception("a worker's housekeeping failed, and will be tried again")
         finally:
-            self._prepare_at = monotonic() + _PREPARE_SECONDS
+            self._housekeeping_at = monotonic() + _HOUSEKEEPING_SECONDS
 
     def _add(self, head: Head) -> None:
-        self._turns.add(head.session_id, Scope(head.user_id, head.session_id).owner)
+        self._queue.add(head.session_id, Scope(head.user_id, head.session_id).owner)
 
-    def _rest(self, session_id: str) -> None:
-        """Let a session that could not be tended wait, so that it keeps nobody's place."""
-        self._rests.failed(session_id)
+    def _postpone(self, session_id: str) -> None:
+        """Let a session that could not be processed wait, so that it keeps nobody's place."""
+        self._backoff.failed(session_id)
         with suppress(Exception):  # the store is down: then at least this worker remembers
             if head := self._store.head(session_id):
-                wait = max(POLL_SECONDS, self._rests.seconds(session_id))
+                wait = max(POLL_SECONDS, self._backoff.seconds(session_id))
                 self._store.put_off(head, wait)
 
     def _done(self, session_id: str, owner: str, again: float | None) -> None:
         with self._changed:
             woken = self._busy.pop(session_id)
             if woken or again == 0:
-                self._turns.add(session_id, owner)
+                self._queue.add(session_id, owner)
             for left in self._drains.values():
                 if session_id in left:
                     left[session_id] = 1 if again == 0 else left[session_id] - 1

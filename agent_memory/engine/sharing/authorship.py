@@ -8,10 +8,11 @@ from agent_memory.core.emptying import EMPTY_SYSTEM
 from agent_memory.core.messages import Message
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Record
+from agent_memory.core.reserved import AUTHORS
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import FactStore
 
-_PLACE = "_authors"  # no block's name begins so
+_PLACE = AUTHORS.name
 _MOST_KNOWN = 10_000
 
 
@@ -75,10 +76,6 @@ class Authors:
         """Forget it: nothing of the agent is left in the session."""
         self._store.delete_facts(_PLACE, owner=_owner(agent, session_id))
         self._known.pop((agent, session_id), None)
-
-    def session(self, session_id: str) -> None:
-        """A session is deleted."""
-        self._store.delete_facts(_PLACE, session_id=session_id)
 
     def _note(self, agent: str, session_id: str, first: int) -> None:
         owner = _owner(agent, session_id)

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from agent_memory.core.ids import Access
 from agent_memory.core.records import Record
+from agent_memory.core.reserved import GRANTS
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import FactStore
 
-_PLACE, _SHARES = "_grants", "shares"  # no block's name begins so
+_PLACE, _SHARES = GRANTS.name, "shares"
 _NONE = "none"
 _ACCESS: dict[str | None, Access] = {"read": "read", "write": "write"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_memory.core.ids import Access, OwnId, shared_session, shared_user
@@ -17,7 +18,6 @@ from agent_memory.engine.sharing.given import (
     given_head,
     given_recall,
 )
-from agent_memory.engine.turn_calls import TurnCalls
 from agent_memory.errors import AccessDenied, InvalidInput, ToolRefused
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from agent_memory.core.context import MemoryContext
-    from agent_memory.core.tools import Tool
     from agent_memory.core.turns import Turn
     from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.engine.loop.turns import Turns
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
@@ -56,7 +56,7 @@ class SharedMemory:
 
     def __init__(self, memory: AgentMemory, share: str, agent_id: str) -> None:
         self._memory = memory
-        self._parts = memory._parts
+        self._components = memory.components
         self._user = shared_user(share)
         self.share = share
         self.agent_id = agent_id
@@ -74,14 +74,15 @@ class SharedMemory:
         session = self._session(session_id)
         given = message if isinstance(message, list | tuple) else [message]
         messages = [signed(Message.of(one), self.agent_id) for one in given]
-        authors = self._parts.authors
+        authors = self._components.authors
         known = authors.knows(self.agent_id, session)
-        before = None if known else self._parts.store.head(session)
+        before = None if known else self._components.store.head(session)
         head = self._memory.update(session, messages, user_id=self._user)
         if messages and head.end:
             authors.wrote(self.agent_id, before, head)
             if not self._allowed("write"):
-                self._parts.deletion.late(self.agent_id, session)
+                self._components.deletion.settle(self.agent_id)  # if that is because it is deleted
+                self._components.redaction.late(self.agent_id, session)
         return given_head(head)
 
     def get(self, session_id: str, message: Any = None) -> MemoryContext:
@@ -97,7 +98,9 @@ class SharedMemory:
         """As `AgentMemory.history`."""
 
         def read() -> list[Entry]:
-            log = self._memory.history(self._session(session_id), after=after, limit=limit)
+            log = self._memory.history(
+                self._session(session_id), user_id=self._user, after=after, limit=limit
+            )
             return [given_entry(entry) for entry in log]
 
         return self._reading(read)
@@ -118,7 +121,11 @@ class SharedMemory:
 
         def read() -> list[Head]:
             page = page_of(
-                self._parts.store, self._user, limit=limit, after=self._maybe(after), shared=True
+                self._components.store,
+                self._user,
+                limit=limit,
+                after=self._maybe(after),
+                shared=True,
             )
             return [given_head(head) for head in page]
 
@@ -131,7 +138,11 @@ class SharedMemory:
             AccessDenied: The agent may not write; nothing was taken, unless access was revoked
                 while it was.
         """
-        return self._reading(lambda: self._memory.pop(self._session(session_id), count), "write")
+
+        def take() -> list[Message]:
+            return self._memory.pop(self._session(session_id), count, user_id=self._user)
+
+        return self._reading(take, "write")
 
     def facts(
         self,
@@ -140,11 +151,11 @@ class SharedMemory:
         as_of: datetime | date | None = None,
         known_at: datetime | date | None = None,
     ) -> list[Fact]:
-        """As `AgentMemory.facts`: those of the namespace."""
+        """As `User.facts`: those of the namespace."""
 
         def read() -> list[Fact]:
-            found = self._memory.facts(
-                self._user, session_id=self._maybe(session_id), as_of=as_of, known_at=known_at
+            found = self._memory.user(self._user).facts(
+                session_id=self._maybe(session_id), as_of=as_of, known_at=known_at
             )
             return [given_fact(one) for one in found]
 
@@ -153,19 +164,18 @@ class SharedMemory:
     def profile(
         self, *, as_of: datetime | date | None = None, known_at: datetime | date | None = None
     ) -> BaseModel:
-        """As `AgentMemory.profile`: that of the namespace."""
-        return self._reading(
-            lambda: self._memory.profile(self._user, as_of=as_of, known_at=known_at)
-        )
+        """As `User.profile`: that of the namespace."""
+        user = self._memory.user(self._user)
+        return self._reading(lambda: user.profile(as_of=as_of, known_at=known_at))
 
     def before_turn(self, session_id: str, message: Any) -> Turn:
         """As `AgentMemory.before_turn`."""
-        return self._reading(lambda: _Turns(self).before_turn(session_id, message))
+        return self._reading(lambda: self._turns.before(session_id, message, None))
 
     def after_turn(self, turn: Turn, answer: Any) -> Head:
         """As `AgentMemory.after_turn`. Needs write access."""
         self._require("write")
-        return _Turns(self).after_turn(turn, answer)
+        return self._turns.after(turn, answer)
 
     def completion(
         self,
@@ -185,8 +195,26 @@ class SharedMemory:
                 "A shared namespace has no streams: one could be read after access was revoked. "
                 "Leave `stream` out, or use before_turn and after_turn around a stream of your own."
             )
-        return _Turns(self).completion(
-            session_id, message, model=model, tools=tools, max_rounds=max_rounds, **options
+        given = {"model": model, "tools": tools, "max_rounds": max_rounds, **options}
+        return self._turns.complete(session_id, message, user_id=None, **given)
+
+    @property
+    def _turns(self) -> Turns:
+        """Turns that read and store through the checked calls."""
+
+        def get(session_id: str, message: Any, *, user_id: str | None = None) -> MemoryContext:
+            return self.get(session_id, message)
+
+        def update(session_id: str, message: Any, *, user_id: str | None = None) -> Head:
+            return self.update(session_id, message)
+
+        return replace(
+            self._memory.turns,
+            get=get,
+            update=update,
+            replaced=_refuse_to_replace,
+            call_tool=_refuse_to_call,
+            toolbox=dict,
         )
 
     def _require(self, access: Access) -> None:
@@ -195,12 +223,12 @@ class SharedMemory:
         Raises:
             AccessDenied: It is not.
         """
-        self._memory._check(None, None)
+        self._components.guard.check(None, None)
         if not self._allowed(access):
             raise AccessDenied(DENIED)
 
     def _allowed(self, access: Access) -> bool:
-        return self._parts.grants.allows(self.share, self.agent_id, access)
+        return self._components.grants.allows(self.share, self.agent_id, access)
 
     def _reading(self, read: Callable[[], T], access: Access = "read") -> T:
         self._require(access)
@@ -215,40 +243,15 @@ class SharedMemory:
         return None if session_id is None else self._session(session_id)
 
 
-class _Turns(TurnCalls):
-    """Turns in a shared namespace: they read and store through its checked calls."""
+def _refuse_to_replace(turn: Turn, part: Span, said: Sequence[Message]) -> Head:
+    raise InvalidInput("This turn was not begun in a shared namespace. Nothing was stored.")
 
-    def __init__(self, shared: SharedMemory) -> None:
-        self._shared = shared
-        self._parts = shared._parts
-        self._counter = shared._memory._counter
 
-    def get(
-        self, session_id: str, message: Any = None, *, user_id: str | None = None
-    ) -> MemoryContext:
-        return self._shared.get(session_id, message)
-
-    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
-        return self._shared.update(session_id, message)
-
-    def _replaced(self, turn: Turn, part: Span, said: Sequence[Message]) -> Head:
-        raise InvalidInput("This turn was not begun in a shared namespace. Nothing was stored.")
-
-    def call_tool(
-        self,
-        session_id: str,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        user_id: str | None = None,
-    ) -> str:
-        raise ToolRefused(f"{name} cannot be called in a shared namespace.")
-
-    def _toolbox(self) -> dict[str, Tool]:
-        return {}
-
-    def _check(self, session_id: str | None, user_id: str | None) -> None:
-        self._shared._memory._check(session_id, user_id)
-
-    def _owned(self, session_id: str, user_id: str | None) -> Head | None:
-        return self._shared._memory._owned(session_id, user_id)
+def _refuse_to_call(
+    session_id: str,
+    name: str,
+    arguments: Mapping[str, Any] | str | None = None,
+    *,
+    user_id: str | None = None,
+) -> str:
+    raise ToolRefused(f"{name} cannot be called in a shared namespace.")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
+from weakref import WeakValueDictionary
 
-from agent_memory.core.ids import Access, check_id, shared_session, shared_user
+from agent_memory.core.ids import Access, check_id, check_share, shared_session, shared_user
+from agent_memory.core.processes import fork_safe_lock
 from agent_memory.engine.paging import page_of
 from agent_memory.engine.sharing.given import given_head
 from agent_memory.engine.sharing.shared import SharedMemory
@@ -25,7 +27,8 @@ class Share:
 
     def __init__(self, memory: AgentMemory, name: str) -> None:
         self._memory = memory
-        self._grants = memory._parts.grants
+        self._components = memory.components
+        self._grants = memory.components.grants
         self.name = name
 
     def __repr__(self) -> str:
@@ -45,7 +48,7 @@ class Share:
         """
         self._check(agent_id, access)
         for user_id in (agent_id, shared_user(self.name)):  # or it would take the new grant along
-            self._memory._parts.deletion.settle(user_id)
+            self._components.deletion.settle(user_id)
         self._grants.put(self.name, agent_id, access)
 
     def revoke(self, agent_id: str) -> None:
@@ -67,7 +70,7 @@ class Share:
 
     def agents(self) -> dict[str, Access]:
         """The agents that have access, in order of their ids, each with what it may do."""
-        self._memory._check(None, None)
+        self._components.guard.check(None, None)
         return self._grants.agents(self.name)
 
     def agent(self, agent_id: str) -> SharedMemory:
@@ -83,8 +86,8 @@ class Share:
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
         """A page of the namespace's sessions in order of their ids: those after `after`."""
-        self._memory._check(None, None)
-        store, user = self._memory._parts.store, shared_user(self.name)
+        self._components.guard.check(None, None)
+        store, user = self._components.store, shared_user(self.name)
         since = None if after is None else shared_session(self.name, after)
         page = page_of(store, user, limit=limit, after=since, shared=True)
         return [given_head(head) for head in page]
@@ -95,11 +98,32 @@ class Share:
         Idempotent; what was interrupted is finished by a worker, `flush`, or the next call. What
         the configuration grants is granted again when a memory opens.
         """
-        self._memory._check(None, None)
-        self._memory._parts.deletion.user(shared_user(self.name))
+        self._components.guard.check(None, None)
+        self._components.deletion.user(shared_user(self.name))
 
     def _check(self, agent_id: str, access: str = "read") -> None:
-        self._memory._check(None, None)
+        self._components.guard.check(None, None)
         check_id("agent_id", agent_id)
         if access not in get_args(Access):
             raise InvalidInput(f'access is {access!r}. Give "read" or "write".')
+
+
+class Shares:
+    """The open shared namespaces of a memory: one object a name, as long as anybody has it."""
+
+    def __init__(self) -> None:
+        self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
+        self._lock = fork_safe_lock()
+
+    def of(self, memory: AgentMemory, name: str) -> Share:
+        """A memory's namespace of a name.
+
+        Raises:
+            InvalidId: The name is not usable.
+        """
+        check_share(name)
+        with self._lock:
+            share = self._shares.get(name)
+            if share is None:
+                share = self._shares[name] = Share(memory, name)
+            return share

@@ -14,7 +14,7 @@ from typing import TextIO
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import LogChanged, log_pages
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block
@@ -38,7 +38,7 @@ class Exporter:
     """
 
     def __init__(
-        self, store: Store, leases: Leases, failures: Failures, blocks: Mapping[str, Block]
+        self, store: Store, leases: Leases, failures: DeadLetters, blocks: Mapping[str, Block]
     ) -> None:
         self._store = store
         self._leases = leases
@@ -46,7 +46,7 @@ class Exporter:
         self._blocks = blocks
 
     def run(self, session_id: str, write: Callable[[str], object]) -> Exported:
-        """Export a session as it is at one moment; see `AgentMemory.export_session`.
+        """Export a session as it is at one moment; see `Session.export`.
 
         Args:
             session_id: The session.

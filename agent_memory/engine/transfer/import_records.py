@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Fact, Forgotten, Item, Vector, Vectors
 from agent_memory.engine.transfer.validate_import import is_bound, is_keyed, traits_in, validated
@@ -46,7 +46,7 @@ class RecordImport:
     def __init__(
         self,
         resources: Resources,
-        failures: Failures,
+        failures: DeadLetters,
         blocks: Mapping[str, Block],
         head: Head,
         lease: Lease,

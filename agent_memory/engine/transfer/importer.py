@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TextIO
 
 from agent_memory.core.records import Entry, Head, Lease
-from agent_memory.engine.edit.deletion import Deletion
+from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.failures import Failures
+from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.import_records import RecordImport
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Item, Reading
@@ -46,7 +46,7 @@ class Importer:
         resources: Resources,
         leases: Leases,
         deletion: Deletion,
-        failures: Failures,
+        failures: DeadLetters,
         windows: Windows,
         blocks: Mapping[str, Block],
     ) -> None:
@@ -59,7 +59,7 @@ class Importer:
         self._blocks = blocks
 
     def run(self, reading: Reading) -> Head:
-        """Import a session; see `AgentMemory.import_session`."""
+        """Import a session; see `operations.import_session`."""
         head, items = reading.head, reading.items()
         session_id = head.session_id
         self._make_way(session_id)

@@ -1,2 +1,23 @@
-"""Files under /memories as the Claude memory tool knows them: paths, edits, listings, replies.
-Pure."""
+"""`FileMemory`: files under /memories, as the Claude memory tool knows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_memory.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.files.block import FileMemory, Files
+
+__all__ = ["FileMemory", "Files"]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazily(
+        __name__,
+        {
+            ".block": (
+                "FileMemory",
+                "Files",
+            ),
+        },
+    )

@@ -81,7 +81,7 @@ class FileMemory(KeepingBlock):
 
 
 class Files:
-    """The files of one user; made by `AgentMemory.files`.
+    """The files of one user; made by `User.files`.
 
     Paths are /memories and below. The six commands of the memory tool give the text that the model
     is to read, and raise `ToolRefused` with the text of what went wrong; nothing changed then.

@@ -31,7 +31,7 @@ _NEAR = 0.8  # of `Embedder.unrelated`, which is the best of many texts; each sk
 class SkillMemory(KeepingBlock):
     """Skills: those of everybody, which people put into a folder, and those of a user's own.
 
-    A model and `AgentMemory.skills` of a user save only that user's own. They go with their user,
+    A model and `User.skills` of a user save only that user's own. They go with their user,
     and those of a session without a user with the session.
 
     Attributes:
@@ -226,7 +226,7 @@ class Save(Arguments):
 
 
 class Skills:
-    """The skills of one user, with those of everybody; made by `AgentMemory.skills`.
+    """The skills of one user, with those of everybody; made by `User.skills`.
 
     Without anybody it is the skills of everybody, and what is saved is everybody's.
 

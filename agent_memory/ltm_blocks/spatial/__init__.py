@@ -1,1 +1,27 @@
-"""What was observed at which place: how near it is, how sure it is still, and an index. Pure."""
+"""`SpatialMemory`: what was observed at which place, and how sure it is still."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_memory.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.spatial.block import SpatialMemory
+    from agent_memory.ltm_blocks.spatial.observation import Observation, Sighting
+    from agent_memory.ltm_blocks.spatial.places import Places
+
+__all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazily(
+        __name__,
+        {
+            ".block": ("SpatialMemory",),
+            ".observation": (
+                "Observation",
+                "Sighting",
+            ),
+            ".places": ("Places",),
+        },
+    )

@@ -40,7 +40,7 @@ class _Kept(Form):
 
 
 class SpatialMemory(KeepingBlock):
-    """Observations at places, written by tool or by `AgentMemory.spatial`; per user.
+    """Observations at places, written by tool or by `User.spatial`; per user.
 
     Positions are plain numbers in a unit of your own: distances are Euclidean, so degrees of
     latitude and longitude are not for it. An observation goes with its user, and with the session

@@ -39,7 +39,7 @@ _FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
 
 
 class Places:
-    """What one user has observed; made by `AgentMemory.spatial`.
+    """What one user has observed; made by `User.spatial`.
 
     Searching finds what is sure enough by now, and scores it, 0 to 1: proximity x confidence; with
     a query the mean of that and of the relevance.

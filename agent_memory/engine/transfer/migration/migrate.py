@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from agent_memory.core.reserved import NOTES
 from agent_memory.engine.leases import Locks
-from agent_memory.engine.system_records import PLACE, Notes
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.moving import move
-from agent_memory.engine.transfer.migration.record_sets import MIGRATION
 from agent_memory.engine.transfer.migration.steps import MigrationStep
 from agent_memory.errors import InvalidInput
 from agent_memory.stores import check_url, open_store
@@ -66,30 +66,30 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
         target: Where to.
         origin: Names the source, so that an interrupted migration is known again.
     """
-    with Locks(target).held(MIGRATION):
-        notes = Notes(target)
-        noted = notes.read(MIGRATION)
+    with Locks(target).held(Kind.MIGRATION.value):
+        records = SystemRecords(target)
+        noted = records.read(Kind.MIGRATION)
         _check(source, target, origin, noted)
         removed = noted.get(origin, {}).get("removed", False)
-        notes.write(MIGRATION, origin, removed=removed)
+        records.write(Kind.MIGRATION, origin, removed=removed)
 
         def removing() -> None:
             nonlocal removed
             if not removed:
                 removed = True
-                notes.write(MIGRATION, origin, removed=True)
+                records.write(Kind.MIGRATION, origin, removed=True)
 
         for step in move(source, target, removing, resumed=bool(noted)):
             if step.verified is not None:
                 if removed:
                     target.scrub()
-                notes.drop(MIGRATION, origin)
+                records.drop(Kind.MIGRATION, origin)
             yield step
 
 
 def is_unfinished(store: Store) -> bool:
     """Whether a migration into a store has begun and has not come to its end."""
-    return bool(Notes(store).read(MIGRATION))
+    return bool(SystemRecords(store).read(Kind.MIGRATION))
 
 
 def origin_of(url: str) -> str:
@@ -137,7 +137,7 @@ def _held(store: Store) -> list[str]:
     """What a store holds, beside notes of the engine and names of blocks."""
     counts = store.counts()
     found = [f"{counts.sessions} sessions"] if counts.sessions else []
-    kept = next((block for block, _ in store.all_facts() if block != PLACE), None)
+    kept = next((block for block, _ in store.all_facts() if block != NOTES.name), None)
     found += [] if kept is None else [f"facts of {kept!r}"]
     blocks = sorted(store.vector_blocks())
     return found + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agent_memory.core.records import Record
-from agent_memory.engine.system_records import PLACE
+from agent_memory.engine.system_records import stays_behind
 from agent_memory.engine.transfer.migration.checksums import record_digest
 from agent_memory.stores.base import FactStore, VectorStore
-
-MIGRATION = "migration"
-"""Kind of the note in a target that is not complete yet."""
-
-_STAYING = (MIGRATION, "scrubs")  # what a store notes of itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +65,7 @@ class FactRecords:
     def read(self) -> Iterator[Kept]:
         """See `RecordSet.read`."""
         for block, record in self._store.all_facts():
-            stays = block == PLACE and record.owner in _STAYING
-            if not stays and record.session_id not in self._leaving:
+            if not stays_behind(block, record) and record.session_id not in self._leaving:
                 yield Kept(block, record, record_digest(block, record))
 
     def put(self, records: Sequence[Kept]) -> None:

@@ -15,12 +15,12 @@ END = datetime.max.replace(tzinfo=UTC)
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?=$|[T ])")
 
 
-def parse(date: str | None) -> Period | None:
+def parse(text: str | None) -> Period | None:
     """The time that a date names: a day, a month ("2024-03") or a year; None for what is no date.
 
     What follows a day, such as the time, is left out.
     """
-    found = _DATE.match(date.strip()) if date else None
+    found = _DATE.match(text.strip()) if text else None
     if found is None:
         return None
     year, month, day = (int(part) if part else None for part in found.groups())

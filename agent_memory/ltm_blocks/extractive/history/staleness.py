@@ -45,7 +45,7 @@ class StalenessDetector(BaseModel):
         jaccard: Share of two-word shingles from which on two facts say the same.
         cosine: The same for their vectors, given that they have half of `jaccard` in common.
         max_age: How long a fact is recalled after it was last said; None for always.
-        report_only: Nothing is kept from being recalled; `AgentMemory.stale` tells all the same.
+        report_only: Nothing is kept from being recalled; `User.stale` tells all the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,81 @@
+"""The collections of records that the library keeps for itself, beside those of blocks. Pure.
+
+A block's name begins with a letter. The names here begin with an underscore, so that none of them
+can be a block's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A collection of the library's own.
+
+    What goes neither with a session nor with a user is the deployment's.
+
+    Attributes:
+        name: Its name; of an open number of collections, what their names begin with.
+        holds: What is kept there.
+        goes_with_session: Whether each record names its session, and is erased with it.
+        goes_with_user: Whether what is kept there of a user is erased with that user, whatever
+            becomes of the sessions.
+        is_exported: Whether the snapshot of a session takes its records along.
+        is_facts: Whether its records are facts of the store that holds the log. System messages may
+            lie in a store of their own, which erases them itself; indexes hold vectors.
+    """
+
+    name: str
+    holds: str
+    goes_with_session: bool = False
+    goes_with_user: bool = False
+    is_exported: bool = False
+    is_facts: bool = True
+
+
+NOTES = Reserved("_notes", "what the engine has to remember: jobs, replays, unfinished deletions")
+FAILED = Reserved(
+    "_failed",
+    "attempts of blocks that failed, and dead letters",
+    goes_with_session=True,
+    is_exported=True,
+)
+FORGOTTEN = Reserved(
+    "_forgotten",
+    "what blocks are not to learn again",
+    goes_with_session=True,
+    goes_with_user=True,
+    is_exported=True,
+)
+AUTHORS = Reserved(
+    "_authors",
+    "where in a shared session an agent began to write",
+    goes_with_session=True,
+    goes_with_user=True,
+)
+GRANTS = Reserved(
+    "_grants", "which agent may do what in which shared namespace", goes_with_user=True
+)
+REGISTRY = Reserved("_keepers", "which blocks and indexes keep something in this store")
+SYSTEM = Reserved(
+    "_system",
+    "system messages, where they have a store of their own",
+    goes_with_session=True,
+    is_exported=True,
+    is_facts=False,
+)
+INDEXES = Reserved(
+    "_index_", "the vectors of an index, one collection each", goes_with_user=True, is_facts=False
+)
+
+RESERVED = (NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, SYSTEM, INDEXES)
+"""All of them: deletion, export and migration handle these, and no others."""
+
+
+def reserved(name: str) -> Reserved | None:
+    """The reserved collection of this name; None where it is a block's, or nobody's."""
+    for one in RESERVED:
+        if name == one.name or (one is INDEXES and name.startswith(one.name)):
+            return one
+    return None

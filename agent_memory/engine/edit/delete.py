@@ -1,0 +1,227 @@
+"""Deleting sessions and users: marked first, erased after, so that any worker can finish it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+from time import monotonic, time
+from typing import Protocol, TypeVar
+from uuid import uuid4
+
+from agent_memory.core.records import Head, Lease, Scope
+from agent_memory.engine.edit.edit import under_lease
+from agent_memory.engine.edit.tombstones import Tombstones
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.recall.runner import resolve
+from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.windows import Windows
+from agent_memory.errors import SessionDeleting, StoreUnavailable
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.keepers import enrolled, erase, erase_derived, erase_indexed
+from agent_memory.stores.base import Store
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 60.0
+"""Seconds for which a call lets deletions of its session finish, one after the other."""
+
+T = TypeVar("T")
+
+
+class SharedNamespaces(Protocol):
+    """What a deletion takes out of namespaces that several agents share."""
+
+    def close(self, user_id: str) -> None:
+        """Shut a user, or all agents of a namespace, out, before anything is erased."""
+        ...
+
+    def erase(self, user_id: str) -> None:
+        """Empty what a user wrote as an agent, and forget its grants. Idempotent."""
+        ...
+
+
+class Deletion:
+    """Erases what a store and its blocks hold.
+
+    Args:
+        store: The store.
+        leases: Which keep other workers off meanwhile.
+        absorber: Whose blocks forget.
+        keepers: Blocks that keep what they did not absorb, and forget too.
+        tombstones: What is to stay forgotten.
+        records: Where the deletion of a user is noted until it is finished.
+        windows: What is kept of logs in memory.
+        shared: Takes a user out of shared namespaces.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        leases: Leases,
+        absorber: Absorber,
+        keepers: Sequence[Block],
+        tombstones: Tombstones,
+        records: SystemRecords,
+        windows: Windows,
+        shared: SharedNamespaces,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._absorber = absorber
+        self._keepers = keepers
+        self._tombstones = tombstones
+        self._records = records
+        self._windows = windows
+        self._shared = shared
+
+    def session(self, session_id: str) -> None:
+        """Erase one session; see `AgentMemory.delete`."""
+        self._mark(session_id)
+        self.finish(session_id)
+
+    def finish(self, session_id: str) -> None:
+        """Erase a session that is marked; one that has begun in its place since is left alone."""
+        self._erase(session_id)
+        self._scrub()
+
+    def retried(self, session_id: str, call: Callable[[], T]) -> T:
+        """What a call gives, made anew each time a deletion of its session has refused it.
+
+        The deletion is finished first, whoever has begun it.
+
+        Raises:
+            StoreUnavailable: The session is deleted again and again, or its deletion does not end.
+        """
+        deadline = monotonic() + _PATIENCE
+        while True:
+            try:
+                return call()
+            except SessionDeleting as error:
+                if monotonic() >= deadline:
+                    raise StoreUnavailable(
+                        f"Session {session_id!r} was deleted again and again, for "
+                        f"{_PATIENCE:g} s. Nothing was stored; try again."
+                    ) from error
+                self.finish(session_id)
+
+    def user(self, user_id: str) -> None:
+        """Erase all of a user's sessions, and what blocks hold of the user."""
+        begun = [head.created_at.timestamp() for head in all_heads(self._store, user_id)]
+        before = max([time(), *begun])  # the clock of another machine may be ahead
+        key = uuid4().hex
+        self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
+        self._finish(key, user_id, before)
+
+    def settle(self, user_id: str) -> None:
+        """Finish a user's deletions that have begun, before anything is given to it anew."""
+        for key, note in self._records.read(Kind.USER_DELETIONS).items():
+            if note["user_id"] == user_id:
+                self._finish(key, user_id, note["before"], cleared="cleared" in note)
+
+    def resume(self) -> None:
+        """Finish what was interrupted: deletions of users, and of traces in the files."""
+        for key, note in self._records.read(Kind.USER_DELETIONS).items():
+            try:
+                self._finish(key, note["user_id"], note["before"], cleared="cleared" in note)
+            except Exception:  # one that can't be finished now must not keep the others waiting
+                logger.exception("the deletion of a user was not finished; it will be tried again")
+        if self._records.read(Kind.SCRUBS):
+            self._scrub()
+
+    def _finish(self, key: str, user_id: str, before: float, cleared: bool = False) -> None:
+        """Erase what there was of a user at a time; what was said since stays.
+
+        Args:
+            key: Of the deletion's note.
+            user_id: The user.
+            before: The time.
+            cleared: Whether what was kept outright is gone: what is there now was kept since.
+        """
+        if not cleared:
+            self._shared.close(user_id)
+            self._clear_keepers(user_id)
+            self._records.write(
+                Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
+            )
+        sessions = [head.session_id for head in all_heads(self._store, user_id)]
+        # all are marked before the first is erased, so that none comes back if this stops half-way
+        for session_id in [name for name in sessions if self._mark(name, before)]:
+            self._erase(session_id)
+        for block in self._absorber.blocks.values():
+            resolve(block.delete(Scope(user_id)))
+        self._tombstones.user(user_id)
+        self._shared.erase(user_id)
+        # what the user has said since the deletion began is absorbed again
+        for head in all_heads(self._store, user_id):
+            for name in self._absorber.blocks:
+                self._absorber.rewind(name, None, head.session_id)
+        self._note_scrub()
+        for done, note in self._records.read(Kind.USER_DELETIONS).items():
+            if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
+                self._records.drop(Kind.USER_DELETIONS, done)
+        self._scrub()
+
+    def _clear_keepers(self, user_id: str) -> None:
+        for block in self._keepers:
+            resolve(block.delete(Scope(user_id)))
+        for name in self._former_keepers():
+            erase(self._store, name, Scope(user_id))
+        erase_indexed(self._store, user_id)
+
+    def _note_scrub(self) -> None:
+        """Have the traces erased, whatever becomes of this call."""
+        self._records.write(Kind.SCRUBS, uuid4().hex)
+
+    def _scrub(self) -> None:
+        noted = self._records.read(Kind.SCRUBS)
+        self._store.scrub()
+        for key in noted:
+            self._records.drop(Kind.SCRUBS, key)
+
+    def _mark(self, session_id: str, before: float = inf) -> bool:
+        """Mark a session, so that it is gone for everybody; False where there is none so old."""
+        while (head := self._store.head(session_id)) and head.created_at.timestamp() <= before:
+            if head.deleting or self._store.move(replace(head, deleting=True)):
+                return True
+        return False
+
+    def _erase(self, session_id: str) -> None:
+        def marked() -> Head | None:
+            head = self._store.head(session_id)
+            return head if head is not None and head.deleting else None
+
+        told = "It is marked for deletion; call delete again."
+        under_lease(self._leases, session_id, marked, self._clear, told)
+
+    def _clear(self, head: Head, lease: Lease) -> bool:
+        scope = Scope(head.user_id, head.session_id, lease=lease)
+        for block in self._absorber.blocks.values():
+            self._absorber.forget(block, head, scope)
+        for keeper in self._keepers:
+            resolve(keeper.delete(scope))
+        for name in self._former_keepers():
+            erase(self._store, name, scope)
+        for former in head.cursors.keys() - self._absorber.blocks.keys():
+            self._forget_former(former, scope)
+        self._records.erase_session(head.session_id, lease)
+        self._note_scrub()
+        self._store.delete(head.session_id, lease=lease)
+        self._windows.forget(head.session_id)
+        return True
+
+    def _former_keepers(self) -> set[str]:
+        """Blocks that keep something in this store, and are not configured now."""
+        return enrolled(self._store) - {block.name for block in self._keepers}
+
+    def _forget_former(self, block: str, scope: Scope) -> None:
+        erase_derived(self._store, block, scope)
+        logger.warning(
+            "block %r absorbed session %r and is not configured now: its records in this store "
+            "were deleted, what it kept elsewhere was not",
+            block,
+            scope.session_id,
+        )

@@ -1,0 +1,82 @@
+"""What every call asks first: is the memory open, are the ids usable, is the session the user's."""
+
+from __future__ import annotations
+
+from agent_memory.core.ids import check_id
+from agent_memory.core.records import Head, Scope
+from agent_memory.errors import InvalidInput, MemoryClosed, SessionOfAnotherUser
+from agent_memory.stores.base import SessionStore
+
+
+class Guard:
+    """Refuses calls that nobody may make.
+
+    Args:
+        store: Where sessions say whose they are.
+
+    Attributes:
+        closed: Whether the memory is closed, so that every call is refused.
+    """
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self.closed = False
+
+    def check(self, session_id: str | None, user_id: str | None) -> None:
+        """Refuse unusable ids, and calls after `close`.
+
+        Raises:
+            MemoryClosed: The memory is closed.
+            InvalidId: An id that is named is not usable.
+        """
+        if self.closed:
+            raise MemoryClosed("This memory was closed. Open a new AgentMemory.")
+        if session_id is not None:
+            check_id("session_id", session_id)
+        if user_id is not None:
+            check_id("user_id", user_id)
+
+    def admit(self, session_id: str | None, user_id: str | None) -> None:
+        """As `check`; where both are named, refuse a session of another user too.
+
+        Raises:
+            SessionOfAnotherUser: The session belongs to another user.
+        """
+        self.check(session_id, user_id)
+        if session_id is not None and user_id is not None:
+            self.owned(session_id, user_id)
+
+    def owned(self, session_id: str, user_id: str | None) -> Head | None:
+        """The head of a session, whose ids are checked; None where there is no such session.
+
+        Raises:
+            SessionOfAnotherUser: The session belongs to another user than the one named.
+        """
+        head = self._store.head(session_id)
+        if head is None or head.deleting:
+            return None
+        if user_id is not None and head.user_id not in (None, user_id):
+            raise SessionOfAnotherUser(
+                f"Session {session_id!r} belongs to another user. Use that user's id, or start "
+                "a session with an id of its own."
+            )
+        return head
+
+    def scope(self, user_id: str | None, session_id: str | None) -> Scope:
+        """Whose memory a call is about: a user's, or that of a session, whose user it then is.
+
+        Raises:
+            InvalidInput: Neither is named, or an id is not usable.
+            SessionOfAnotherUser: The session belongs to another user.
+        """
+        self.check(session_id, user_id)
+        if user_id is None and session_id is None:
+            raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
+        head = self.owned(session_id, user_id) if session_id is not None else None
+        return scope_of(head, user_id, session_id)
+
+
+def scope_of(head: Head | None, user_id: str | None, session_id: str | None) -> Scope:
+    """A session's scope: that of the user it belongs to, once it does, else of the one named."""
+    owner = head.user_id if head is not None and head.user_id is not None else user_id
+    return Scope(owner, session_id)

@@ -1,0 +1,371 @@
+"""Feeding the log to long-term blocks: a cursor moves only once its block took the batch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+
+from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
+from agent_memory.engine.backoff import Backoff
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.processing.dead_letters import DeadLetters, is_passing
+from agent_memory.engine.recall.runner import TimeLimited, resolve, together
+from agent_memory.errors import ConfigError, LeaseLost, StoreError
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.stores.base import SessionStore
+from agent_memory.stores.log import LOST, lent_entry
+
+logger = logging.getLogger(__name__)
+
+BATCH_ENTRIES = 100
+BATCH_TOKENS = 6_000
+
+_KEPT = 4  # of blocks that take the same batches one may be a little ahead
+_WAIT = 60.0
+_MOST_CLEAN = 10_000
+_TAKEN_OVER = "another worker took the session over"
+
+
+def check_block(name: str, absorbing: Collection[str]) -> None:
+    """Refuse the name of a block that does not absorb the log.
+
+    Raises:
+        ConfigError: None of those that do is named so.
+    """
+    if name not in absorbing:
+        known = ", ".join(absorbing) or "none"
+        raise ConfigError(f"No block named {name!r} absorbs the log. Blocks that do: {known}.")
+
+
+class Batches:
+    """The batches of one session.
+
+    Args:
+        store: The log.
+        session_id: The session.
+    """
+
+    def __init__(self, store: SessionStore, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._lock = threading.Lock()
+        self._read: dict[tuple[int, int], tuple[list[Entry], int]] = {}
+
+    def after(self, cursor: int, target: int) -> tuple[list[Entry], int]:
+        """The next entries to absorb (system messages never are), and the seq they reach to."""
+        with self._lock:
+            found = self._read.get((cursor, target)) or self._next(cursor, target)
+            self._read[cursor, target] = found
+            if len(self._read) > _KEPT:
+                del self._read[next(iter(self._read))]
+        entries, last = found
+        return [lent_entry(entry) for entry in entries], last
+
+    def _next(self, cursor: int, target: int) -> tuple[list[Entry], int]:
+        limit = min(BATCH_ENTRIES, target - cursor)
+        read = self._store.read(self._session_id, after=cursor, limit=limit)
+        read = [entry for entry in read if entry.seq <= target]
+        if not read:  # the log has none of them any more
+            return [], target
+        tokens, last = 0, cursor
+        for entry in read:
+            tokens += entry.tokens
+            if last > cursor and tokens > BATCH_TOKENS:
+                break
+            last = entry.seq
+        return without_system([entry for entry in read if entry.seq <= last]), last
+
+
+class Absorber:
+    """Brings blocks up to date with sessions, each block a consumer of its own.
+
+    Args:
+        store: The log.
+        dead_letters: Where failed attempts are counted.
+        blocks: Bound blocks; those that do not absorb are passed over.
+        timeout: Seconds that one batch may take.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        dead_letters: DeadLetters,
+        blocks: Sequence[Block],
+        timeout: float,
+    ) -> None:
+        self._store = store
+        self._leases = Leases(store)
+        self._dead_letters = dead_letters
+        self._timeout = timeout
+        self.blocks = {block.name: block for block in blocks if block.absorbs}
+        self.errors: dict[str, str] = {}
+        self._backoff = Backoff()
+        self._clean: set[tuple[str, str]] = set()  # no attempts of before this process are noted
+        self._time_limited = TimeLimited()
+
+    def troubles(self) -> list[str]:
+        """What a context should warn of: the blocks that could not absorb, the last time."""
+        return [
+            f"The block {name!r} could not absorb, and will try again: {error}"
+            for name, error in self.errors.copy().items()
+        ]
+
+    def wait(self, session_id: str, block: str) -> float:
+        """Seconds until a block may be fed this session after a failure; 0 for now."""
+        return self._backoff.seconds(block, (block, session_id))
+
+    def absorb(
+        self, targets: Mapping[str, int], lease: Lease, *, most_batches: int = 0
+    ) -> list[Absorbed]:
+        """Feed blocks what waits, all of them at once.
+
+        A block that fails keeps its cursor and is tried later, after a longer wait each time.
+        Messages that fail again and again for a reason of their own become a dead letter.
+
+        Args:
+            targets: For each block, the last seq to feed it.
+            lease: The session's.
+            most_batches: How many batches each gets at most; 0 for all.
+
+        Returns:
+            What was absorbed, by each block for which something was waiting.
+        """
+        log = Batches(self._store, lease.session_id)
+        calls = [partial(self._absorb, *one, lease, log, most_batches) for one in targets.items()]
+        return [fed for fed in together(calls) if fed is not None]
+
+    def _absorb(
+        self, block: str, upto: int, lease: Lease, log: Batches, most_batches: int
+    ) -> Absorbed | None:
+        head = self._store.head(lease.session_id)
+        if head is None or head.deleting:
+            return None
+        begun = cursor = head.cursors.get(block, 0)
+        target, error, fed = min(upto, head.end), None, 0
+        if cursor >= target:
+            return None
+        while cursor < target and error is None and (not most_batches or fed < most_batches):
+            batch, last = log.after(cursor, target)
+            error = self._feed(head, block, batch, cursor, last, lease)
+            fed += 1
+            cursor = last if error is None else cursor
+        return Absorbed(lease.session_id, block, begun + 1, cursor, error)
+
+    def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
+        """Feed a block a batch that it had given up."""
+        name, session_id, first = letter.block, letter.session_id, letter.first
+        head = self._store.head(session_id)
+        still = [one for one in self._dead_letters.dead(name, session_id) if one.first == first]
+        if head is None or head.deleting or not still:
+            return Absorbed(session_id, name, first, letter.last)
+        last, block = still[0].last, self.blocks[name]
+        batch = without_system(
+            self._store.read(session_id, after=first - 1, limit=last - first + 1)
+        )
+        message = _TAKEN_OVER
+        try:
+            try:
+                if batch:
+                    self._update(block, head, lease, batch)
+                self._dead_letters.clear(name, first, lease)
+                return Absorbed(session_id, name, first, last)
+            except LeaseLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - it stays a dead letter
+                message = _message(error)
+                self._dead_letters.count(name, first, last, message, lease)
+        except LeaseLost:
+            self.undo_stale_writes(name, head, lease)
+        return Absorbed(session_id, name, first, first - 1, message)
+
+    def rewind(self, block: str, lease: Lease | None, session_id: str) -> None:
+        """Put a block's cursor back to the beginning of a session, and make that due."""
+        while (head := self._store.head(session_id)) and not head.deleting:
+            back = self._store.move(replace(head, cursors={**head.cursors, block: 0}), lease=lease)
+            if back:
+                self._store.put_off(back, 0)
+                return
+
+    def forget(self, block: Block, head: Head, scope: Scope) -> None:
+        """Have a block forget what a scope says, within the time that a batch may take.
+
+        Raises:
+            LeaseLost: The session was taken over meanwhile; what the block may have forgotten of it
+                since, it absorbs again.
+        """
+        failed: Exception | None = None
+        try:
+            self._limited(block, head, lambda: resolve(block.delete(scope)))
+        except LeaseLost:  # the block's own store has refused it
+            raise
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed = error
+        if scope.lease is not None and not self._held(scope.lease):
+            self.undo_stale_writes(block.name, head)
+            raise LeaseLost(LOST.format(head.session_id)) from failed
+        if failed is not None:
+            raise failed
+
+    def undo_stale_writes(self, block: str, head: Head, lease: Lease | None = None) -> None:
+        """Take back what a block may have done after another worker took the session over.
+
+        The block forgets the session and begins it anew. That waits for whoever is at it: the batch
+        that he is feeding the block would else move the cursor on.
+
+        Args:
+            block: Its name.
+            head: The session as it was then.
+            lease: The worker's own, if he may have it still.
+        """
+        session_id = head.session_id
+        try:
+            with self._reacquired(session_id, lease) as held:
+                self.rewind(block, held, session_id)
+                scope = Scope(head.user_id, session_id, head.expired, held)
+                resolve(self.blocks[block].delete(scope))
+            if held is None:  # it is gone (it may have begun anew meanwhile), or never let go
+                self.rewind(block, None, session_id)
+        except Exception:  # often on a thread of its own, and never more than a second chance
+            logger.exception("block %r may keep what is no more of session %r", block, session_id)
+
+    def _reacquired(
+        self, session_id: str, lease: Lease | None
+    ) -> AbstractContextManager[Lease | None]:
+        if lease is not None and self._leases.renew(lease):
+            return nullcontext(lease)
+        return self._leases.hold(session_id, _WAIT)
+
+    def _feed(
+        self, head: Head, name: str, batch: list[Entry], cursor: int, last: int, lease: Lease
+    ) -> str | None:
+        """Give a block one batch and move its cursor; what went wrong, or None."""
+        block = self.blocks[name]
+        begun, wrote = cursor > 0, False
+        try:
+            try:
+                if not begun:  # the session may have been absorbed under another scope
+                    self._begin(block, head, lease)
+                    begun = True
+                if batch:
+                    self._update(block, head, lease, batch)
+                    wrote = True
+                self._advance(head, name, cursor, last, lease)
+                self._worked(name, cursor, lease)
+                return None
+            except LeaseLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
+                wrote = True  # some of it, perhaps
+                if is_passing(error) or not begun:  # not begun: the messages are not at fault
+                    return self._postpone(name, error, lease)
+                return self._failed(name, error, cursor, last, head, lease)
+        except LeaseLost:
+            if wrote:  # else the block's own store has refused it
+                self.undo_stale_writes(name, head, lease)
+            return _TAKEN_OVER
+
+    def _begin(self, block: Block, head: Head, lease: Lease) -> None:
+        # what derives from messages that the log does not have any more could not be made again
+        self.forget(block, head, Scope(head.user_id, head.session_id, head.expired, lease))
+        for letter in self._dead_letters.dead(block.name, head.session_id):
+            self._dead_letters.clear(block.name, letter.first, lease)
+
+    def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
+        scope = Scope(head.user_id, head.session_id, lease=lease)
+        self._limited(block, head, lambda: resolve(block.update(scope, batch)))
+
+    def _limited(self, block: Block, head: Head, call: Callable[[], None]) -> None:
+        refused: list[LeaseLost] = []
+
+        def attempt() -> None:
+            try:
+                call()
+            except LeaseLost as error:
+                refused.append(error)
+                raise
+
+        def late() -> None:
+            if not refused:  # by the block's own store
+                self.undo_stale_writes(block.name, head)
+
+        self._time_limited.run(block.name, attempt, self._timeout, late)
+
+    def _worked(self, block: str, cursor: int, lease: Lease) -> None:
+        self.errors.pop(block, None)
+        self._backoff.succeeded(block)
+        self._backoff.succeeded((block, lease.session_id))
+        if (block, lease.session_id) not in self._clean:
+            self._dead_letters.clear(block, cursor + 1, lease)
+            if len(self._clean) >= _MOST_CLEAN:
+                self._clean.clear()
+            self._clean.add((block, lease.session_id))
+
+    def _postpone(self, block: str, error: Exception, lease: Lease) -> str:
+        """What failed will work some day: nothing is counted, and nothing passed over."""
+        message = self._note(block, error)
+        self._backoff.failed(block if is_passing(error) else (block, lease.session_id))
+        if not self._held(lease):
+            raise LeaseLost(_TAKEN_OVER)
+        return message
+
+    def _note(self, block: str, error: Exception) -> str:
+        message = _message(error)
+        if self.errors.get(block) != message:
+            logger.warning("block %r could not absorb, and will try again: %s", block, message)
+        self.errors[block] = message
+        return message
+
+    def _failed(
+        self, block: str, error: Exception, cursor: int, last: int, head: Head, lease: Lease
+    ) -> str:
+        message = self._note(block, error)
+        self._backoff.failed((block, lease.session_id))
+        self._clean.discard((block, lease.session_id))
+        try:
+            if self._dead_letters.count(block, cursor + 1, last, message, lease):
+                self._advance(head, block, cursor, last, lease)
+                self._backoff.succeeded((block, lease.session_id))
+                self.errors.pop(block, None)
+                logger.error(
+                    "block %r gave up messages %d to %d of session %r; they are kept as a dead "
+                    "letter: %s", block, cursor + 1, last, lease.session_id, message,
+                )  # fmt: skip
+        except LeaseLost:
+            raise
+        except StoreError as failure:  # the attempt counts for nothing; the other blocks go on
+            return _message(failure)
+        return message
+
+    def _held(self, lease: Lease) -> bool:
+        try:
+            return self._leases.renew(lease)
+        except StoreError:  # it is down: nobody can have taken anything over meanwhile
+            return True
+
+    def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> None:
+        """Move the block's cursor.
+
+        Raises:
+            LeaseLost: The session changed hands since `seen`.
+        """
+        while True:
+            head = self._store.head(seen.session_id)
+            if head is None or head.deleting or head.user_id != seen.user_id:
+                raise LeaseLost(_TAKEN_OVER)
+            if head.cursors.get(block, 0) != cursor:
+                raise LeaseLost(_TAKEN_OVER)
+            if self._store.move(replace(head, cursors={**head.cursors, block: last}), lease=lease):
+                return
+
+
+def without_system(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries that are not system messages, which blocks and summaries leave out."""
+    return [entry for entry in entries if not entry.message.is_system]
+
+
+def _message(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

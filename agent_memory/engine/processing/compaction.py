@@ -1,0 +1,188 @@
+"""Keeping windows within their share: asks the strategy, checks its answer, moves the head."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agent_memory.core.records import Entry, Head, Summary
+from agent_memory.core.window import Cut, apply, passes, snap, visible
+from agent_memory.engine.backoff import Backoff
+from agent_memory.engine.processing.absorb import without_system
+from agent_memory.engine.windows import Windows
+from agent_memory.ltm_blocks.base import Resources
+from agent_memory.stores.base import SessionStore
+from agent_memory.strategies.base import Departure, Strategy, Window
+
+if TYPE_CHECKING:
+    from agent_memory.models.llm import LLM
+
+_TRIES = 3
+_MODEL = "the model of summaries"
+_SUMMARY_FRAME = 24
+"""Tokens of the message and element around a summary's text."""
+
+
+class Compaction:
+    """Applies one strategy to sessions.
+
+    Args:
+        store: The log.
+        windows: What was read of it.
+        strategy: What leaves, and what stands in its place.
+        resources: Lent to the strategy.
+        max_tokens: The budget of a context.
+        recall_tokens: What to leave free for recalls, where the strategy takes the whole budget.
+        max_messages: How many messages a window may show; None for any number.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        windows: Windows,
+        strategy: Strategy,
+        resources: Resources,
+        max_tokens: int,
+        recall_tokens: int,
+        max_messages: int | None = None,
+    ) -> None:
+        self._store = store
+        self._windows = windows
+        self._strategy = strategy
+        self._resources = resources
+        share = strategy.share
+        free = 0 if share < 1 else min(recall_tokens, max_tokens // 4)
+        self._short_term = int(max_tokens * share) - free - resources.counter.overhead
+        self._max_messages = max_messages
+        self._backoff = Backoff()
+        self._summary = min(strategy.summary_tokens, max_tokens // 4)
+
+    def limit(self, head: Head) -> int:
+        """Tokens that the turns of the session's window may take."""
+        summary = self._summary + _SUMMARY_FRAME if self._summary else 0
+        return self._short_term - summary - head.system_tokens
+
+    def overflows(self, head: Head) -> bool:
+        """Whether the session's window passes its tokens or its messages.
+
+        Nothing is read before the head says that there may be too many messages. Those of the
+        system and those that no chat shows are among the head's, and do not count.
+        """
+        if head.window_tokens > self.limit(head):
+            return True
+        held = head.end - head.start + len(head.pinned)
+        if self._max_messages is None or held <= self._max_messages:
+            return False
+        shown = visible(self._windows.of(head), was_cut=head.start > 0)
+        return passes(shown, self._max_messages)
+
+    @property
+    def only_cuts(self) -> bool:
+        """Whether the strategy puts nothing in place of what leaves.
+
+        Then settling asks no model, and needs no lease: of several who cut at once one wins.
+        """
+        return type(self._strategy).summarize is Strategy.summarize
+
+    def compact(self, head: Head) -> Head:
+        """Cut the window if it passes its limit; the head as it is afterwards."""
+        for _ in range(_TRIES):
+            if not self.overflows(head):
+                return head
+            entries = self._windows.of(head)
+            window = Window(tuple(entries), self.limit(head), self._max_messages)
+            cut = self._cut(window, was_cut=head.start > 0)
+            moved = self._moved(head, entries, cut) if cut else None
+            if moved is None:
+                return head
+            stored = self._store.move(moved)
+            if stored is not None:
+                self._windows.moved(head, stored)
+            stored = stored or self._store.head(head.session_id)
+            if stored is None or stored.deleting:
+                return head
+            head = stored
+        return head
+
+    def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
+        """Have the model write the summary for which a local extract is the fallback, if it can.
+
+        With `insist`, a model that failed a moment ago is asked too.
+        """
+        summary = head.summary
+        if summary is None or summary.redo_after is None:
+            return head
+        written = self._summarize(head, [], head.start, insist=insist)
+        if written is None or written == summary:
+            return head
+        return self._store.move(replace(head, summary=written)) or head
+
+    def refresh_wait(self, head: Head) -> float | None:
+        """Seconds until the model may be asked again for a summary; None where none waits."""
+        waits = head.summary is not None and head.summary.redo_after is not None
+        return self._backoff.seconds(_MODEL) if waits and not self._backoff.idle(_MODEL) else None
+
+    def troubles(self, head: Head | None) -> list[str]:
+        """What a context of this session should warn of."""
+        fallback = head is not None and head.summary and head.summary.redo_after is not None
+        if fallback and not self._backoff.idle(_MODEL):
+            return ["The summary is a local extract: the model failed, and will be tried again."]
+        return []
+
+    def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
+        """The strategy's cut; the usual one where that would leave too many messages."""
+        cut = self._strategy.cut(window)
+        if window.max_messages is None:
+            return cut
+        kept = apply(window.entries, cut) if cut else window.entries
+        if not passes(visible(kept, was_cut=was_cut or cut is not None), window.max_messages):
+            return cut
+        return Strategy.cut(self._strategy, window) or cut
+
+    def _moved(self, head: Head, entries: list[Entry], cut: Cut) -> Head | None:
+        """The head after a cut; None where the cut would take nothing away."""
+        legal = cut.start if cut.start <= head.start else snap(entries, cut.start)
+        kept = apply(entries, Cut(legal, cut.pinned))
+        start = max(legal, head.start)
+        pinned = [entry for entry in kept if entry.seq <= start]
+        leaving = [entry for entry in entries if head.start < entry.seq <= start]
+        if not leaving and len(pinned) >= len(head.pinned):
+            return None
+        total = leaving[-1].total if leaving else head.start_total
+        return replace(
+            head,
+            start=start,
+            start_total=total,
+            pinned=tuple(entry.seq for entry in pinned),
+            pinned_tokens=sum(entry.tokens for entry in pinned),
+            summary=head.summary if self.only_cuts else self._summarize(head, leaving, start),
+        )
+
+    def _summarize(
+        self, head: Head, leaving: list[Entry], upto: int, *, insist: bool = False
+    ) -> Summary | None:
+        """What the strategy puts in place of what left; a model that failed is spared a while."""
+        departure = Departure(
+            entries=without_system(leaving),
+            upto=upto,
+            previous=head.summary,
+            history=lambda after, to: without_system(
+                self._store.read(head.session_id, after=after, limit=to - after)
+            ),
+            max_tokens=self._summary,
+        )
+        asked: list[str] = []
+
+        def models(name: str | None) -> LLM | None:
+            if not insist and not self._backoff.ready(_MODEL):
+                return None
+            llm = self._resources.models(name)
+            asked.extend([llm.model] if llm else [])
+            return llm
+
+        written = self._strategy.summarize(departure, replace(self._resources, models=models))
+        if asked and written and written.redo_after is not None:
+            self._backoff.failed(_MODEL)
+        elif asked:
+            self._backoff.succeeded(_MODEL)
+        return written

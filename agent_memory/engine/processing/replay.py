@@ -1,0 +1,48 @@
+"""Rebuilding a block from the log, session by session; what was interrupted goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.processing.session_work import SessionWork
+from agent_memory.engine.stats import Progress
+from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.errors import LeaseLost
+from agent_memory.stores.base import SessionStore
+
+_WAIT = 60.0
+
+
+class Replay:
+    """Has a block absorb all sessions anew, while other calls go on.
+
+    Args:
+        store: The log.
+        work: Feeds the block.
+        records: Remember how far a replay has come.
+    """
+
+    def __init__(self, store: SessionStore, work: SessionWork, records: SystemRecords) -> None:
+        self._store = store
+        self._work = work
+        self._records = records
+
+    def run(self, block: str) -> Iterator[Progress]:
+        """Rebuild a block, from where an earlier replay of it stopped half-way."""
+        begun = self._records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
+        after, done = begun["after"], begun["done"]
+        self._records.write(Kind.REPLAYS, block, after=after, done=done)
+        total = self._store.counts().sessions
+        for head in all_heads(self._store, after=after):
+            error = self._anew(block, head.session_id)
+            done += 1
+            self._records.write(Kind.REPLAYS, block, after=head.session_id, done=done)
+            yield Progress(block, head.session_id, done, max(done, total), error)
+        self._records.drop(Kind.REPLAYS, block)
+
+    def _anew(self, block: str, session_id: str) -> str | None:
+        while True:
+            with suppress(LeaseLost):  # taken over before the block was rewound
+                return self._work.absorb(session_id, block, wait=_WAIT, anew=True)

@@ -1,0 +1,276 @@
+"""A session's work: by updates, background threads, workers and flush alike."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agent_memory.core.records import Absorbed, DeadLetter, Head
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.compaction import Compaction
+from agent_memory.engine.processing.retention import Retention
+from agent_memory.stores.base import SessionStore
+from agent_memory.strategies.base import Absorb
+
+logger = logging.getLogger(__name__)
+
+_HELD = "another worker holds the session"
+_HELD_SECONDS = 1.0
+"""When to look again at a session that another worker holds."""
+
+
+def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int], int]) -> int:
+    """The seq up to which a block is to absorb the session now; at or below its cursor: not yet.
+
+    Pure.
+
+    Args:
+        head: The session's.
+        cursor: The block's.
+        absorb: The strategy's word: on overflow, at every update, or once so many tokens wait.
+        total_at: The running token total at a seq; asked only where tokens decide.
+    """
+    if absorb == "every_update":
+        return head.end
+    if absorb != "overflow" and cursor < head.end and head.total - total_at(cursor) >= absorb:
+        return head.end
+    return head.start  # what left the window
+
+
+def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
+    """Seconds until a session counts as idle; 0 where it does. Pure.
+
+    Args:
+        newest: Time of its newest message; one that lies in the future counts as now.
+        now: The time.
+        minutes: How long a session must have been silent.
+    """
+    silent = max(0.0, (now - newest).total_seconds())
+    return max(0.0, minutes * 60 - silent)
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What was done for a session.
+
+    Attributes:
+        absorbed: What each block absorbed, or why it could not.
+        again: Seconds until somebody should look at it again; 0 for at once, None where nothing is
+            left to do until it changes.
+    """
+
+    absorbed: list[Absorbed]
+    again: float | None = None
+
+
+class SessionWork:
+    """Finishes a session's deletion, cuts its window, refreshes its summary, feeds its blocks, and
+    shortens its log.
+
+    Args:
+        store: The log.
+        leases: One worker a session.
+        compaction: Cuts windows.
+        absorber: Feeds blocks.
+        retention: Shortens logs.
+        erase: Finishes the deletion of a session, by its id.
+        absorb: When blocks absorb, by the strategy's word.
+        idle_minutes: Silence after which a session is absorbed wholly; None for never.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        leases: Leases,
+        compaction: Compaction,
+        absorber: Absorber,
+        retention: Retention,
+        erase: Callable[[str], None],
+        absorb: Absorb,
+        idle_minutes: float | None,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._compaction = compaction
+        self._absorber = absorber
+        self._retention = retention
+        self._erase = erase
+        self._absorb: Absorb = absorb
+        self._idle_minutes = idle_minutes
+
+    def needed(self, head: Head) -> bool:
+        """Whether an update leaves something to do now."""
+        return self._compaction.overflows(head) or self._feedable(head)
+
+    def after_update(self, head: Head) -> Head:
+        """Do what an update leaves to do, now; the head afterwards.
+
+        A cut alone needs no lease, and the head need not be read again.
+        """
+        if self._compaction.only_cuts:
+            head = self._compact(head)
+            if not self._feedable(head):
+                return self._retention.shorten(head)
+        self.process(head.session_id)
+        return self._store.head(head.session_id) or head
+
+    def process(
+        self,
+        session_id: str,
+        *,
+        everything: bool = False,
+        wait: float = 0.0,
+        scheduled: bool = False,
+    ) -> Processed:
+        """Do what is due for a session, now; what fails is tried again later, less often each time.
+
+        Args:
+            session_id: The session.
+            everything: Absorb all that is pending, by blocks that wait after a failure too, and
+                refresh a waiting summary. A session that cannot be erased is left for later.
+            wait: Seconds to wait for another worker to let go of the session; nothing is done
+                while one holds it.
+            scheduled: One call among those for many sessions: each block absorbs one batch at
+                most, so that other sessions get theirs, and a session that fell silent is
+                absorbed wholly.
+
+        Returns:
+            What was done. With `everything` or `scheduled`, also when to look again, which the
+            store knows too.
+        """
+        head = self._store.head(session_id)
+        if head is None:
+            return Processed([])
+        if head.deleting:
+            self._finish_deletion(session_id, raising=not everything)
+            return Processed([])
+        with self._leases.hold(session_id, wait) as lease:
+            if wait:  # much may have happened meanwhile
+                head = self._store.head(session_id)
+                if head is None or head.deleting:
+                    return Processed([])
+            if lease is None:
+                return Processed(self._refused(head) if everything else [], _HELD_SECONDS)
+            head = self._compact(head)
+            idle = self._idle_wait(head) if scheduled else None
+            targets = self._waiting(head, 0.0 if everything else idle)
+            if not everything:
+                targets = self._awake(session_id, targets)
+            done = self._absorber.absorb(targets, lease, most_batches=1 if scheduled else 0)
+            now = self._store.head(session_id) or head
+            if everything:
+                now = self._compaction.refresh_summary(now, insist=True)
+            now = self._retention.shorten(now)
+            # where messages came meanwhile, the session is due
+            if now.end != head.end or not (everything or scheduled):
+                return Processed(done)
+            again = self._again(now, self._idle_wait(now) if everything else idle)
+            if everything or again != 0:  # a worker goes on at once without asking the store
+                self._store.put_off(now, again)
+            return Processed(done, again)
+
+    def absorb(self, session_id: str, block: str, *, wait: float, anew: bool = False) -> str | None:
+        """Have one block absorb all of a session, and do nothing else for it.
+
+        Args:
+            session_id: The session.
+            block: The block's name.
+            wait: Seconds to wait for another worker to let go of the session.
+            anew: From its beginning. Where another worker holds on to it, that one begins anew.
+
+        Returns:
+            Why it could not, or None.
+
+        Raises:
+            LeaseLost: The session was taken over before its cursor was put back.
+        """
+        with self._leases.hold(session_id, wait) as lease:
+            head = self._store.head(session_id)
+            if head is None or head.deleting:
+                return None
+            if anew:
+                self._absorber.rewind(block, lease, session_id)
+            if lease is None:
+                return f"{_HELD}, and is to absorb it anew" if anew else _HELD
+            fed = self._absorber.absorb({block: head.end}, lease)
+            error = next((one.error for one in fed if one.error), None)
+            if error and anew:  # a worker goes on with it
+                self._store.put_off(self._store.head(session_id) or head, 0)
+            return error
+
+    def retry(self, letter: DeadLetter, wait: float) -> Absorbed:
+        """Have a block absorb a dead letter after all; for `wait` see `process`."""
+        with self._leases.hold(letter.session_id, wait) as lease:
+            if lease is not None:
+                return self._absorber.redeliver(letter, lease)
+        return Absorbed(letter.session_id, letter.block, letter.first, letter.first - 1, _HELD)
+
+    def _finish_deletion(self, session_id: str, *, raising: bool) -> None:
+        try:
+            self._erase(session_id)
+        except Exception:
+            if raising:
+                raise
+            # what can't be erased now must not keep other sessions waiting
+            logger.exception("session %r not erased; it will be tried again", session_id)
+
+    def _compact(self, head: Head) -> Head:
+        try:
+            compacted = self._compaction.compact(head)
+            # a fallback summary that was just made is not refreshed in the same breath
+            return compacted if compacted is not head else self._compaction.refresh_summary(head)
+        except Exception:  # a strategy's bug must not keep the blocks from absorbing
+            logger.exception("session %r not compacted; it will be tried again", head.session_id)
+            return head
+
+    def _refused(self, head: Head) -> list[Absorbed]:
+        """What each block could not absorb, since another worker holds the session."""
+        behind = [(name, head.cursors.get(name, 0)) for name in self._waiting(head, 0.0)]
+        return [Absorbed(head.session_id, name, at, at, _HELD) for name, at in behind]
+
+    def _feedable(self, head: Head) -> bool:
+        """Whether a block is due to absorb the session and may be tried."""
+        waiting = self._waiting(head, None) if self._absorber.blocks else ()
+        return any(not self._absorber.wait(head.session_id, name) for name in waiting)
+
+    def _awake(self, session_id: str, targets: dict[str, int]) -> dict[str, int]:
+        """The blocks that need not wait after a failure."""
+        return {
+            name: seq for name, seq in targets.items() if not self._absorber.wait(session_id, name)
+        }
+
+    def _waiting(self, head: Head, idle: float | None) -> dict[str, int]:
+        """The blocks that are due to absorb the session, in order, each with the seq to reach."""
+        targets = {name: self._target(head, name, idle) for name in self._absorber.blocks}
+        return {name: seq for name, seq in targets.items() if seq > head.cursors.get(name, 0)}
+
+    def _target(self, head: Head, block: str, idle: float | None) -> int:
+        def total_at(seq: int) -> int:
+            found = self._store.pick(head.session_id, [seq]) if seq else []
+            return found[0].total if found else 0
+
+        if idle == 0:
+            return head.end
+        return target_seq(head, head.cursors.get(block, 0), self._absorb, total_at)
+
+    def _idle_wait(self, head: Head) -> float | None:
+        """Seconds until the session counts as idle; None where that makes no difference."""
+        if self._idle_minutes is None or not any(head.lag(name) for name in self._absorber.blocks):
+            return None
+        newest = self._store.pick(head.session_id, [head.end])
+        if not newest:
+            return None
+        return idle_wait(newest[0].created_at, datetime.now(UTC), self._idle_minutes)
+
+    def _again(self, head: Head, idle: float | None) -> float | None:
+        waiting = self._waiting(head, idle)
+        times = [self._absorber.wait(head.session_id, name) for name in waiting]
+        refresh = self._compaction.refresh_wait(head)
+        times += [refresh] if refresh is not None else []
+        expiry = self._retention.wait(head)
+        times += [expiry] if expiry is not None else []
+        times += [idle] if idle and any(map(head.lag, self._absorber.blocks)) else []
+        return min(times, default=None)

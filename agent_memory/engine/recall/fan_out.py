@@ -1,0 +1,130 @@
+"""Asking many blocks at once, each in limited time; a block that fails is named, never raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+from agent_memory.core.messages import Message
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Recall, Scope
+from agent_memory.engine.backoff import Backoff
+from agent_memory.engine.recall.runner import TimeLimited, resolve
+from agent_memory.ltm_blocks.base import Block
+
+
+class FanOut:
+    """Asks many blocks at once, each within its limit; what fails becomes a warning.
+
+    A circuit breaker guards each block. One that works is asked by everybody. One that failed is
+    asked by one caller at a time, each time after a longer rest, until it works again.
+
+    Args:
+        timeout: Seconds to wait for a block.
+        timeouts: By the block's name, the seconds of those that have their own.
+        blocks: What `recall` asks, bound and in order.
+
+    Attributes:
+        blocks: These blocks.
+    """
+
+    def __init__(
+        self,
+        timeout: float,
+        timeouts: Mapping[str, float] = MappingProxyType({}),
+        blocks: Sequence[Block] = (),
+    ) -> None:
+        self.blocks = blocks
+        self._timeout = timeout
+        self._timeouts = timeouts
+        self._limited = TimeLimited()
+        self._lock = fork_safe_lock()
+        self._backoff = Backoff()
+
+    def recall(
+        self, scope: Scope, message: Message | None, limit: int
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
+        """What each block recalls, and a warning for each that failed or was too slow.
+
+        Args:
+            scope: Whose memory.
+            message: What it is to bear on.
+            limit: So much of each block at most.
+        """
+        calls = {
+            block.name: partial(ask_block, block, block.name, scope, message, limit)
+            for block in self.blocks
+            if concerns(block, scope)
+        }
+        return self.ask(calls)
+
+    def ask(
+        self, calls: Mapping[str, Callable[[], list[Recall]]]
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
+        """What each call gives, and a warning for each that failed or was too slow.
+
+        Args:
+            calls: By the block's name.
+        """
+        asked = {name: call for name, call in calls.items() if self._admits(name)}
+        outcomes, slow = self._limited.run_all(asked, self._timeout, self._timeouts)
+        warnings = [
+            f"The block {name!r} failed before, and is asked again later."
+            for name in calls
+            if name not in asked
+        ]
+        for name in slow:
+            self._note(name, worked=False)
+            seconds = self._timeouts.get(name, self._timeout)
+            warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
+        found: dict[str, list[Recall]] = {}
+        for name, outcome in outcomes.items():
+            self._note(name, worked=not isinstance(outcome, Exception))
+            if isinstance(outcome, Exception):
+                warnings.append(f"The block {name!r} failed: {type(outcome).__name__}: {outcome}")
+            else:
+                found[name] = outcome
+        return found, warnings
+
+    def _admits(self, name: str) -> bool:
+        """Whether a block may be asked now; `_note` is to be called with what comes of it."""
+        with self._lock:
+            if self._backoff.idle(name):
+                return True
+            if not self._backoff.ready(name):
+                return False
+            self._backoff.failed(name)  # until the answer is there, so that nobody else asks
+            return True
+
+    def _note(self, name: str, *, worked: bool) -> None:
+        """Note how a block answered. Of many callers whom it failed at once, the first counts."""
+        with self._lock:
+            if worked:
+                self._backoff.succeeded(name)
+            elif self._backoff.idle(name):
+                self._backoff.failed(name)
+
+
+def concerns(block: Block, scope: Scope) -> bool:
+    """Whether to ask a block: one that absorbs knows nothing that is everybody's."""
+    return scope.is_somebodys or not block.absorbs
+
+
+def ask_block(
+    block: Block, name: str, scope: Scope, message: Message | None, limit: int
+) -> list[Recall]:
+    """What a block recalls, awaited where that is due, under a name.
+
+    Raises:
+        TypeError: A recall has no text.
+    """
+    return [_named(recall, name) for recall in resolve(block.get(scope, message, limit))]
+
+
+def _named(recall: Recall, name: str) -> Recall:
+    """A recall under its block's name, which limits, context and statistics go by."""
+    if not isinstance(recall.text, str):
+        raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}.")
+    return replace(recall, block=name, score=float(recall.score))

@@ -1,0 +1,181 @@
+"""Operation: what those who run an application do, rather than the application.
+
+Dead letters, sessions brought in from snapshots, blocks rebuilt under new settings, stores moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.records import Absorbed, DeadLetter, Head
+from agent_memory.engine.assembly import Parts, assemble
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.processing.absorb import check_block
+from agent_memory.engine.services import Services
+from agent_memory.engine.stats import Progress
+from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.transfer.migration.migrate import migrate
+from agent_memory.errors import DimensionMismatch
+
+if TYPE_CHECKING:
+    from agent_memory.engine.memory import AgentMemory
+
+__all__ = ["dead_letters", "import_session", "migrate", "rebuild", "retry", "shares"]
+
+_WAIT = 60.0
+
+_TRIES = 5
+"""A process with the old settings may write between the dropping and the opening."""
+
+
+def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
+    """The messages that blocks gave up absorbing: those of one block, or of all.
+
+    Raises:
+        ConfigError: No absorbing block has that name.
+    """
+    parts = memory.components
+    parts.guard.check(None, None)
+    if block is not None:
+        check_block(block, parts.absorber.blocks)
+    names = [block] if block is not None else list(parts.absorber.blocks)
+    return [letter for name in names for letter in parts.dead_letters.dead(name)]
+
+
+def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
+    """Have blocks absorb their dead letters, now: those of one block, or of all.
+
+    Returns:
+        What became of each; one that failed again stays a dead letter.
+
+    Raises:
+        ConfigError: No absorbing block has that name.
+    """
+    work = memory.components.work
+    return [work.retry(letter, _WAIT) for letter in dead_letters(memory, block)]
+
+
+def shares(memory: AgentMemory) -> list[str]:
+    """The names of all shared namespaces in which anything is granted, or was."""
+    memory.components.guard.check(None, None)
+    return memory.components.grants.shares()
+
+
+def import_session(memory: AgentMemory, source: str | Path | TextIO | Iterable[str]) -> Head:
+    """Bring a session in from its snapshot, as a whole or not at all. `Session.export` writes one.
+
+    Nobody sees any of it before the last line was read and all of it is found to be as it was
+    written. A block absorbs the log anew where its records can't be taken over, such as vectors of
+    another embedding model.
+
+    Args:
+        memory: Where to.
+        source: A path, a text file, or lines; read once, from the beginning to the end.
+
+    Returns:
+        The session's head.
+
+    Raises:
+        InvalidSnapshot: It is damaged, cut short, or none; the sentence names the line.
+        InvalidId: It names a session or a user that nobody can have.
+        SessionExists: There is a session of its id already.
+        StoreError: The store failed. What had arrived is erased, by a worker at the latest.
+    """
+    from agent_memory.engine.transfer.importer import lines_of
+    from agent_memory.engine.transfer.snapshots.reading import Reading
+
+    guard = memory.components.guard
+    guard.check(None, None)
+    reading = Reading(lines_of(source))
+    guard.check(reading.head.session_id, reading.head.user_id)
+    return memory._bring(reading)
+
+
+def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
+    """Rebuild a block from the log under its new settings, such as another embedding model.
+
+    As `AgentMemory.replay`, but where the stored vectors are of another model they are dropped
+    first. An interrupted rebuild goes on where it stopped. Until it is done the block recalls only
+    from the sessions done so far; processes that still run with the old settings recall nothing
+    from it, and warn.
+
+    In Qdrant nothing is dropped before all is absorbed: until then processes with the old settings
+    recall as before, and absorb nothing. Where a session could not be absorbed it stays so, until
+    another call comes to an end.
+
+    Args:
+        config: The new settings.
+        block: Name of the block.
+
+    Yields:
+        Progress after each session.
+
+    Raises:
+        ConfigError: No absorbing block has that name.
+    """
+    known = [one.name for one in config.all_blocks if one.absorbs]
+    check_block(block, known)
+    parts, beside = _opened(config, block)
+    with closing(parts):
+        step = Progress(block, "", 0, 0, None)
+        for step in parts.replay.run(block):
+            yield step
+        failed = _left(parts, block, config.absorb_attempts) if beside else None
+        if failed is not None:
+            session_id, error = failed
+            yield replace(step, session_id=session_id, error=error)
+            return
+        parts.blocks[block].rebuilt()
+
+
+def _opened(config: AgentMemoryConfig, name: str) -> tuple[Parts, bool]:
+    """The parts with this block alone: others may have to be rebuilt too, each in its turn.
+
+    And whether what it had is in force until it is rebuilt.
+    """
+    for _ in range(_TRIES):
+        try:
+            return _told(assemble(config, name), name)
+        except DimensionMismatch:
+            _drop_vectors(config, name)
+    return _told(assemble(config, name), name)
+
+
+def _told(parts: Parts, name: str) -> tuple[Parts, bool]:
+    try:
+        return parts, parts.blocks[name].rebuilding()
+    except BaseException:
+        parts.close()
+        raise
+
+
+def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
+    services = Services(config)
+    resources = services.resources
+    with closing(services):
+        for block in config.all_blocks:
+            if block.name == name:
+                # noted first: whoever replays after a crash must not leave sessions out
+                SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
+                block.clear(resources)
+
+
+def _left(parts: Parts, block: str, attempts: int) -> tuple[str, str] | None:
+    """Have the block absorb what the replay could not; tells of a session that still waits.
+
+    Not by what this replay met: it may have gone on where another stopped. Messages that the block
+    can't absorb are given up after so many attempts, and hold nothing up.
+    """
+    for head in all_heads(parts.store):
+        session_id = head.session_id
+        error = parts.work.absorb(session_id, block, wait=_WAIT) if head.lag(block) else None
+        for _ in range(attempts if error else 0):
+            error = error and parts.work.absorb(session_id, block, wait=_WAIT)
+        if error:
+            return session_id, error
+    return None

@@ -1,0 +1,186 @@
+"""A session bound to another user: every call refuses it, whichever face it is asked through."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AsyncAgentMemory,
+    CompositeMemory,
+    NoteMemory,
+    Session,
+    SessionOfAnotherUser,
+    User,
+    VectorMemory,
+    WorkingMemory,
+)
+from agent_memory.aio.session import AsyncSession
+from agent_memory.composite.session import CompositeSession
+from agent_memory.core.turns import Turn
+from agent_memory.engine.sharing.shared import SharedMemory
+from agent_memory.errors import AccessDenied, InvalidInput
+from agent_memory.testing import FakeLLM
+
+SECRET = "My cat is called Xylophone."
+
+
+def calls_of(face: type) -> list[str]:
+    """The public calls of a class, inherited ones too."""
+    return sorted(
+        name
+        for name, member in inspect.getmembers(face)
+        if not name.startswith("_") and inspect.isfunction(member)
+    )
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    """One in which Ana has a session, with something to lose in it."""
+    blocks = [WorkingMemory(persist=True), NoteMemory(), VectorMemory()]
+    with (
+        FakeLLM() as fake,
+        AgentMemory(
+            store="memory://", blocks=blocks, model="openai/fake", api_base=fake.api_base
+        ) as one,
+    ):
+        said = [{"role": "user", "content": SECRET}, {"role": "assistant", "content": "Noted."}]
+        one.update("s", said, user_id="ana")
+        one.session("s", "ana").working().set("plan", SECRET)
+        yield one
+
+
+def arguments_of(call: str, turn: Turn) -> list[Any]:
+    """What a call needs; a new one that needs more fails here until it is told."""
+    return {
+        "update": [{"role": "user", "content": "Hello from Eve."}],
+        "search": ["cat"],
+        "before_turn": ["What is my cat called?"],
+        "after_turn": [turn, "It is Xylophone."],
+        "completion": ["What is my cat called?"],
+        "call_tool": ["working_get", {}],
+        "export": [io.StringIO()],
+    }.get(call, [])
+
+
+def state(memory: AgentMemory) -> tuple[Any, ...]:
+    """All that Ana's session holds."""
+    of_ana = memory.session("s", "ana")
+    history = [entry.message.text() for entry in of_ana.history()]
+    return memory.update("s", []), history, of_ana.working().all()
+
+
+@pytest.mark.parametrize("bound", ["begun by ana", "begun by eve"])
+@pytest.mark.parametrize("call", calls_of(Session))
+def test_a_session_refuses_another_user(memory: AgentMemory, call: str, bound: str) -> None:
+    """Wrong: what `get` refuses is given away, or undone, by another call."""
+    turn = memory.before_turn("s", "What is my cat called?", user_id="ana")
+    if bound == "begun by eve":
+        turn = replace(turn, user_id="eve")
+    before = state(memory)
+    with pytest.raises(SessionOfAnotherUser):
+        getattr(memory.session("s", "eve"), call)(*arguments_of(call, turn))
+    assert state(memory) == before
+
+
+@pytest.mark.parametrize("call", calls_of(AsyncSession))
+def test_an_async_session_refuses_another_user(memory: AgentMemory, call: str) -> None:
+    """Wrong: an awaited call is another call than the one that was checked."""
+    turn = memory.before_turn("s", "What is my cat called?", user_id="ana")
+    before = state(memory)
+
+    async def ask() -> None:
+        session = AsyncAgentMemory(memory).session("s", "eve")
+        with pytest.raises(SessionOfAnotherUser):
+            await getattr(session, call)(*arguments_of(call, turn))
+
+    anyio.run(ask)
+    assert state(memory) == before
+
+
+@pytest.mark.parametrize("call", calls_of(CompositeSession))
+def test_a_session_of_a_composite_refuses_another_user(memory: AgentMemory, call: str) -> None:
+    """Wrong: what a memory refuses is to be had through a composite."""
+    both = CompositeMemory({"home": memory})
+    turn = both.before_turn("s", "What is my cat called?", user_id="ana")
+    before = state(memory)
+    with pytest.raises(SessionOfAnotherUser):
+        getattr(both.session("s", "eve"), call)(*arguments_of(call, turn))
+    assert state(memory) == before
+
+
+NAMES_A_SESSION = sorted(
+    name
+    for name in calls_of(AgentMemory)
+    if {"session_id", "user_id"} <= set(inspect.signature(getattr(AgentMemory, name)).parameters)
+    and name != "session"  # it reads nothing; what it gives does
+)
+
+
+@pytest.mark.parametrize("call", NAMES_A_SESSION)
+def test_a_call_that_names_a_session_refuses_another_user(memory: AgentMemory, call: str) -> None:
+    """Wrong: a user who is named in a call makes no difference to it."""
+    turn = memory.before_turn("s", "What is my cat called?", user_id="ana")
+    before = state(memory)
+    named = {"query": "cat", "session_id": "s"} if call == "search" else {"session_id": "s"}
+    given = [] if call == "search" else arguments_of(call, turn)
+    names = list(inspect.signature(getattr(memory, call)).parameters)
+    named |= dict(zip([name for name in names if name != "session_id"], given, strict=False))
+    with pytest.raises(SessionOfAnotherUser):
+        getattr(memory, call)(**named, user_id="eve")
+    assert state(memory) == before
+
+
+def _wanted(call: str) -> list[Any]:
+    return {"forget": ["x"], "open": ["notes"]}.get(call, [])
+
+
+@pytest.mark.parametrize("call", calls_of(User))
+def test_an_owner_is_asked_again_with_each_call(memory: AgentMemory, call: str) -> None:
+    """Wrong: who held a session's memory before it was Ana's has hers now."""
+    memory.update("t", [{"role": "user", "content": "Hello."}])
+    of_eve = memory.session("t", "eve").owner()
+    memory.update("t", [{"role": "user", "content": "I am Ana."}], user_id="ana")
+    with pytest.raises(SessionOfAnotherUser):
+        getattr(of_eve, call)(*_wanted(call))
+
+
+def test_a_turn_of_another_session(memory: AgentMemory) -> None:
+    """Wrong: a bound session stores what was begun in another."""
+    turn = memory.before_turn("s", "And my dog?", user_id="ana")
+    for session in (memory.session("t", "ana"), memory.session("t")):
+        with pytest.raises(InvalidInput, match="'s', not of 't'"):
+            session.after_turn(turn, "Rex.")
+    assert memory.history("t") == []
+    assert len(memory.history("s")) == 2
+
+
+AGENTS = {
+    "update": ["s", {"role": "user", "content": "Hello from Eve."}],
+    "search": ["cat"],
+    "facts": [],
+    "profile": [],
+    "sessions": [],
+    "before_turn": ["s", "What is my cat called?"],
+    "completion": ["s", "What is my cat called?"],
+}
+
+
+@pytest.mark.parametrize("call", calls_of(SharedMemory))
+def test_an_agent_without_access_is_refused(memory: AgentMemory, call: str) -> None:
+    """Wrong: who was not let into a shared namespace reads or writes there."""
+    team = memory.share("team")
+    team.grant("ana", "write")
+    team.agent("ana").update("s", {"role": "user", "content": SECRET})
+    turn = team.agent("ana").before_turn("s", "What is my cat called?")
+    given = [turn, "It is Xylophone."] if call == "after_turn" else AGENTS.get(call, ["s"])
+    with pytest.raises(AccessDenied):
+        getattr(team.agent("eve"), call)(*given)
+    assert [one.message.text() for one in team.agent("ana").history("s")] == [SECRET]

@@ -1,0 +1,228 @@
+"""The library's own collections: each one is on the list, and handled as the list says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import agent_memory
+from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorIndex
+from agent_memory.core.ids import shared_session
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.reserved import (
+    AUTHORS,
+    FORGOTTEN,
+    INDEXES,
+    NOTES,
+    RESERVED,
+    SYSTEM,
+    Reserved,
+    reserved,
+)
+from agent_memory.engine.sharing.authorship import Authors
+from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.errors import ModelOutputInvalid
+from agent_memory.ltm_blocks.keepers import erase
+from agent_memory.stores import MemoryStore
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model
+from tests.integration.migrating import moved
+from tests.integration.snapshot_world import exported
+
+USER = "adacanary"
+SHARED = str(shared_session("team", "t"))
+NAMES = [collection.name for collection in RESERVED]
+KEEPING = {"facts", "put_facts", "delete_facts", "open_vectors", "put_vectors", "delete_vectors"}
+"""Calls of a store that name a collection."""
+
+
+class Refusing(Block):
+    """Keeps what it is given, but no secret."""
+
+    kind: str = "refusing"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        if "secret" in entries[-1].message.text():
+            raise ModelOutputInvalid("it makes no sense to me")
+        one = entries[-1]
+        self.resources.store.put_facts(
+            self.name,
+            [Record("id", scope.owner, one.session_id, one.seq, one.seq, "x", (), one.created_at)],
+            lease=scope.lease,
+        )
+
+    def delete(self, scope: Scope) -> None:
+        erase(self.resources.store, self.name, scope)
+
+
+@dataclass
+class World:
+    """A memory of which every part was used, the store that it lies in, and that of its system
+    messages."""
+
+    memory: AgentMemory
+    store: MemoryStore
+    system: MemoryStore
+
+    def records(self, collection: Reserved) -> list[Record]:
+        """What is in a collection."""
+        if collection is INDEXES:
+            names = [name for name in self.store.vector_blocks() if reserved(name) is INDEXES]
+            pages = [page for name in names for page in self.store.all_vectors(name)]
+            return [record for records, _ in pages for record in records]
+        store = self.system if collection is SYSTEM else self.store
+        return [record for name, record in store.all_facts() if name == collection.name]
+
+
+def say(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    store, system, model = MemoryStore(), MemoryStore(), Model()
+    model.tell("secret", "Ada has a secret.", subject="user", category="secret")
+    blocks = [ExtractiveMemory(), Refusing()]
+    with FakeLLM(model) as fake:
+        asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
+        memory = AgentMemory(
+            store=store,
+            system_store=system,
+            overflow=FlushToLTM(blocks=blocks),
+            absorb_attempts=1,
+            **asked,  # type: ignore[arg-type]
+        )
+        with memory:
+            system_message = {"role": "system", "content": "Be kind."}
+            memory.update("s", [system_message, say("hello")], user_id=USER)
+            memory.flush()
+            memory.update("s", say("secret"))
+            memory.flush()
+            (secret,) = memory.facts(USER)
+            memory.forget(secret.id, user_id=USER)
+            memory.notes(USER).add("Likes tea.")
+            share = memory.share("team")
+            share.grant(USER, "write")
+            share.agent(USER).update("t", say("hello"))
+            with VectorIndex(store, dimension=2) as index:
+                index.store({"id": "a", "vector": [1, 0]}, user_id=USER)
+            memory.components.worker(1).run_once()
+            yield World(memory, store, system)
+
+
+def test_no_other_is_named() -> None:
+    """Wrong: a part of the library keeps something in a collection of its own that deletion, export
+    and migration do not know of."""
+    found = {}
+    root = Path(agent_memory.__file__).parent
+    for path in root.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        keeps = any(isinstance(node, ast.Attribute) and node.attr in KEEPING for node in nodes)
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        named = [text for text in texts if re.fullmatch(r"_[a-z]+(_[a-z]*)*", str(text))]
+        if keeps and named and path.parent != root / "testing":
+            found[path.relative_to(root).as_posix()] = named
+    assert found == {}
+
+
+def test_names_are_no_blocks() -> None:
+    """Wrong: a block of a user's takes the place of the engine's own records."""
+    for name in NAMES:
+        with pytest.raises(ValueError, match="name"):
+            Refusing(name=name)
+        assert reserved(name) is not None
+    assert reserved(f"{INDEXES.name}mine") is INDEXES
+    assert reserved("notes") is reserved("_notes_") is None
+
+
+def test_each_is_used_and_named(world: World) -> None:
+    """Wrong: the list names what nobody keeps, or not all that somebody keeps; or a collection
+    whose records belong to sessions is not said to be one."""
+    for collection in RESERVED:
+        records = world.records(collection)
+        assert records, collection.name
+        sessions = {record.session_id for record in records} & {"s", SHARED}
+        assert bool(sessions) == collection.goes_with_session, collection.name
+    for store in (world.store, world.system):
+        names = {name for name, _ in store.all_facts()} | store.vector_blocks().keys()
+        assert {name for name in names if name.startswith("_") and reserved(name) is None} == set()
+
+
+def test_deleting_sessions(world: World) -> None:
+    """Wrong: something of a session outlives it."""
+    world.memory.delete("s")
+    world.memory.components.deletion.session(SHARED)
+    for collection in RESERVED:
+        sessions = {record.session_id for record in world.records(collection)}
+        assert not sessions & {"s", SHARED}, collection.name
+        if not collection.goes_with_session:
+            assert world.records(collection), collection.name
+
+
+def test_deleting_a_user(world: World) -> None:
+    """Wrong: something of a user is kept where no block looks."""
+    theirs = {
+        collection.name
+        for collection in RESERVED
+        if any(USER in repr(record) for record in world.records(collection))
+    }
+    said_to_be = {collection.name for collection in RESERVED if collection.goes_with_user}
+    assert theirs == said_to_be - {AUTHORS.name}  # that one has a digest of the user's name
+    assert Authors(world.store).first(USER, SHARED) is not None
+    world.memory.delete_user(USER)
+    for collection in RESERVED:
+        assert USER not in repr(world.records(collection)), collection.name
+    assert Authors(world.store).first(USER, SHARED) is None
+
+
+def test_exporting_a_session(world: World) -> None:
+    """Wrong: a session arrives elsewhere without some of its own, or with what is the engine's."""
+    target, system = MemoryStore(), MemoryStore()
+    fields = {
+        name: getattr(world.memory.config, name)
+        for name in world.memory.config.model_fields_set - {"store", "system_store"}
+    }
+    with AgentMemory(store=target, system_store=system, **fields) as memory:
+        memory.import_session(exported(world.memory))
+        there = World(memory, target, system)
+        brought = {
+            collection.name
+            for collection in RESERVED
+            if any(record.session_id == "s" for record in there.records(collection))
+        }
+    assert brought == {collection.name for collection in RESERVED if collection.is_exported}
+
+
+def test_moving_a_deployment(world: World) -> None:
+    """Wrong: a collection is left behind; or what tells of one store alone comes along."""
+    for kind in Kind:
+        if kind is not Kind.MIGRATION:  # a source that is a target is refused
+            SystemRecords(world.store).write(kind, "key", again_at=None)
+    target = MemoryStore()
+    moved(world.store, target)
+    there = World(world.memory, target, world.system)
+    for collection in RESERVED:
+        before = world.records(collection)
+        if collection is NOTES:
+            before = [one for one in before if one.owner != Kind.SCRUBS.value]
+            assert len(before) < len(world.records(collection))
+        assert sorted(map(repr, there.records(collection))) == sorted(map(repr, before))
+
+
+def test_a_session_is_erased_at_once(world: World) -> None:
+    """Wrong: a new collection of sessions' records has to be added where sessions are deleted."""
+    SystemRecords(world.store).erase_session("s")
+    for collection in RESERVED:
+        if collection.goes_with_session and collection.is_facts:
+            assert not [one for one in world.records(collection) if one.session_id == "s"]
+    assert [one for one in world.records(AUTHORS) if one.session_id == SHARED]
+    assert not world.records(FORGOTTEN)

@@ -1,0 +1,75 @@
+"""Up to where a log may be shortened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.core.records import DeadLetter, Head, Summary, empty_head
+from agent_memory.engine.processing.retention import safe_to_expire
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HEAD = replace(empty_head("s", "u", NOW), end=100, start=80, cursors={"a": 90, "b": 60})
+
+
+def letter(first: int) -> DeadLetter:
+    return DeadLetter("a", "s", first, first + 2, 8, "no", NOW)
+
+
+@pytest.mark.parametrize(
+    ("head", "blocks", "dead", "expected"),
+    [
+        (replace(HEAD, cursors={}), [], [], 80),
+        (HEAD, ["a", "b"], [], 59),
+        (HEAD, ["a", "b", "new"], [], 0),
+        (HEAD, ["a"], [], 59),
+        (HEAD, ["a", "b"], [letter(31), letter(50)], 30),
+        (replace(HEAD, cursors={}, pinned=(12, 40)), [], [], 11),
+        (replace(HEAD, cursors={}, start=100), [], [], 99),
+        (replace(HEAD, cursors={}, summary=Summary("x", 1, 80, "local", 25)), [], [], 25),
+        (replace(HEAD, cursors={}, summary=Summary("x", 1, 80, "m")), [], [], 80),
+        (replace(HEAD, expired=70), ["a", "new"], [], 70),
+    ],
+    ids=[
+        "what left the window",
+        "the slowest block",
+        "a block that has begun nothing",
+        "a block that is not configured now",
+        "dead letters",
+        "pinned",
+        "the newest entry stays",
+        "a summary to redo",
+        "a final summary",
+        "it never goes back",
+    ],
+)
+def test_passed(head: Head, blocks: list[str], dead: list[DeadLetter], expected: int) -> None:
+    """Wrong: a message is removed that something has still to read, or none is ever."""
+    assert safe_to_expire(head, blocks, dead) == expected
+
+
+@given(
+    end=st.integers(1, 50),
+    data=st.data(),
+)
+def test_what_is_passed_nothing_reads(end: int, data: st.DataObject) -> None:
+    """Wrong: some order of cursors, window and dead letters loses a message."""
+    seq = st.integers(0, end)
+    cursors = data.draw(st.dictionaries(st.sampled_from("abc"), seq))
+    blocks = data.draw(st.lists(st.sampled_from("abc"), unique=True))
+    dead = [letter(at) for at in data.draw(st.lists(st.integers(1, end)))]
+    start = data.draw(seq)
+    pinned = tuple(sorted(data.draw(st.sets(st.integers(1, max(start, 1))))))
+    expired = data.draw(st.integers(0, end - 1))
+    head = replace(HEAD, end=end, start=start, pinned=pinned, cursors=cursors, expired=expired)
+    upto = safe_to_expire(head, blocks, dead)
+    assert expired <= upto < end
+    if upto > expired:
+        assert upto <= start
+        assert not any(at <= upto for at in pinned)
+        assert all(cursors.get(name, 0) > upto for name in {*blocks, *cursors})
+        assert all(one.first > upto for one in dead)

@@ -1,0 +1,477 @@
+"""Threads that are used again: which call gets which, what hangs, forks, and the end."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
+
+from agent_memory.core import threads
+from agent_memory.core.threads import repeated, start
+from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
+
+SECONDS = 60.0
+"""Most time for what ought to take a moment; a busy machine has that."""
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads that were started, of a process that has none to use again."""
+    found: list[threading.Thread] = []
+    real = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        found.append(thread)
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    monkeypatch.setattr(threads, "IDLE_SECONDS", SECONDS)
+    monkeypatch.setattr(threads, "_threads", threads._Threads())
+    monkeypatch.setattr(threads, "_repeater", threads._Repeater())
+    return found
+
+
+def test_a_thread_is_used_again(started: list[threading.Thread]) -> None:
+    """Wrong: each call starts a thread; or a call after another finds its thread busy still."""
+    idents = {start("call", threading.get_ident).result() for _ in range(50)}
+    assert len(idents) == len(started) == 1
+    assert started[0].daemon
+
+
+def test_a_call_that_hangs_delays_no_other(started: list[threading.Thread]) -> None:
+    """Wrong: calls wait for a free thread of a few."""
+    gate = threading.Event()
+    try:
+        hanging = [start("hangs", gate.wait) for _ in range(40)]
+        assert start("works", lambda: "done").result(SECONDS) == "done"
+        assert not any(future.done() for future in hanging)
+    finally:
+        gate.set()
+    assert all(future.result(SECONDS) for future in hanging)
+    assert len(started) == 41
+    assert together([lambda: 1] * 42) == [1] * 42  # the first is the caller's
+    assert len(started) == 41
+
+
+def test_a_thread_without_calls_ends(
+    started: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a process keeps as many threads as it once needed."""
+    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
+    start("call", lambda: None).result()
+    (thread,) = started
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    assert start("call", lambda: "done").result() == "done"
+
+
+class Unlucky:
+    """A queue whose second wait ends just before something comes."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._gets = 0
+
+    def put(self, item: object) -> None:
+        self._queue.put(item)
+
+    def get(self, timeout: float) -> Any:
+        item = self._queue.get(timeout=timeout)
+        self._gets += 1
+        if self._gets == 2:
+            self._queue.put(item)
+            raise Empty
+        return item
+
+
+def test_a_call_for_a_thread_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: it is never made."""
+    monkeypatch.setattr(threads, "SimpleQueue", Unlucky)
+    assert [start("call", partial(int, n)).result(SECONDS) for n in range(3)] == [0, 1, 2]
+
+
+def test_no_call_is_lost_when_threads_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a call given to a thread that is about to end is never made."""
+    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.0)
+
+    def ask(who: int) -> list[int]:
+        return [start("call", partial(int, n)).result(SECONDS) for n in range(500)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [list(range(500))] * 4
+
+
+def test_each_call_has_a_context_of_its_own() -> None:
+    """Wrong: a call sees what its caller set, or what was left by a call before it."""
+    word: ContextVar[str] = ContextVar("word", default="nothing")
+
+    def exchange() -> str:
+        seen = word.get()
+        word.set("left by a call")
+        return seen
+
+    word.set("the caller's")
+    assert [start("call", exchange).result() for _ in range(2)] == ["nothing"] * 2
+    assert word.get() == "the caller's"
+
+
+def test_an_idle_thread_keeps_nothing_alive() -> None:
+    """Wrong: a store, or a long answer, stays in memory until the thread has another call."""
+
+    class Large:
+        def give(self) -> Large:
+            return self
+
+    large = Large()
+    gone = weakref.ref(large)
+    assert start("call", large.give).result() is large
+    del large
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    until(is_gone)
+
+
+def test_what_a_call_raises_is_the_callers() -> None:
+    """Wrong: an error ends the thread, or is told on its standard error."""
+    for error in (ValueError("no"), KeyboardInterrupt(), SystemExit(3)):
+
+        def fail(error: BaseException = error) -> None:
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            start("fails", fail).result()
+        assert caught.value is error
+    assert start("call", lambda: "done").result() == "done"
+
+
+def test_an_abandoned_call(
+    started: list[threading.Thread], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: what is to follow does not, follows twice, or costs the thread when it fails."""
+    gate, followed = threading.Event(), list[str]()
+
+    def fail() -> None:
+        followed.append(threading.current_thread().name)
+        raise ValueError("nothing to undo")
+
+    future = start("slow", gate.wait, fail)
+    assert future.cancel()
+    assert followed == []
+    gate.set()
+    until(lambda: started[0].name != "slow")
+    assert followed == ["slow"]
+    assert "'slow' failed" in caplog.text
+    assert start("call", lambda: "done", fail).result() == "done"
+    assert (followed, len(started)) == (["slow"], 1)
+
+
+def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the caller waits for ever, or what it holds fails where it could go on; or threads
+    that are to be had later are not asked for."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def interrupt(thread: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    called = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt), repeated("beat", 0.001, lambda: True):
+            pass
+        assert threads._repeater._all == set()
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OSError, match="can't start"):
+            start("call", lambda: None).result()
+        with repeated("beat", 0.001, lambda: True):
+            pass
+    with repeated("beat", 0.001, lambda: called.set() or True):
+        assert called.wait(SECONDS)
+
+
+def test_most_abandoned_calls() -> None:
+    """Wrong: calls that hang take ever more threads; or one that ended counts for ever."""
+    limited, gate, ended = TimeLimited(), threading.Event(), threading.Semaphore(0)
+    try:
+        for _ in range(MOST_ABANDONED):
+            with pytest.raises(TimeoutError, match="took longer"):
+                limited.run("one", gate.wait, 0, ended.release)
+        with pytest.raises(TimeoutError, match="32 calls to it hang"):
+            limited.run("one", lambda: True, SECONDS, ended.release)
+        assert limited.run("other", lambda: "done", SECONDS, ended.release) == "done"
+        assert limited.run_all({"one": gate.wait, "other": lambda: True}, SECONDS)[0]["other"]
+    finally:
+        gate.set()
+    for _ in range(MOST_ABANDONED):
+        assert ended.acquire(timeout=SECONDS)
+    assert limited.run("one", lambda: "done", SECONDS, ended.release) == "done"
+
+
+def test_together_waits_for_all() -> None:
+    """Wrong: its caller goes on, and lets go of what they need, while some are still at it."""
+    gate, ended = threading.Event(), list[int]()
+
+    def slow() -> None:
+        gate.wait(SECONDS)
+        ended.append(1)
+
+    def fail() -> None:
+        gate.set()
+        raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        together([fail, slow, slow])
+    assert ended == [1, 1]
+    assert together([]) == []
+
+
+# --- repeated calls -------------------------------------------------------------------------------
+
+
+class Calls:
+    """Counts calls; each gives what it is told to."""
+
+    def __init__(self, give: Callable[[int], bool] = lambda _: True) -> None:
+        self.count = 0
+        self._give = give
+
+    def __call__(self) -> bool:
+        self.count += 1
+        return self._give(self.count)
+
+
+def test_repeated_until_it_says_so() -> None:
+    """Wrong: it is called once; or again, after it said that this is in vain."""
+    for_ever, once = Calls(), Calls(lambda _: False)
+    with repeated("once", 0.001, once), repeated("ever", 0.001, for_ever):
+        until(lambda: once.count)
+        seen = for_ever.count
+        until(lambda: for_ever.count > seen + 20)
+    assert once.count == 1
+    ended = for_ever.count
+    with repeated("another", 0.001, again := Calls()):
+        until(lambda: again.count > 20)
+    assert for_ever.count == ended
+
+
+def test_a_short_body_starts_no_thread(started: list[threading.Thread]) -> None:
+    """Wrong: each lease that is held for a moment costs a thread, or a call."""
+    calls = Calls()
+    for _ in range(50):
+        with repeated("beat", SECONDS, calls):
+            pass
+    with ThreadPoolExecutor(8) as pool:
+        before = len(started)
+
+        def hold(_: int) -> None:
+            with repeated("beat", SECONDS, calls):
+                pass
+
+        list(pool.map(hold, range(50)))
+    of_pool = [thread for thread in started[before:] if thread.name.startswith("ThreadPool")]
+    assert (before, len(started[before:]) - len(of_pool), calls.count) == (1, 0, 0)
+
+
+def test_one_that_hangs_delays_no_other() -> None:
+    """Wrong: a store that does not answer has the leases of another run out; or two calls of one
+    are under way at once."""
+    gate = threading.Event()
+    hangs, works = Calls(lambda _: gate.wait(SECONDS)), Calls()
+    with repeated("hangs", 0.001, hangs), repeated("works", 0.001, works):
+        until(lambda: hangs.count)
+        seen = works.count
+        until(lambda: works.count > seen + 20)
+        assert hangs.count == 1
+        gate.set()
+        until(lambda: hangs.count > 2)
+
+
+def test_one_that_is_due_sooner() -> None:
+    """Wrong: it waits for what is due in an hour."""
+    with repeated("hourly", 3600, hourly := Calls()), repeated("soon", 0.001, soon := Calls()):
+        until(lambda: soon.count > 2)
+    assert hourly.count == 0
+
+
+def test_the_end_of_the_body_waits_for_a_call_under_way() -> None:
+    """Wrong: a lease is given back, and then renewed."""
+    gate, within, ended = threading.Event(), threading.Event(), list[str]()
+
+    def call() -> bool:
+        within.set()
+        gate.wait(SECONDS)
+        ended.append("call")
+        return True
+
+    timer = threading.Timer(0.05, gate.set)
+    with repeated("beat", 0.001, call):
+        assert within.wait(SECONDS)
+        timer.start()
+    assert ended == ["call"]
+    timer.join()
+
+
+def test_a_call_that_fails_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: a lease is not renewed any more after an error, or nobody learns of it."""
+
+    def fail(count: int) -> bool:
+        if count == 1:
+            raise ValueError("out of the blue")
+        return True
+
+    with caplog.at_level(logging.ERROR), repeated("beat", 0.001, calls := Calls(fail)):
+        until(lambda: calls.count > 2)
+    assert ["'beat' failed" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_nobody_looks_where_nothing_is_repeated() -> None:
+    """Wrong: a process that once held a lease keeps a thread for good."""
+    for _ in range(2):
+        with repeated("beat", 0.005, Calls()):
+            pass
+        until(lambda: threads._repeater._look_at is None)
+
+
+# --- forks and ends -------------------------------------------------------------------------------
+
+
+def run(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],  # of forks and threads
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+FORK = """
+import os, threading, time
+from agent_memory.core import threads
+from agent_memory.core.threads import repeated, start
+from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
+
+never, within, limited = threading.Event(), threading.Event(), TimeLimited()
+
+
+def hangs():
+    within.set()
+    return never.wait()
+
+
+for _ in range(MOST_ABANDONED):
+    try:
+        limited.run("one", hangs, 0, lambda: None)
+    except TimeoutError:
+        pass
+together([lambda: time.sleep(0.01)] * 4)  # three are idle now
+within.clear()
+if not (child := os.fork()):
+    assert together([lambda: 1] * 4) == [1] * 4
+    assert limited.run("one", lambda: "done", 60, lambda: None) == "done"
+    called = threading.Semaphore(0)
+    with repeated("beat", 0.001, lambda: called.release() or True):
+        assert called.acquire(timeout=60)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+with repeated("hangs", 0.001, hangs):
+    assert within.wait(60)
+    if not (child := os.fork()):
+        called = threading.Semaphore(0)
+        with repeated("beat", 0.001, lambda: called.release() or True):
+            assert called.acquire(timeout=60)
+    else:
+        assert os.waitpid(child, 0)[1] == 0
+        never.set()
+assert start("call", lambda: "done").result(60) == "done"
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_forks() -> None:
+    """Wrong: a child waits for threads that have not come along: for idle ones to take its call,
+    for abandoned ones to end, for a renewal under way at the fork."""
+    run(FORK)
+
+
+FORKS_IN_A_CALL = """
+import os
+from agent_memory.core.threads import start
+
+
+def fork():
+    if not (child := os.fork()):
+        assert start("child", lambda: "done").result(60) == "done"
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+assert [start("forks", fork).result(60) for _ in range(5)] == [0] * 5
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_call_that_forks() -> None:
+    """Wrong: a block that starts a process waits for ever in it."""
+    run(FORKS_IN_A_CALL)
+
+
+EXIT = """
+import atexit, threading, time
+from agent_memory.core import threads
+from agent_memory.core.threads import repeated, start
+from agent_memory.engine.recall.runner import together
+
+threads.IDLE_SECONDS = 60
+
+within = [threading.Event() for _ in range(2)]
+
+
+def hangs(n):
+    within[n].set()
+    return threading.Event().wait()
+
+
+@atexit.register
+def late():
+    with repeated("late", 0.001, lambda: True):
+        pass
+    assert start("late", lambda: "done").result(60) == "done"  # no thread can be started any more
+
+
+start("hangs", lambda: hangs(0))
+together([lambda: time.sleep(0.01)] * 4)  # three threads are idle now
+holding = repeated("hangs", 0.001, lambda: hangs(1))
+holding.__enter__()
+for one in within:
+    assert one.wait(60)
+"""
+
+
+def test_the_interpreter_ends() -> None:
+    """Wrong: an exit waits for a call that hangs or a thread that is idle, or tells of them."""
+    run(EXIT)
