@@ -86,7 +86,7 @@ def import_session(memory: AgentMemory, source: str | Path | TextIO | Iterable[s
         SessionExists: There is a session of its id already.
         StoreError: The store failed. What had arrived is erased, by a worker at the latest.
     """
-    from agent_memory.engine.transfer.snapshot_files import lines_of
+    from agent_memory.engine.transfer.importer import lines_of
     from agent_memory.engine.transfer.snapshots.reading import Reading
 
     guard = memory.components.guard

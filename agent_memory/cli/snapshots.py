@@ -42,7 +42,7 @@ def snapshot(
     The log, the head and what blocks keep of it, as they are at one moment; others may go on
     writing meanwhile. The file is readable by its owner alone, and appears once it is whole.
     """
-    from agent_memory.engine.transfer.snapshot_files import written
+    from agent_memory.engine.transfer.export import written
 
     with open_memory(load_config(store, config)) as memory, _progress() as progress:
         head = head_of(memory, session)

@@ -12,9 +12,10 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 from agent_memory.config.sources import Sourced, read_settings, settings
 from agent_memory.core.context import MemoryRole
 from agent_memory.core.ids import Access, check_id, check_share
+from agent_memory.core.kinds import find_kind
 from agent_memory.core.protocols import Offering
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.foreign import BlockField
 from agent_memory.stores import check_url
 from agent_memory.stores.base import Durability, Store
@@ -23,6 +24,9 @@ from agent_memory.strategies.base import Strategy, StrategyField
 MIN_TOKENS = 64
 
 StoreField = Annotated[Store, Offering()]
+
+NOTES = "notes"
+"""The kind of the block that takes notes where none is configured that does."""
 
 Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
 """How long a log keeps what nothing reads any more."""
@@ -191,6 +195,22 @@ class AgentMemoryConfig(Sourced):
         """Blocks of the strategy and of the configuration, in this order."""
         of_strategy = self.overflow.ltm_blocks if self.overflow is not None else ()
         return (*of_strategy, *self.blocks)
+
+    @property
+    def note_block(self) -> NoteBlock:
+        """The block that takes notes: the first configured one that does.
+
+        Without one it is a block that every memory has beside those configured. `search` asks it,
+        and contexts recall nothing of it.
+        """
+        blocks = {block.name: block for block in self.all_blocks}
+        for block in blocks.values():
+            if isinstance(block, NoteBlock):
+                return block
+        name = f"model_{NOTES}" if NOTES in blocks else NOTES  # that is somebody's own then
+        default = find_kind("agent_memory.ltm_blocks", NOTES)(name=name)
+        assert isinstance(default, NoteBlock)
+        return default
 
     @property
     def language_models(self) -> frozenset[str]:

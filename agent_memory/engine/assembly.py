@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.config.settings import NOTES, AgentMemoryConfig
 from agent_memory.core.context import BlockInfo, Packer
 from agent_memory.core.kinds import find_kind
 from agent_memory.core.records import Head
@@ -35,8 +34,7 @@ from agent_memory.engine.stats import BlockStats, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
-from agent_memory.ltm_blocks.notes import NoteMemory
+from agent_memory.ltm_blocks.base import Block, KeepingBlock, NoteBlock
 from agent_memory.stores.base import Store
 
 
@@ -50,7 +48,7 @@ class Parts:
     services: Services
     store: Store
     blocks: dict[str, Block]
-    notebook: NoteMemory
+    notebook: NoteBlock
     records: SystemRecords
     grants: Grants
     authors: Authors
@@ -75,9 +73,13 @@ class Parts:
     def block(self, kind: str) -> Block:
         """The first block of a kind; or else the block that is named so.
 
+        Of the kind "notes" it is the block that takes notes, whatever its kind.
+
         Raises:
             ConfigError: There is none.
         """
+        if kind == NOTES:
+            return self.notebook
         blocks = self.all_blocks
         for block in blocks.values():
             if block.kind == kind:
@@ -154,7 +156,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         store, windows, strategy, resources, config.max_tokens, recall_tokens, config.max_messages
     )
     retention = Retention(store, windows, dead_letters, list(absorber.blocks), config.retention)
-    notebook = _notebook(bound, resources)
+    note_block = config.note_block
+    there = bound.get(note_block.name)
+    notebook = there if isinstance(there, NoteBlock) else note_block.bind(resources)
     everything = {**bound, notebook.name: notebook}.values()
     keepers = [block for block in everything if isinstance(block, KeepingBlock)]
     searched = [block for block in everything if block.searched]
@@ -211,12 +215,3 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         editor=editor,
         redaction=redaction,
     )
-
-
-def _notebook(blocks: Mapping[str, Block], resources: Resources) -> NoteMemory:
-    """Where a model's notes are kept: the tools for them are there without a block of their own."""
-    for block in blocks.values():
-        if isinstance(block, NoteMemory):
-            return block
-    name = "model_notes" if "notes" in blocks else "notes"  # that is somebody's own block then
-    return NoteMemory(name=name).bind(resources)

@@ -95,10 +95,10 @@ class OpenMemory:
 
     def _bring(self, reading: Reading) -> Head:
         """Bring a session in from its snapshot; `operations.import_session` asks for it."""
-        from agent_memory.engine.transfer.importing import Importing
+        from agent_memory.engine.transfer.importer import Importer
 
         parts = self.components
-        importing = Importing(
+        importer = Importer(
             parts.services.resources,
             parts.leases,
             parts.deletion,
@@ -106,11 +106,13 @@ class OpenMemory:
             parts.windows,
             parts.all_blocks,
         )
-        return importing.run(reading)
+        return importer.run(reading)
 
     @property
     def _toolbox(self) -> Toolbox:
-        return Toolbox(self._guard, self.blocks, self._open, self.components.search.run)
+        return Toolbox(
+            self._guard, self.components.all_blocks, self._open, self.components.search.run
+        )
 
     @property
     def _regenerating(self) -> Regenerate:

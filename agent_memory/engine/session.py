@@ -238,11 +238,10 @@ class Session(BoundSession):
             StoreUnavailable: It was worked on for a minute, or deleted while it was written: what
                 was written to a text file is not whole then, and `import_session` refuses it.
         """
-        from agent_memory.engine.transfer.exporting import Exporting
-        from agent_memory.engine.transfer.snapshot_files import written
+        from agent_memory.engine.transfer.export import Exporter, written
 
         parts = self._home.components
         parts.guard.admit(self.session_id, self.user_id)
-        exporting = Exporting(parts.store, parts.leases, parts.dead_letters, parts.all_blocks)
+        exporting = Exporter(parts.store, parts.leases, parts.dead_letters, parts.all_blocks)
         with written(to) as file:
             return exporting.run(self.session_id, file.write)

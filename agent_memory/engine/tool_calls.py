@@ -12,7 +12,6 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.tools import DOWN, Arguments, Tool
 from agent_memory.engine.guard import Guard
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
-from agent_memory.ltm_blocks.base import FactBlock
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Recall, Scope
@@ -160,10 +159,8 @@ class Toolbox:
         return f"Noted under the id {note.id}."
 
     def _forget(self, scope: Scope, asked: Forget) -> str:
-        if self._opened("notes", scope).delete(asked.id):
-            return f"Forgotten: {asked.id}."
         for block in self._blocks.values():
-            if isinstance(block, FactBlock) and block.forget(scope, asked.id, "asked by a model"):
+            if block.forget(scope, asked.id, "asked by a model"):
                 return f"Forgotten: {asked.id}."
         raise ToolRefused(
             f"No note or fact has the id {asked.id!r}. Take the id from memory_read; messages of "

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
+from agent_memory.core.moments import check_moment
 from agent_memory.core.records import Head, Scope, Span
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
-from agent_memory.ltm_blocks.extractive.history.periods import check_moment
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope, Span
+from agent_memory.core.records import Entry, Recall, Record, Scope, Span
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent_memory.models.embedders.base import Embedder
+    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.tools import Tool
     from agent_memory.ltm_blocks.extractive.history.auditing import Change
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
+    from agent_memory.ltm_blocks.notes import Notebook
+    from agent_memory.models.embedders.base import Embedder
     from agent_memory.models.llm import LLM
     from agent_memory.stores.base import Store, VectorStore
-    from agent_memory.core.tokens.counter import TokenCounter
-    from agent_memory.core.tools import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,24 @@ class Block(BaseModel, ABC):
         return True
 
     @property
+    def of_session(self) -> bool:
+        """Whether what it keeps is a session's, so that its tools need a session at hand."""
+        return False
+
+    @property
+    def versioned(self) -> bool:
+        """Whether it remembers an owner's records until their version changes.
+
+        An import writes a new version for such a block; see `agent_memory.ltm_blocks.versions`.
+        """
+        return False
+
+    @property
+    def vectors(self) -> VectorStore:
+        """Where its vectors are, once it is bound."""
+        return self.resources.store
+
+    @property
     def language_models(self) -> tuple[str | None, ...]:
         """The language models that it asks, by name; None is the configured one.
 
@@ -134,6 +153,38 @@ class Block(BaseModel, ABC):
         """What a model may ask of it, by names that begin with the block's own."""
         return ()
 
+    def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[Any]:
+        """Forget something for good: one thing by its id, or what comes from a part of a session.
+
+        The tool `memory_forget` asks every block, with an id that `memory_read` gave.
+
+        Returns:
+            What is gone; nothing where the block knows no such thing, or cannot forget one.
+        """
+        return ()
+
+    def validate_import(self, record: Record) -> Record:
+        """Check a record that somebody's snapshot says is this block's. Nothing is written yet.
+
+        Returns:
+            The record as it is to be kept.
+
+        Raises:
+            InvalidInput: The block could not read it; the sentence says why, and the snapshot is
+                refused with it and the line. The `ValidationError` of a pydantic model that the
+                record's metadata does not fit is understood too.
+        """
+        return record
+
+    def validate_vectors(self, dimension: int, model: str) -> bool:
+        """Whether it could search a snapshot's vectors. If not, it absorbs the session anew.
+
+        Args:
+            dimension: How many numbers each has.
+            model: The embedding model they are of.
+        """
+        return self.vectors.vector_blocks().get(self.name) == (dimension, model)
+
     def end(self, scope: Scope) -> None:
         """Told that a session is over: what was kept for its time only can go."""
 
@@ -179,8 +230,21 @@ class KeepingBlock(Block):
         """Nothing: what it keeps is written outright."""
 
 
+class NoteBlock(KeepingBlock):
+    """A block that takes notes. What `memory_write` writes goes to the first one configured."""
+
+    @abstractmethod
+    def open(self, scope: Scope) -> Notebook:
+        """The notes of a user, or of a session without one."""
+        ...
+
+
 class FactBlock(Block):
     """A block whose records are facts, each with its history."""
+
+    @property
+    def versioned(self) -> bool:
+        return True
 
     @abstractmethod
     def facts(
@@ -213,6 +277,11 @@ class FactBlock(Block):
     ) -> BaseModel | None:
         """The profile that it fills, as it stood; None for a block that fills none."""
         return None
+
+
+def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> str:
+    """The id of the one record that a block keeps of a batch of a session's entries."""
+    return record_id(block, owner, session_id, first, last, "batch")
 
 
 def record_id(*parts: object) -> str:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BeforeValidator
 
 from agent_memory.core.kinds import ByKind
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.core.messages import Message
 from agent_memory.core.protocols import offers
 from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.ltm_blocks.base import Block
 
 
 class BlockLike(Protocol):

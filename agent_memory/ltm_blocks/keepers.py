@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.reserved import REGISTRY
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.stores.base import FactStore, Store
 
 _PLACE, _OWNER, _INDEXES = REGISTRY.name, "keepers", "indexes"
@@ -47,9 +47,7 @@ def erase(store: FactStore, block: str, scope: Scope) -> None:
         store.delete_facts(block, owner=scope.owner)
     else:
         owners.add(Scope(None, scope.session_id).owner)  # it may have had no user before
-        store.delete_facts(
-            block, session_id=scope.session_id, after=scope.after, lease=scope.lease
-        )
+        store.delete_facts(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
     for owner in owners:  # what other processes remember of them counts for nothing then
         store.delete_facts(block, owner=version_owner(owner), lease=scope.lease)
 
@@ -61,9 +59,7 @@ def erase_derived(store: Store, block: str, scope: Scope) -> None:
         LeaseLost: The scope's lease is not held any more.
     """
     erase(store, block, scope)
-    store.delete_vectors(
-        block, session_id=scope.session_id, after=scope.after, lease=scope.lease
-    )
+    store.delete_vectors(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
 
 
 def _enrol(store: FactStore, name: str, owner: str) -> None:

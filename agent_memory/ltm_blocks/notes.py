@@ -10,12 +10,13 @@ from uuid import uuid4
 
 from pydantic import Field, PrivateAttr
 
-from agent_memory.models.embedders.best_effort import BestEffort
-from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import KeepingBlock, Resources
-from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
+from agent_memory.core.forms import Form, Name, Plain
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.core.records import Recall, Record, Scope, Span
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.base import NoteBlock, Resources
+from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
+from agent_memory.models.embedders.best_effort import BestEffort
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,14 @@ class Note:
     metadata: dict[str, Any]
 
 
-class NoteMemory(KeepingBlock):
+class _Kept(Form):
+    """The metadata of a note's record."""
+
+    id: Name
+    metadata: Plain = Field(default_factory=dict)
+
+
+class NoteMemory(NoteBlock):
     """Notes, written by tool or by `User.notes`; per user.
 
     A note goes with its user, and with the session in which it was written, or changed last.
@@ -81,6 +89,15 @@ class NoteMemory(KeepingBlock):
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
+        """Forget a note by its id; notes come from no messages."""
+        is_gone = isinstance(what, str) and self.open(scope).delete(what)
+        return [str(what)] if is_gone else []
+
+    def validate_import(self, record: Record) -> Record:
+        _Kept.model_validate(record.metadata)
+        return record
 
 
 class Notebook:

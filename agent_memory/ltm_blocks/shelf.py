@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from agent_memory.core.messages import compact_json
+from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import Resources, record_id
 from agent_memory.ltm_blocks.keepers import enrol
-from agent_memory.core.messages import compact_json
-from agent_memory.core.records import Record, Scope
 from agent_memory.stores.base import Store
 
 Whose = Literal["session", "user"]
@@ -68,8 +68,7 @@ class Shelf:
 
     def id_of(self, key: str) -> str:
         """The id of the record that a key has."""
-        # of one length, so that no user's id with the beginning of a key is another's id
-        return record_id(self._block, self.owner, record_id(key))
+        return keyed_id(self._block, self.owner, key)
 
     def put(
         self,
@@ -185,6 +184,12 @@ def forget(resources: Resources, block: str, scope: Scope) -> None:
             resources.store.delete_facts(block, owner=scope.owner)
     elif not scope.after:  # what is kept outright derives from no message that is taken back
         resources.store.delete_facts(block, session_id=scope.session_id, lease=scope.lease)
+
+
+def keyed_id(block: str, owner: str, key: str) -> str:
+    """The id of the record that an owner's key has."""
+    # keys of one length, so that no user's id with the beginning of a key is another's id
+    return record_id(block, owner, record_id(key))
 
 
 def plain_json(value: object, what: str) -> str:

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, field_validator
 
-from agent_memory.errors import UnsupportedOperation
-from agent_memory.ltm_blocks.base import Block, Resources, record_id
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.core.text import overlap_scores
+from agent_memory.errors import UnsupportedOperation
+from agent_memory.ltm_blocks.base import Block, Resources, record_id
 
 _EVERYONE = "everyone"
 

@@ -8,12 +8,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
-from agent_memory.models.embedders.base import Embedder
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
-from agent_memory.core.messages import Message
+from agent_memory.models.embedders.base import Embedder
 from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion, depth_for
-from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.stores.base import VectorStore, swaps_vectors
 from agent_memory.stores.qdrant.url import check_qdrant_url
 
@@ -48,8 +48,8 @@ class VectorMemory(Block):
     """Every user and assistant message with text; per user.
 
     A message is found by four views: its words, and what it means, each alone and within what was
-    said right before it. They are blended as `fusion` says; see `agent_memory.retrieval`. Without an
-    embedder (none configured, the extra "local" not installed) words alone decide.
+    said right before it. They are blended as `fusion` says; see `agent_memory.retrieval`. Without
+    an embedder (none configured, the extra "local" not installed) words alone decide.
 
     Attributes:
         store: None keeps the vectors in the session store's own database. "http://host:6333" is a
@@ -89,7 +89,6 @@ class VectorMemory(Block):
 
     @property
     def vectors(self) -> VectorStore:
-        """Where its vectors are, once it is bound."""
         return self._vectors
 
     def bind(self, resources: Resources) -> Self:
@@ -178,6 +177,10 @@ class VectorMemory(Block):
             prior_weight=self.weights.priors,
             least=self.min_score,
         )
+
+    def validate_vectors(self, dimension: int, model: str) -> bool:
+        embedder = self.resources.embedders(self.embedding)
+        return (embedder.dimension, embedder.name) == (dimension, model)
 
     def delete(self, scope: Scope) -> None:
         if scope.session_id is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from agent_memory.ltm_blocks.base import record_id
 from agent_memory.core.records import Record
+from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import FactStore
 
 

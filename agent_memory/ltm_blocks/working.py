@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import KeepingBlock
-from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
+from agent_memory.core.forms import Form
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.tools import Arguments, Tool
+from agent_memory.errors import InvalidInput, ToolRefused
+from agent_memory.ltm_blocks.base import KeepingBlock
+from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
 
 _MAX_KEY = 128
 
@@ -39,6 +40,18 @@ class Delete(Arguments):
     key: str = Field(description="The key.")
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("not printable")
+    return text
+
+
+class _Kept(Form):
+    """The metadata of a value's record."""
+
+    key: Annotated[str, Field(min_length=1, max_length=_MAX_KEY), AfterValidator(_printable)]
+
+
 class WorkingMemory(KeepingBlock):
     """What a session works with: values by key, written by tool or by `Session.working`.
 
@@ -60,6 +73,10 @@ class WorkingMemory(KeepingBlock):
     def searched(self) -> bool:
         return False
 
+    @property
+    def of_session(self) -> bool:
+        return True
+
     def open(self, scope: Scope) -> Scratchpad:
         """The scratchpad of a session."""
         return Scratchpad(self._shelf(scope), self)
@@ -79,6 +96,14 @@ class WorkingMemory(KeepingBlock):
     def end(self, scope: Scope) -> None:
         if not self.persist:
             self.open(scope).clear()
+
+    def validate_import(self, record: Record) -> Record:
+        _Kept.model_validate(record.metadata)
+        try:
+            json.loads(record.text)
+        except (ValueError, RecursionError):
+            raise InvalidInput("its text is no JSON") from None
+        return record
 
     def tools(self) -> Sequence[Tool]:
         return (

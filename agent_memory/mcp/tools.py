@@ -15,8 +15,7 @@ from mcp.types import ToolAnnotations
 
 from agent_memory.core.tools import Tool
 from agent_memory.errors import ConfigError, ToolRefused
-from agent_memory.ltm_blocks.base import FactBlock
-from agent_memory.ltm_blocks.notes import NoteMemory
+from agent_memory.ltm_blocks.base import FactBlock, NoteBlock
 from agent_memory.mcp.forms import (
     Add,
     Answer,
@@ -80,10 +79,8 @@ def offers(memory: AgentMemory) -> dict[str, Offer]:
 
 
 def _of_blocks(memory: AgentMemory) -> Iterator[Offer]:
-    from agent_memory.ltm_blocks.working import WorkingMemory
-
     for block in memory.blocks.values():
-        if not isinstance(block, WorkingMemory):  # it is a session's, and here is none at hand
+        if not block.of_session:  # here is no session at hand
             yield from (Offer(tool, _UNKNOWN) for tool in block.tools())
 
 
@@ -210,7 +207,7 @@ class _Own:
     def _recalled(self, recall: Recall) -> Memory:
         kind: Kind = "other"
         block = self._memory.blocks.get(recall.block)
-        if block is None or isinstance(block, NoteMemory):  # notes need no block
+        if block is None or isinstance(block, NoteBlock):  # notes need no block
             kind = "note"
         elif isinstance(block, FactBlock):
             kind = "fact"

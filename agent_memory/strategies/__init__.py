@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
+    from agent_memory.core.window import Cut
     from agent_memory.strategies.base import Departure, Strategy, Window
     from agent_memory.strategies.chain import Chain
     from agent_memory.strategies.flush import FlushToLTM
     from agent_memory.strategies.summarize import Summarize
     from agent_memory.strategies.trim import Trim
-    from agent_memory.core.window import Cut
 
 __all__ = [
     "Chain",

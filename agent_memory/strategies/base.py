@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from agent_memory.core.kinds import ByKind
-from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.core.records import Entry, Summary
 from agent_memory.core.window import Cut, choose_cut
+from agent_memory.ltm_blocks.base import Block, Resources
 
 Absorb = Literal["overflow", "every_update"] | int
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.core.records import Summary
-from agent_memory.strategies.base import Absorb, Departure, Strategy, StrategyField, Window
 from agent_memory.core.window import Cut
+from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.strategies.base import Absorb, Departure, Strategy, StrategyField, Window
 
 
 class Chain(Strategy):

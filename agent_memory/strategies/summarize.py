@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from agent_memory.errors import ContextTooLong, ModelError
 from agent_memory.core.extracts import extract, keep_identifiers
-from agent_memory.ltm_blocks.base import Resources
 from agent_memory.core.records import Entry, Summary
-from agent_memory.strategies.base import Departure, Strategy, Window
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import Count, chunks, clip, told
 from agent_memory.core.window import Cut, choose_cut
+from agent_memory.errors import ContextTooLong, ModelError
+from agent_memory.ltm_blocks.base import Resources
+from agent_memory.strategies.base import Departure, Strategy, Window
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM

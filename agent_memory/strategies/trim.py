@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from agent_memory.core.importance import most_important
-from agent_memory.strategies.base import Strategy, Window
 from agent_memory.core.window import Cut, apply, choose_cut, role_of
+from agent_memory.strategies.base import Strategy, Window
 
 
 class Trim(Strategy):

@@ -1,4 +1,4 @@
-"""What a store must do while a session is brought into it, as tests; see `engine.arriving`."""
+"""What a store must do while a session is brought into it, as tests; see `transfer.importer`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_memory import AgentMemory, Trim
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Lease, Summary
 from agent_memory.engine.leases import LEASE_SECONDS, Leases
-from agent_memory.engine.transfer.arriving import arriving
+from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.errors import SessionDeleting, StoreError
 from agent_memory.stores.base import Counts, SessionStore, Store
 from agent_memory.testing.contract import DAY, Contract, draft, record, stored, together
@@ -37,7 +37,7 @@ _HEAD = begun(
 
 def _bring(store: SessionStore, head: Head, log: list[Entry]) -> Head | None:
     """Bring a session in, in parts of ten entries."""
-    with arriving(store, Leases(store), head, log[:10]) as arrival:
+    with import_transaction(store, Leases(store), head, log[:10]) as arrival:
         if arrival is None:
             return None
         for at in range(10, len(log), 10):
@@ -85,7 +85,7 @@ class ArrivingContract(Contract):
     def test_until_then_nobody_sees_it(self, store: Store, other: Store) -> None:
         """Else: a context is made of half a log, a worker absorbs it, or another writes into it."""
         log = entries(1, 30)
-        with arriving(store, Leases(store), _HEAD, log[:10]) as arrival:
+        with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
             for at in (10, 20):
                 assert other.standing(["s"]) == set()
@@ -111,7 +111,7 @@ class ArrivingContract(Contract):
     ) -> None:
         """Else: a part of a session comes to light, or bars the way for the next attempt."""
         log = entries(1, 30)
-        with arriving(store, Leases(store), _HEAD, log[:10]) as arrival:
+        with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
             arrival.add(log[10:20])
             store.put_facts("facts", [record("a", owner="user:u")], lease=arrival.lease)
@@ -158,7 +158,7 @@ class ArrivingContract(Contract):
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0)
         log = entries(1, 30)
         stalled = ExitStack()
-        arrival = stalled.enter_context(arriving(store, Leases(store), _HEAD, log[:10]))
+        arrival = stalled.enter_context(import_transaction(store, Leases(store), _HEAD, log[:10]))
         assert arrival is not None
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", LEASE_SECONDS)
         with _memory(other) as memory:
@@ -167,7 +167,7 @@ class ArrivingContract(Contract):
         with pytest.raises(StoreError):
             arrival.add(log[10:20])
         theirs = entries(1, 10, " theirs")
-        with arriving(other, Leases(other), _HEAD, theirs) as second:
+        with import_transaction(other, Leases(other), _HEAD, theirs) as second:
             assert second is not None
             with pytest.raises(StoreError):
                 arrival.add(log[10:20])
@@ -196,7 +196,7 @@ class ArrivingContract(Contract):
                 with super().hold(session_id, wait) as lease:
                     yield lease
 
-        with arriving(store, Late(store), _HEAD, log[:10]) as arrival:
+        with import_transaction(store, Late(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
             arrival.add(log[10:])
             arrival.show(_HEAD)

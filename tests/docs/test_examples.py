@@ -119,6 +119,15 @@ EXPECTED = {
         "Taken back: ['user', 'assistant'], and found: []",
     ],
     "custom_block": ["From promises: I will send form HR-101 by Friday. (message 1)"],
+    "guest_book": [
+        "Guests: ['Ada Lovelace', 'Ben', 'Eve']",
+        "The model finds: Ada Lovelace",
+        "Rebuilt, and Ben stays forgotten: ['Ada Lovelace', 'Eve']",
+        "Left of the desk: []",
+        "Refused: line 5: 'buy now!' is nobody's name. Nothing was imported",
+        "Imported: ['Ada Lovelace']",
+        "And rebuilt there: ['Ada Lovelace']",
+    ],
     "custom_strategy": [
         "Task: compare three offers for chairs.",
         "Offer 10: a chair for $300.",

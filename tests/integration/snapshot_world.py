@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,11 @@ def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "
     mine.owner().forget(secret.id, why="asked")
     mine.working().set("plan", {"next": [CANARY]})
     mine.owner().notes().add(f"Likes tea, and {CANARY}s.", {"from": 3})
-    mine.owner().spatial().observe(f"A {CANARY} on the table.", (1.5, 2.0), confidence=0.5)
+    # of an age in words that stays the same while a test runs
+    seen_at = datetime.now(UTC) - timedelta(days=3.5)
+    mine.owner().spatial().observe(
+        f"A {CANARY} on the table.", (1.5, 2.0), at=seen_at, confidence=0.5
+    )
     mine.update({"role": "user", "content": "And tea?"})
     memory.flush()
 

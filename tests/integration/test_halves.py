@@ -39,7 +39,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     UnsupportedOperation,
 )
-from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
+from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.operations import dead_letters
 from agent_memory.standalone.vector_items import Item

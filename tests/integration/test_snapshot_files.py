@@ -118,7 +118,7 @@ def test_not_all_of_a_session_is_held_in_memory(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: reading ahead, or collecting, makes a long session need memory for all of it."""
-    for module in ("transfer.exporting", "transfer.importing"):
+    for module in ("transfer.export", "transfer.importer"):
         monkeypatch.setattr(f"agent_memory.engine.{module}._PAGE", 10)
     lines: list[str] = []
     held: list[int] = []

@@ -12,6 +12,7 @@ from agent_memory import AgentMemory, FlushToLTM, VectorMemory, operations
 from agent_memory.errors import InvalidId, InvalidSnapshot, SessionExists
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
+from tests.integration.keeping import opened
 from tests.integration.snapshot_world import (
     CANARY,
     Opener,
@@ -226,7 +227,7 @@ def test_dead_letters_come_along(opener: Opener) -> None:
 def test_vectors_in_a_place_of_their_own() -> None:
     """Wrong: the vectors of a block with a Qdrant of its own are looked for elsewhere."""
     pytest.importorskip("qdrant_client")
-    with AgentMemory(store="memory://", blocks=[VectorMemory(store=":memory:")]) as memory:
+    with opened("memory://", VectorMemory(store=":memory:")) as memory:
         for n in range(30):
             memory.update("s", {"role": "user", "content": f"Tree {n} grows."}, user_id="ada")
         memory.flush()
@@ -234,7 +235,7 @@ def test_vectors_in_a_place_of_their_own() -> None:
         lines = exported(memory)
     assert sum('"kind":"vector"' in line for line in lines) == 30
     for place in (":memory:", None):
-        with AgentMemory(store="memory://", blocks=[VectorMemory(store=place)]) as memory:
+        with opened("memory://", VectorMemory(store=place)) as memory:
             assert operations.import_session(memory, lines).cursors == {"vector": 30}
             found = memory.search("Tree 7", user_id="ada")
             assert [(one.id, one.text) for one in found] == wanted

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_memory.ltm_blocks.extractive.history.claims import Forgotten
+from agent_memory.ltm_blocks.extractive.history.claims import covers
+from agent_memory.ltm_blocks.tombstones import Tombstone
 from tests.unit.claiming import DAY, claim
 
 QUOTED = (8, 15)
@@ -12,9 +13,9 @@ QUOTED = (8, 15)
 
 def note(
     first: int, last: int, span: tuple[int, int] | None, at: str = "s", *spared: str
-) -> Forgotten:
+) -> Tombstone:
     """A note about a session's messages."""
-    return Forgotten(None, at, first, last, span, DAY, "", spared)
+    return Tombstone(None, at, first, last, span, DAY, "", spared)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def note(
         (note(1, 1, (8, 15), "s", "f"), False),
     ],
 )
-def test_what_a_note_covers(one: Forgotten, covered: bool) -> None:
+def test_what_a_note_covers(one: Tombstone, covered: bool) -> None:
     """Wrong: a forgotten sentence comes back by a longer or a shorter quote; or its neighbours in
     the message, those of another session, or another fact on the same words, go with it."""
-    assert one.covers(claim("f", session_id="s", seq=1, span=QUOTED)) == covered
+    assert covers(one, claim("f", session_id="s", seq=1, span=QUOTED)) == covered

@@ -21,7 +21,7 @@ from agent_memory.ltm_blocks.extractive.forms import (
     clamped,
     version_of,
 )
-from agent_memory.ltm_blocks.extractive.history.material import material
+from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 from agent_memory.ltm_blocks.extractive.reconciling import Answers, Line
 from tests.unit.claiming import DAY, day
@@ -41,7 +41,7 @@ def cut(*texts: str, limit: int, roles: str = "") -> list[list[str]]:
     named = {"u": "user", "a": "assistant"}
     of = [named[letter] for letter in roles or "u" * len(texts)]
     entries = [entry(at, text, of[at - 1]) for at, text in enumerate(texts, 1)]
-    return [part.splitlines() for part in parts(material(entries, ["user"]), words, limit)]
+    return [part.splitlines() for part in parts(sources(entries, ["user"]), words, limit)]
 
 
 def test_parts_fit_and_hold_everything() -> None:

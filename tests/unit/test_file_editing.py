@@ -22,8 +22,8 @@ from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files import Files
 from agent_memory.ltm_blocks.files.block import run_command
 from agent_memory.ltm_blocks.files.editing import MAX_LINES, viewed
+from agent_memory.ltm_blocks.files.paths import human_size
 from agent_memory.ltm_blocks.files.replies import DOC, SDK
-from agent_memory.ltm_blocks.files.tree import human_size
 
 FILES = {
     "/memories/notes.md": "one\ntwo\nthree\nfour\nfive\nsix\ntwo again\n",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.grounding import Grounded, grounded
-from agent_memory.ltm_blocks.extractive.history.material import Said, material
+from agent_memory.ltm_blocks.extractive.history.sources import Said, sources
 from agent_memory.testing.histories import texts
 
 DAY = datetime(2024, 1, 5, tzinfo=UTC)
@@ -22,7 +22,7 @@ EACH = ("user", "assistant", "tool")
 def shown(*messages: tuple[str, str], roles: tuple[str, ...] = ("user",)) -> list[Said]:
     given = [Message(role=role, content=text, created_at=DAY) for role, text in messages]
     entries = [Entry("s", seq, one, 1, seq, "test", DAY) for seq, one in enumerate(given, 1)]
-    return material(entries, roles)
+    return sources(entries, roles)
 
 
 def said(number: int, quote: str, *messages: tuple[str, str], text: str = "") -> Grounded | str:

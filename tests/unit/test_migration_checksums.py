@@ -20,7 +20,7 @@ from agent_memory.engine.transfer.migration.checksums import (
 )
 from agent_memory.engine.transfer.migration.migrate import origin_of
 from agent_memory.engine.transfer.migration.mirroring import mirror
-from agent_memory.engine.transfer.migration.shelves import Kept
+from agent_memory.engine.transfer.migration.record_sets import Kept
 from agent_memory.testing.histories import histories, log_of
 
 AT = datetime(2024, 2, 29, 12, 30, 15, 123457, tzinfo=UTC)

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from agent_memory.core.records import Recall
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
-from agent_memory.ltm_blocks.extractive.history.fact import Fact
-from agent_memory.ltm_blocks.extractive.history.remarks import told
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, told
 from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
 from agent_memory.retrieval.traits import Sought
 from tests.unit.claiming import claim, day, facts, linked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent_memory.core.records import Head, Lease, Scope
-from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
+from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.stores.base import FactStore
 
 

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector
 
-__all__ = ["Change", "Evidence", "ExtractiveMemory", "Fact", "ImportanceScorer", "Stale", "StalenessDetector"]
+__all__ = [
+    "Change",
+    "Evidence",
+    "ExtractiveMemory",
+    "Fact",
+    "ImportanceScorer",
+    "Stale",
+    "StalenessDetector",
+]
 
 if not TYPE_CHECKING:
     __getattr__ = lazily(
@@ -21,8 +29,14 @@ if not TYPE_CHECKING:
         {
             ".block": ("ExtractiveMemory",),
             ".history.auditing": ("Change",),
-            ".history.fact": ("Evidence", "Fact",),
+            ".history.fact": (
+                "Evidence",
+                "Fact",
+            ),
             ".history.scoring": ("ImportanceScorer",),
-            ".history.staleness": ("Stale", "StalenessDetector",),
+            ".history.staleness": (
+                "Stale",
+                "StalenessDetector",
+            ),
         },
     )

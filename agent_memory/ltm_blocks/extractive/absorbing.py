@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
-from agent_memory.ltm_blocks.extractive.history.drafting import Draft, Rules, drafts
-from agent_memory.ltm_blocks.extractive.history.found import Found
-from agent_memory.ltm_blocks.extractive.history.history import facts_of
-from agent_memory.ltm_blocks.extractive.history.material import Said
-from agent_memory.ltm_blocks.extractive.history.remarks import unmarked
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.filling import settle_fields
+from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
+from agent_memory.ltm_blocks.extractive.history.drafting import Draft, Rules, drafts
+from agent_memory.ltm_blocks.extractive.history.fact import unmarked
+from agent_memory.ltm_blocks.extractive.history.history import facts_of
+from agent_memory.ltm_blocks.extractive.history.sources import Said
 from agent_memory.ltm_blocks.extractive.meanings import Meanings
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 from agent_memory.ltm_blocks.extractive.reconciling import reconcile
 from agent_memory.ltm_blocks.extractive.settling import Known, settle
 
 if TYPE_CHECKING:
-    from agent_memory.models.llm import LLM
     from agent_memory.ltm_blocks.extractive.forms import Form
+    from agent_memory.models.llm import LLM
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Absorbing:
     place: tuple[str, str]
 
     def claims(
-        self, found: Sequence[Found], shown: Sequence[Said], journal: Journal
+        self, found: Sequence[Candidate], shown: Sequence[Said], journal: Journal
     ) -> tuple[list[Claim], Counter[str]]:
         """The claims of a batch, and how many findings are refused, by the reason.
 
@@ -94,7 +94,7 @@ class Absorbing:
             if one.role == "user" or weights.get(one.role, 0) > known.get(one.fact, -1)
         ]
 
-    def _id(self, said: Said, one: Found) -> str:
+    def _id(self, said: Said, one: Candidate) -> str:
         entry = said.entry
         told = (one.subject, one.text, one.since, one.until)  # two journeys may be told in one
         return record_id(*self.place, entry.session_id, entry.seq, *told)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.errors import ContextTooLong
-from agent_memory.ltm_blocks.extractive.history.found import Found
-from agent_memory.ltm_blocks.extractive.history.material import Said
-from agent_memory.ltm_blocks.extractive.forms import Form
 from agent_memory.core.transcript import Count, split
+from agent_memory.errors import ContextTooLong
+from agent_memory.ltm_blocks.extractive.forms import Form
+from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
+from agent_memory.ltm_blocks.extractive.history.sources import Said
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM
@@ -18,7 +18,7 @@ _LEAST_TOKENS = 200
 _SHARE = 0.6  # our tokenizer may not be the model's, and the answer takes room too
 
 
-def ask(llm: LLM, form: Form, shown: Sequence[Said], count: Count) -> list[Found]:
+def ask(llm: LLM, form: Form, shown: Sequence[Said], count: Count) -> list[Candidate]:
     """What a model finds in the messages.
 
     Args:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
 
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record, Scope, Span
+from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
+from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
 from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.staleness import Age, StalenessDetector
-from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope, Span
-from agent_memory.core.redaction import Redactor
 
 if TYPE_CHECKING:
+    from agent_memory.ltm_blocks.extractive.forms import Form
     from agent_memory.ltm_blocks.extractive.history.auditing import Change
     from agent_memory.ltm_blocks.extractive.history.claims import Journal
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
-    from agent_memory.models.llm import LLM
-    from agent_memory.ltm_blocks.extractive.forms import Form
     from agent_memory.ltm_blocks.extractive.keeping import Keeper
     from agent_memory.ltm_blocks.extractive.meanings import Meanings
     from agent_memory.ltm_blocks.extractive.recalling import Remembered
     from agent_memory.ltm_blocks.extractive.remembering import Remembering
+    from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)
 
@@ -109,15 +109,15 @@ class ExtractiveMemory(FactBlock):
             ModelRequired: No language model is configured.
             ModelError: The model failed; nothing was changed.
         """
-        from agent_memory.ltm_blocks.extractive.history.claims import Batch
-        from agent_memory.ltm_blocks.extractive.history.drafting import Rules
-        from agent_memory.ltm_blocks.extractive.history.material import material
         from agent_memory.ltm_blocks.extractive.absorbing import Absorbing
         from agent_memory.ltm_blocks.extractive.asking import ask
         from agent_memory.ltm_blocks.extractive.forms import version_of
+        from agent_memory.ltm_blocks.extractive.history.claims import Batch
+        from agent_memory.ltm_blocks.extractive.history.drafting import Rules
+        from agent_memory.ltm_blocks.extractive.history.sources import sources
 
         llm, form = self._llm(), self._chosen()
-        shown = material(entries, self.roles, self.redact)
+        shown = sources(entries, self.roles, self.redact)
         found = ask(llm, form, shown, self.resources.counter.text)
         if self.redact is not None:
             found = [
@@ -163,6 +163,12 @@ class ExtractiveMemory(FactBlock):
 
     def delete(self, scope: Scope) -> None:
         self._keeper.delete(scope)
+
+    def validate_import(self, record: Record) -> Record:
+        from agent_memory.ltm_blocks.extractive.validation import check_record, with_own_vector
+
+        check_record(record)
+        return with_own_vector(record, self.resources)
 
     def facts(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
@@ -260,8 +266,8 @@ class ExtractiveMemory(FactBlock):
 
     @property
     def _meanings(self) -> Meanings:
-        from agent_memory.models.embedders.best_effort import BestEffort
         from agent_memory.ltm_blocks.extractive.meanings import Meanings
+        from agent_memory.models.embedders.best_effort import BestEffort
 
         if self._compared is None:
             self._compared = Meanings(BestEffort(lambda: self.resources.embedders(None)))

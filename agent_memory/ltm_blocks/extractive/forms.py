@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from agent_memory.ltm_blocks.extractive.history.found import Found
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.extractive.answers import Told
+from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
+
+_UNKNOWN = {
+    "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "multipleOf",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+}  # fmt: skip
+"""What providers refuse in a schema that they enforce. It is checked when the answer is here."""
 
 CATEGORIES = (
     "identity", "family", "home", "work", "education", "health", "preference", "possession",
@@ -35,6 +40,25 @@ thing. Give its subject ("user", or the name of whom or what it tells), and its 
 {categories}.
 Leave out greetings, questions, guesses, general knowledge, what the assistant says of itself, and
 what was only asked for in passing."""
+
+
+def _plain(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_plain(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {name: _plain(part) for name, part in schema.items() if name not in _UNKNOWN}
+
+
+def _plain_properties(schema: dict[str, Any]) -> None:
+    told = schema.get("properties", {})
+    told.update({name: _plain(part) for name, part in told.items()})
+
+
+class Told(BaseModel):
+    """A part of an answer, whose schema says nothing that a provider would refuse."""
+
+    model_config = ConfigDict(json_schema_extra=_plain_properties)
 
 
 def clamped(value: float) -> float:
@@ -83,7 +107,7 @@ class Form(Protocol):
         """The form of the answer."""
         ...
 
-    def found(self, answer: BaseModel) -> list[Found]:
+    def found(self, answer: BaseModel) -> list[Candidate]:
         """What an answer tells."""
         ...
 
@@ -108,11 +132,11 @@ class FactForm:
         listed = ", ".join(categories or CATEGORIES)
         self.prompt = f"{(prompt or PROMPT).replace('{categories}', listed)}\n{RULES}"
 
-    def found(self, answer: BaseModel) -> list[Found]:
+    def found(self, answer: BaseModel) -> list[Candidate]:
         """See `Form.found`."""
         assert isinstance(answer, Findings)
         return [
-            Found(
+            Candidate(
                 " ".join(one.text.split()), " ".join(one.subject.split()) or "user",
                 one.category.strip().casefold() or "other", one.message, one.quote, one.since,
                 one.until, one.confidence,

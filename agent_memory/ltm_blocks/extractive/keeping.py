@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from uuid import uuid4
 
-from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN, Batch, Claim, Forgotten, Journal, overlap
+from agent_memory.core.records import Lease, Scope, Span
+from agent_memory.ltm_blocks.base import batch_id
+from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.coding import (
     journal_of,
     record_of_batch,
     record_of_claim,
-    record_of_forgotten,
 )
-from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.tombstones import Tombstone, bury, overlap, tombstones
 from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
-from agent_memory.core.records import Lease, Record, Scope, Span
 from agent_memory.stores.base import FactStore
 
 
@@ -34,8 +33,8 @@ class Keeper:
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
         """An owner's journal; without what comes from a part of a session."""
-        gone = self._store.facts(FORGOTTEN, owner)
-        journal = journal_of(self._store.facts(self._block, owner), gone, self._block)
+        gone = tombstones(self._store, self._block, owner)
+        journal = journal_of(self._store.facts(self._block, owner), gone)
         if without is None:
             return journal
         claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
@@ -49,18 +48,19 @@ class Keeper:
         self, owner: str, span: Span, claims: Sequence[Claim], batch: Batch, lease: Lease | None
     ) -> None:
         """Keep what came of a batch, in place of what came of it before."""
-        name = record_id(self._block, owner, *span, "batch")
+        name = batch_id(self._block, owner, *span)
         records = [record_of_claim(claim, owner) for claim in claims]
         records += [record_of_batch(batch, name, owner), new_version(owner)]
         self._store.put_facts(self._block, records, replacing=span, lease=lease)
 
     def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
         """Have claims stay forgotten; those that are left stay. `erase` them then."""
-        self._note(owner, [_note_of(claim, left, why) for claim in claims])
+        bury(self._store, self._block, owner, [_buried(one, left, why) for one in claims])
 
     def forget_source(self, owner: str, span: Span, why: str) -> None:
         """Have what comes from a part of a session stay forgotten. `erase` it then."""
-        self._note(owner, [Forgotten(None, *span, None, datetime.now(UTC), why)])
+        gone = Tombstone(None, *span, None, datetime.now(UTC), why)
+        bury(self._store, self._block, owner, [gone])
 
     def erase(self, owner: str, claims: Sequence[Claim]) -> None:
         """Take claims away."""
@@ -87,22 +87,8 @@ class Keeper:
         else:
             self._store.delete_facts(self._block, owner=version_owner(owner), lease=lease)
 
-    def _note(self, owner: str, gone: Sequence[Forgotten]) -> None:
-        records = [
-            record_of_forgotten(
-                one,
-                record_id(
-                    self._block, owner, one.session_id, one.first, one.last, one.span, one.fact
-                ),
-                owner,
-                self._block,
-            )
-            for one in gone
-        ]
-        self._store.put_facts(FORGOTTEN, records)
 
-
-def _note_of(claim: Claim, left: Sequence[Claim], why: str) -> Forgotten:
+def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:
     """What keeps one claim forgotten, and no other that rests on the same words."""
     spared = tuple(
         one.id
@@ -111,4 +97,4 @@ def _note_of(claim: Claim, left: Sequence[Claim], why: str) -> Forgotten:
         and overlap(one.span, claim.span)
     )
     place = (claim.session_id, claim.seq, claim.seq, claim.span)
-    return Forgotten(claim.fact, *place, datetime.now(UTC), why, spared)
+    return Tombstone(claim.fact, *place, datetime.now(UTC), why, spared)

@@ -19,10 +19,9 @@ from pydantic import (
 )
 
 from agent_memory.errors import ConfigError
+from agent_memory.ltm_blocks.extractive.forms import RULES, Day, Told, clamped
+from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
-from agent_memory.ltm_blocks.extractive.history.found import Found
-from agent_memory.ltm_blocks.extractive.answers import Told
-from agent_memory.ltm_blocks.extractive.forms import RULES, Day, clamped
 
 PROMPT = """\
 Fill a profile of the user from the numbered messages, field by field. Give a fact for each value
@@ -79,7 +78,7 @@ class ProfileForm:
         self.prompt = f"{(prompt or PROMPT).replace('{fields}', told)}\n{RULES}"
         self.schema = self._schema()
 
-    def found(self, answer: BaseModel) -> list[Found]:
+    def found(self, answer: BaseModel) -> list[Candidate]:
         """See `Form.found`."""
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
@@ -96,10 +95,10 @@ class ProfileForm:
                 held += [fact.value] if fact.value not in held else []
         return self.profile.model_validate(values, by_name=True)
 
-    def _found(self, one: Any) -> Found:
+    def _found(self, one: Any) -> Candidate:
         _, alone = self._items[one.field]
         value = TypeAdapter(Any).dump_python(one.value, mode="json")
-        return Found(
+        return Candidate(
             f"{one.field.replace('_', ' ')}: {_shown(one.value, value)}", "user", one.field,
             one.message, one.quote, one.since, one.until, one.confidence, one.field, value, alone,
             one.corrects, self._fits(one.field, value, alone),

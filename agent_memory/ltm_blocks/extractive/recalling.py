@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from agent_memory.ltm_blocks.extractive.history.fact import Fact
-from agent_memory.ltm_blocks.extractive.history.remarks import told
+from agent_memory.core.records import Recall
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, told
 from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_told
 from agent_memory.retrieval.texts import TextIndex
 from agent_memory.retrieval.traits import Sought
-from agent_memory.core.records import Recall
 
 _SECONDS_A_DAY = 86_400
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from agent_memory.ltm_blocks.extractive.history.periods import END
-from agent_memory.ltm_blocks.extractive.answers import Told
 from agent_memory.core.text import escape
+from agent_memory.ltm_blocks.extractive.forms import Told
+from agent_memory.ltm_blocks.extractive.history.periods import END
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,8 +12,8 @@ from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkK
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.likeness import candidates, cosines, key_of
+from agent_memory.ltm_blocks.extractive.history.linking import links_again, links_for
 from agent_memory.ltm_blocks.extractive.history.periods import day_of
-from agent_memory.ltm_blocks.extractive.history.weaving import links_again, links_for
 from agent_memory.ltm_blocks.extractive.reconciling import Answer, Line
 
 _MOST_LISTED = 100

@@ -15,6 +15,9 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            ".block": ("FileMemory", "Files",),
+            ".block": (
+                "FileMemory",
+                "Files",
+            ),
         },
     )

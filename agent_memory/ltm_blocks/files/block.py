@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from agent_memory.errors import ToolRefused
-from agent_memory.ltm_blocks.files.commands import DESCRIPTION, FileCommand
-from agent_memory.ltm_blocks.files.editing import check_text, inserted, replaced, viewed
-from agent_memory.ltm_blocks.files.paths import ROOT, checked_path
-from agent_memory.ltm_blocks.files.replies import PROFILES
-from agent_memory.ltm_blocks.files.tree import above, below, is_there, listed
-from agent_memory.ltm_blocks.base import KeepingBlock
-from agent_memory.ltm_blocks.shelf import Shelf, forget
+from agent_memory.core.forms import Form, Name
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.tools import Tool
+from agent_memory.errors import ToolRefused
+from agent_memory.ltm_blocks.base import KeepingBlock
+from agent_memory.ltm_blocks.files.commands import DESCRIPTION, FileCommand
+from agent_memory.ltm_blocks.files.editing import check_text, inserted, replaced, viewed
+from agent_memory.ltm_blocks.files.paths import ROOT, above, below, checked_path, is_there, listed
+from agent_memory.ltm_blocks.files.replies import PROFILES
+from agent_memory.ltm_blocks.shelf import Shelf, forget
+
+
+def _path(text: str) -> str:
+    try:
+        same = checked_path(text) == text
+    except ToolRefused:
+        same = False
+    if not same:
+        raise ValueError("no path under /memories")
+    return text
+
+
+class _Kept(Form):
+    """The metadata of a file's record."""
+
+    id: Name
+    path: Annotated[str, AfterValidator(_path)]
 
 
 class FileMemory(KeepingBlock):
@@ -51,6 +68,10 @@ class FileMemory(KeepingBlock):
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)
+
+    def validate_import(self, record: Record) -> Record:
+        _Kept.model_validate(record.metadata)
+        return record
 
     def tools(self) -> Sequence[Tool]:
         def run(scope: Scope, asked: FileCommand) -> str:

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from agent_memory.errors import ToolRefused
 from agent_memory.core.tools import Arguments
+from agent_memory.errors import ToolRefused
 
 DESCRIPTION = (
     "Your files, kept under /memories beyond this conversation: look there before you begin, and "

@@ -1,4 +1,4 @@
-"""Paths of files under /memories: checked, and brought to the one form that names a file. Pure.
+"""Paths of files under /memories: checked, brought to the one form that names a file, and listed.
 
 What a path may hold is listed, rather than what it may not: letters, digits and marks of any
 script, spaces and plain punctuation. That leaves out whatever is, encodes or looks like a slash, a
@@ -8,9 +8,12 @@ backslash or a dot, and whatever cannot be seen.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from unicodedata import category, normalize
 
 from agent_memory.errors import ToolRefused
+from agent_memory.ltm_blocks.files.replies import Replies
 
 ROOT = "/memories"
 MAX_CHARS = 1_000
@@ -18,6 +21,8 @@ MAX_SEGMENT_BYTES = 255
 MAX_DEPTH = 16
 
 _MOST_SHOWN = 200
+_DEPTH = 2
+_UNITS = "BKMG"
 _LOOK_ALIKES = re.compile(
     "[\u0337\u0338\u20e5\u20eb\u2cc6\u3033\u4e36\u4e3f\ua4f8\ua4fa\U0001d16d"  # of / \ . and ..
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"  # of nothing
@@ -79,3 +84,52 @@ def _shown(text: str) -> str:
     """A path as a reply can show it: what is not seen is spelt out."""
     short = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in short)
+
+
+def below(paths: Iterable[str], path: str) -> list[str]:
+    """The paths that are the path itself, or below it."""
+    return [one for one in paths if one == path or one.startswith(f"{path}/")]
+
+
+def above(path: str) -> Iterator[str]:
+    """The directories that a path is in, the root left out."""
+    while (path := path.rpartition("/")[0]) not in (ROOT, ""):
+        yield path
+
+
+def is_there(paths: Iterable[str], path: str) -> bool:
+    """Whether a path is a file or a directory. The root always is one."""
+    return path == ROOT or bool(below(paths, path))
+
+
+def listed(say: Replies, path: str, sizes: Mapping[str, int]) -> str:
+    """A directory, with what is in it and in the directories in it.
+
+    Args:
+        say: How to say it.
+        path: The directory.
+        sizes: Of all files, by path, in bytes. A directory has the size of all that is below it.
+    """
+    shown: Counter[tuple[str, ...]] = Counter()
+    directories = set()
+    for file in below(sizes, path):
+        names = tuple(file.removeprefix(f"{path}/").split("/"))
+        for depth in range(1, min(len(names), _DEPTH) + 1):
+            if names[depth - 1].startswith(".") or names[depth - 1] in say.left_out:
+                break
+            shown[names[:depth]] += sizes[file]
+            if depth < len(names):
+                directories.add(names[:depth])
+    rows = [f"{human_size(say, sum(sizes[file] for file in below(sizes, path)))}\t{path}"]
+    for names in sorted(shown):
+        mark = say.directory_mark if names in directories else ""
+        rows.append(f"{human_size(say, shown[names])}\t{path}/{'/'.join(names)}{mark}")
+    return "\n".join((say.listing.format(path=path), *rows))
+
+
+def human_size(say: Replies, size: int) -> str:
+    """A number of bytes as people read it, such as 512B, 1.5K or 2M."""
+    unit = min((size.bit_length() - 1) // 10, len(_UNITS) - 1) if size else 0
+    number = size / 1024**unit
+    whole = unit == 0 or (say.round_sizes and number.is_integer())
+    return f"{number:.{0 if whole else 1}f}{_UNITS[unit]}"

@@ -16,7 +16,13 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            ".block": ("SkillMemory", "Skills",),
-            ".skill": ("BrokenSkill", "Skill",),
+            ".block": (
+                "SkillMemory",
+                "Skills",
+            ),
+            ".skill": (
+                "BrokenSkill",
+                "Skill",
+            ),
         },
     )

@@ -12,17 +12,16 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from agent_memory.models.embedders.best_effort import BestEffort
-from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import KeepingBlock, Resources, record_id
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Recall, Scope
+from agent_memory.core.text import last_break
+from agent_memory.core.tools import Arguments, Tool
+from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
+from agent_memory.ltm_blocks.base import KeepingBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import checked
 from agent_memory.ltm_blocks.skills.library import Found, Library
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, found_by, told
-from agent_memory.core.text import last_break
-from agent_memory.core.tools import Arguments, Tool
-
+from agent_memory.models.embedders.best_effort import BestEffort
 
 _RECALLED = 4_000
 _READABLE = 24

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-from agent_memory.errors import InvalidInput, StoreUnavailable
 from agent_memory.core.processes import fork_safe_lock
+from agent_memory.errors import InvalidInput, StoreUnavailable
 from agent_memory.ltm_blocks.skills.files import parse, render
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
 

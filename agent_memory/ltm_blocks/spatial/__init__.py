@@ -18,7 +18,10 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".block": ("SpatialMemory",),
-            ".observation": ("Observation", "Sighting",),
+            ".observation": (
+                "Observation",
+                "Sighting",
+            ),
             ".places": ("Places",),
         },
     )

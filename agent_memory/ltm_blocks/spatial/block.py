@@ -9,23 +9,34 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
-from agent_memory.errors import ConfigError, MissingExtra
+from agent_memory.core.forms import Form, Plain, Share
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.errors import ConfigError, InvalidInput, MissingExtra
 from agent_memory.ltm_blocks.base import KeepingBlock, Resources
 from agent_memory.ltm_blocks.spatial.keeping import Indexes, Keeper, erase
+from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, Sighting, told
 from agent_memory.ltm_blocks.spatial.places import Places
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Scope
-from agent_memory.ltm_blocks.spatial.observation import Observation, Sighting, told
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.models.embedders.best_effort import BestEffort
+    from agent_memory.core.tools import Tool
     from agent_memory.ltm_blocks.spatial.index import PlaceIndex
     from agent_memory.ltm_blocks.spatial.scoring import Found
-    from agent_memory.core.tools import Tool
+    from agent_memory.models.embedders.best_effort import BestEffort
 
 __all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
+
+
+class _Kept(Form):
+    """The metadata of an observation's record."""
+
+    position: Annotated[
+        list[Annotated[float, Field(ge=-MOST, le=MOST)]], Field(min_length=2, max_length=3)
+    ]
+    confidence: Share
+    metadata: Plain = Field(default_factory=dict)
 
 
 class SpatialMemory(KeepingBlock):
@@ -98,6 +109,18 @@ class SpatialMemory(KeepingBlock):
     def delete(self, scope: Scope) -> None:
         erase(self.resources, self.name, scope)
         self._indexes.drop(scope.owner)
+
+    @property
+    def versioned(self) -> bool:
+        return True
+
+    def validate_import(self, record: Record) -> Record:
+        dimensions = len(_Kept.model_validate(record.metadata).position)
+        if dimensions != self.dimensions:
+            raise InvalidInput(
+                f"block {self.name!r} has {self.dimensions} dimensions, and this {dimensions}"
+            )
+        return record
 
     def tools(self) -> Sequence[Tool]:
         from agent_memory.ltm_blocks.spatial.tools import tools_of

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
-from agent_memory.errors import InvalidInput, SessionDeleting
-from agent_memory.ltm_blocks.base import Resources, record_id
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Record, Scope
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.base import Resources
 from agent_memory.ltm_blocks.keepers import enrol
 from agent_memory.ltm_blocks.shelf import Shelf, forget, kept_with
-from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
-from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.records import Head, Record, Scope
 from agent_memory.ltm_blocks.spatial.observation import Observation
+from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.stores.base import FactStore
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from agent_memory.core.messages import Message
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.shelf import plain_json, require_plain
-from agent_memory.core.messages import Message
 from agent_memory.ltm_blocks.spatial.observation import (
     Observation,
     Position,
@@ -25,8 +25,8 @@ from agent_memory.ltm_blocks.spatial.observation import (
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory
-    from agent_memory.ltm_blocks.spatial.keeping import Keeper
     from agent_memory.ltm_blocks.spatial.index import Moment
+    from agent_memory.ltm_blocks.spatial.keeping import Keeper
     from agent_memory.ltm_blocks.spatial.scoring import Found
 
 _COMPARED = 200
@@ -193,9 +193,9 @@ class Places:
 
     def bearing(self, message: Message | None, limit: int, now: datetime) -> list[Sighting]:
         """What to recall for a message: see `SpatialMemory.get`."""
-        from agent_memory.retrieval.views import LEAST
         from agent_memory.ltm_blocks.spatial.index import Moment
         from agent_memory.ltm_blocks.spatial.scoring import joined, ranked
+        from agent_memory.retrieval.views import LEAST
 
         index, moment = self._keeper.index(), Moment(now.timestamp(), past=False)
         question = message.text().strip() if message is not None else ""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from agent_memory.core.records import Scope
-from agent_memory.ltm_blocks.spatial.observation import Sighting
 from agent_memory.core.tools import Arguments, Tool
+from agent_memory.ltm_blocks.spatial.observation import Sighting
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory

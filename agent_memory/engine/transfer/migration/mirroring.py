@@ -1,4 +1,4 @@
-"""Having a shelf of the target hold what the source's holds, and nothing else."""
+"""Having a set of records of the target hold what the source's holds, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from agent_memory.engine.transfer.migration.checksums import Sums
-from agent_memory.engine.transfer.migration.shelves import Kept, Shelf
+from agent_memory.engine.transfer.migration.record_sets import Kept, RecordSet
 
 _PAGE = 200
 
 
 def mirror(
-    source: Shelf, target: Shelf, sums: Sums, removing: Callable[[], None]
+    source: RecordSet, target: RecordSet, sums: Sums, removing: Callable[[], None]
 ) -> Iterator[Kept]:
     """Remove what only the target has, and write what it has not.
 
@@ -41,14 +41,14 @@ def mirror(
             yield kept
 
 
-def summed(shelf: Shelf, sums: Sums) -> Iterator[Kept]:
-    """Take in what a shelf holds, by block; yields each of its records."""
-    for kept in shelf.read():
+def summed(records: RecordSet, sums: Sums) -> Iterator[Kept]:
+    """Take in what a set of records holds, by block; yields each of its records."""
+    for kept in records.read():
         sums.add(kept.block, kept.digest)
         yield kept
 
 
-def _cleared(source: Shelf, target: Shelf, removing: Callable[[], None]) -> bool:
+def _cleared(source: RecordSet, target: RecordSet, removing: Callable[[], None]) -> bool:
     """Remove what only the target has; whether there was anything."""
     here, found = _Marks(source.read(), _name), False
     for page in _pages(target.read()):

@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.transfer.migration.checksums import Sums
 from agent_memory.engine.transfer.migration.mirroring import mirror, summed
+from agent_memory.engine.transfer.migration.record_sets import FactRecords, RecordSet, VectorRecords
 from agent_memory.engine.transfer.migration.sessions import Sessions
-from agent_memory.engine.transfer.migration.shelves import Facts, Shelf, Vectors
 from agent_memory.engine.transfer.migration.steps import Migrated, MigrationStep
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import Store
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Part:
-    """A shelf of the source and the target's, and what was sent from one to the other."""
+    """A set of records of the source and the target's, and what was sent from one to the other."""
 
     what: Literal["facts", "vectors"]
-    source: Shelf
-    target: Shelf
+    source: RecordSet
+    target: RecordSet
     sent: Sums = field(default_factory=Sums)
 
 
@@ -92,7 +92,7 @@ def move(
 def _parts(source: Store, target: Store, removing: Callable[[], None]) -> Iterator[_Part]:
     # their deletion is to be finished; what derives from them is not moved any more
     leaving = {head.session_id for head in all_heads(source) if head.deleting}
-    yield _Part("facts", Facts(source, leaving), Facts(target, leaving))
+    yield _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
     announced = source.vector_blocks()
     for block, there in target.vector_blocks().items():
         if announced.get(block) != there:
@@ -100,7 +100,7 @@ def _parts(source: Store, target: Store, removing: Callable[[], None]) -> Iterat
             target.clear_vectors(block)
     for block, (dimension, model) in announced.items():
         target.open_vectors(block, dimension, model)
-        ours, theirs = (Vectors(store, block, leaving) for store in (source, target))
+        ours, theirs = (VectorRecords(store, block, leaving) for store in (source, target))
         yield _Part("vectors", ours, theirs)
 
 
@@ -122,8 +122,8 @@ def _verified(
     # after the sessions: what changed in them meanwhile shows in the records
     for part in parts:
         here, there = Sums(), Sums()
-        for shelf, sums in ((part.source, here), (part.target, there)):
-            for some in _some(summed(shelf, sums)):
+        for one, sums in ((part.source, here), (part.target, there)):
+            for some in _some(summed(one, sums)):
                 yield MigrationStep("verifying", done + some, max(done + some, total))
             done += sums.counts.total()
         for block in here.differing(there):

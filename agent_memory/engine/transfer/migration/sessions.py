@@ -9,7 +9,7 @@ from dataclasses import replace
 from agent_memory.core.records import Head, empty_head
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import LogChanged, all_heads, log_pages
-from agent_memory.engine.transfer.arriving import arriving
+from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.engine.transfer.migration.checksums import Sums, head_digest, session_digest
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import SessionStore
@@ -138,12 +138,12 @@ class Sessions:
         if not first or first[-1].seq == head.end:
             whole = self._target.rewrite(replace(head, version=0), head.expired, first)
             return whole is not None
-        with arriving(self._target, self._leases, head, first) as arrival:
-            if arrival is None:
+        with import_transaction(self._target, self._leases, head, first) as transaction:
+            if transaction is None:
                 return False
             for page in log:
-                arrival.add(page)
-            arrival.show(head)
+                transaction.add(page)
+            transaction.show(head)
             return True
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from agent_memory.core.forms import Count, Form, Name, Plain, Seq, kept_by_all
 from agent_memory.core.ids import MAX_ID
-
-_MOST = 2**53  # what every database and every reader of JSON keeps exactly
-_MAX_DEPTH = 110  # what messages and notes may be nested, and what they are within
 
 
 def _moment(value: object) -> datetime:
@@ -21,39 +19,12 @@ def _moment(value: object) -> datetime:
     raise ValueError("not a time in ISO 8601 with the offset +00:00")
 
 
-def _kept_by_all(text: str) -> str:
-    """What every database can keep in a column of its own."""
-    if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise ValueError("it holds a NUL or a lone surrogate")
-    return text
-
-
-def _shallow(value: dict[str, Any]) -> dict[str, Any]:
-    level: list[Any] = [value]
-    for _ in range(_MAX_DEPTH):
-        inner = [one for one in level if isinstance(one, dict | list)]
-        level = [one for some in inner for one in (some.values() if type(some) is dict else some)]
-        if not level:
-            return value
-    raise ValueError(f"nested more than {_MAX_DEPTH} deep")
-
-
-Count = Annotated[int, Field(ge=0, le=_MOST)]
-Seq = Annotated[int, Field(ge=1, le=_MOST)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
-Name = Annotated[str, Field(min_length=1, max_length=MAX_ID), AfterValidator(_kept_by_all)]
 BlockName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
-Plain = Annotated[dict[str, Any], AfterValidator(_shallow)]
 Whose = Literal["user", "session"]
 
 
-class Line(BaseModel):
-    """Base of all lines."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
-
-
-class Opening(Line):
+class Opening(Form):
     """The first line.
 
     Attributes:
@@ -73,7 +44,7 @@ class Opening(Line):
     user: str | None
 
 
-class SummaryForm(Line):
+class SummaryForm(Form):
     """See `records.Summary`."""
 
     text: str
@@ -84,7 +55,7 @@ class SummaryForm(Line):
     redo_text: str | None
 
 
-class HeadForm(Line):
+class HeadForm(Form):
     """See `records.Head`; the second line."""
 
     kind: Literal["head"]
@@ -103,19 +74,19 @@ class HeadForm(Line):
     begun: Moment
 
 
-class EntryForm(Line):
+class EntryForm(Form):
     """See `records.Entry`."""
 
     kind: Literal["entry"]
     seq: Seq
     tokens: Count
     total: Count
-    encoding: Annotated[str, Field(max_length=MAX_ID), AfterValidator(_kept_by_all)]
+    encoding: Annotated[str, Field(max_length=MAX_ID), AfterValidator(kept_by_all)]
     at: Moment
     message: Plain
 
 
-class FactForm(Line):
+class FactForm(Form):
     """See `records.Record`; of its owner it says only which of the two."""
 
     kind: Literal["fact"]
@@ -130,7 +101,7 @@ class FactForm(Line):
     metadata: Plain
 
 
-class VectorsForm(Line):
+class VectorsForm(Form):
     """Comes before the first vector of a block."""
 
     kind: Literal["vectors"]
@@ -146,7 +117,7 @@ class VectorForm(FactForm):
     traits: str
 
 
-class LetterForm(Line):
+class LetterForm(Form):
     """See `records.DeadLetter`."""
 
     kind: Literal["dead_letter"]
@@ -158,8 +129,8 @@ class LetterForm(Line):
     since: Moment
 
 
-class ForgottenForm(Line):
-    """See `facts.claims.Forgotten`."""
+class ForgottenForm(Form):
+    """See `tombstones.Tombstone`."""
 
     kind: Literal["forgotten"]
     block: BlockName
@@ -172,7 +143,7 @@ class ForgottenForm(Line):
     spared: list[Name]
 
 
-class EndForm(Line):
+class EndForm(Form):
     """The last line: how many there are of each kind, and the SHA-256 of all before it."""
 
     kind: Literal["end"]

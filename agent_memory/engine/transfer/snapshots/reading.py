@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from agent_memory.core.forms import Form
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
 from agent_memory.engine.transfer.snapshots.forms import (
@@ -21,15 +22,15 @@ from agent_memory.engine.transfer.snapshots.forms import (
     ForgottenForm,
     HeadForm,
     LetterForm,
-    Line,
     Opening,
     VectorForm,
     VectorsForm,
 )
 from agent_memory.engine.transfer.snapshots.lines import checked, refused
 from agent_memory.errors import InvalidMessage, InvalidSnapshot
+from agent_memory.ltm_blocks.tombstones import Tombstone, record_of
 
-F = TypeVar("F", bound=Line)
+F = TypeVar("F", bound=Form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What is to stay forgotten of a block, as its record is to say it."""
+    """A record that says what is to stay forgotten of a block."""
 
     block: str
     record: Record
@@ -242,20 +243,19 @@ class Reading:
     def _forgotten(self, form: ForgottenForm) -> Forgotten:
         if form.first > form.last:
             raise self._refused("its last message comes before its first")
-        kept = {"block", "fact", "span", "why", "spared"}
-        head = self.head
-        record = Record(
-            id="",
-            owner=Scope(head.user_id, head.session_id).owner,
+        head, span = self.head, form.span
+        tombstone = Tombstone(
+            fact=form.fact,
             session_id=head.session_id,
             first=form.first,
             last=form.last,
-            text="",
-            sources=(),
-            created_at=form.at,
-            metadata=form.model_dump(include=kept),
+            span=None if span is None else (span[0], span[1]),
+            at=form.at,
+            why=form.why,
+            spared=tuple(form.spared),
         )
-        return Forgotten(form.block, record)
+        owner = Scope(head.user_id, head.session_id).owner
+        return Forgotten(form.block, record_of(tombstone, form.block, owner))
 
     def _within(self, first: int, last: int) -> None:
         if not first <= last <= self.head.end:

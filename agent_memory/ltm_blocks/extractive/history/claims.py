@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from agent_memory.core import reserved
+from agent_memory.ltm_blocks.tombstones import Tombstone
 
 LinkKind = Literal["update", "contradict", "end"]
 """What a claim says of an older fact. "update": both are values of the same thing, each in its
 time. "contradict": the older was never so. "end": the older ended when this one did."""
-
-FORGOTTEN = reserved.FORGOTTEN.name
-"""Under which name stores keep what is to stay forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,47 +108,6 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
-    """What is to stay forgotten, though the log still says it. It holds nothing of the text.
-
-    Attributes:
-        fact: The fact's id; None for all that comes from the messages.
-        session_id: The session.
-        first: Seq of the first message.
-        last: Seq of the last.
-        span: Which part of the one message; None for all of it.
-        at: When it was forgotten.
-        why: What whoever asked for it said.
-        spared: Ids of the claims that rest on the same part and stay.
-    """
-
-    fact: str | None
-    session_id: str
-    first: int
-    last: int
-    span: tuple[int, int] | None
-    at: datetime
-    why: str
-    spared: tuple[str, ...] = ()
-
-    def covers(self, claim: Claim) -> bool:
-        """Whether a claim is to stay forgotten: all that quotes from there is, but what is spared.
-
-        In other words than before, a model may find the same again.
-        """
-        if claim.session_id != self.session_id or not self.first <= claim.seq <= self.last:
-            return False
-        if self.span is None:
-            return True
-        return claim.id not in self.spared and overlap(self.span, claim.span)
-
-
-def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether two parts of a text have something in common."""
-    return one[0] < other[1] and other[0] < one[1]
-
-
-@dataclass(frozen=True, slots=True)
 class Journal:
     """All that is kept of one owner's facts.
 
@@ -164,5 +120,10 @@ class Journal:
 
     claims: Sequence[Claim] = ()
     batches: Sequence[Batch] = ()
-    forgotten: Sequence[Forgotten] = ()
+    forgotten: Sequence[Tombstone] = ()
     remains: Sequence[Claim] = ()
+
+
+def covers(tombstone: Tombstone, claim: Claim) -> bool:
+    """Whether a claim is to stay forgotten."""
+    return tombstone.covers(claim.id, claim.session_id, claim.seq, claim.span)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN, Batch, Claim, Forgotten, Journal, Link
 from agent_memory.core.records import Record
+from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim, Journal, Link, covers
+from agent_memory.ltm_blocks.tombstones import Tombstone
 
 _BATCH = "batch"
 _IN_RECORD = {"id", "text", "session_id", "seq", "recorded_at"}
@@ -59,33 +60,11 @@ def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
     )
 
 
-def record_of_forgotten(gone: Forgotten, record_id: str, owner: str, block: str) -> Record:
-    """The record of what is to stay forgotten; it is kept beside the block's own."""
-    return Record(
-        id=record_id,
-        owner=owner,
-        session_id=gone.session_id,
-        first=gone.first,
-        last=gone.last,
-        text=FORGOTTEN,
-        sources=(),
-        created_at=gone.at,
-        metadata={
-            "block": block,
-            "fact": gone.fact,
-            "span": gone.span,
-            "why": gone.why,
-            "spared": gone.spared,
-        },
-    )
-
-
-def journal_of(records: Iterable[Record], gone: Iterable[Record], block: str) -> Journal:
-    """What records of a block, and those of what is forgotten, say.
+def journal_of(records: Iterable[Record], forgotten: Sequence[Tombstone]) -> Journal:
+    """What the records of an owner say.
 
     A claim that is to stay forgotten is set apart, should its record be there still.
     """
-    forgotten = [_forgotten(one) for one in gone if one.metadata["block"] == block]
     claims: list[Claim] = []
     batches: list[Batch] = []
     remains: list[Claim] = []
@@ -94,7 +73,7 @@ def journal_of(records: Iterable[Record], gone: Iterable[Record], block: str) ->
             batches.append(_batch(record))
             continue
         claim = _claim(record)
-        covered = any(one.covers(claim) for one in forgotten)
+        covered = any(covers(one, claim) for one in forgotten)
         (remains if covered else claims).append(claim)
     return Journal(claims, batches, forgotten, remains)
 
@@ -121,16 +100,6 @@ def _batch(record: Record) -> Batch:
     return Batch(
         record.session_id, record.first, record.last, record.created_at,
         kept["model"], kept["prompt"], kept["found"], kept["refused"],
-    )  # fmt: skip
-
-
-def _forgotten(record: Record) -> Forgotten:
-    kept = record.metadata
-    span = kept["span"]
-    return Forgotten(
-        kept["fact"], record.session_id, record.first, record.last,
-        None if span is None else (span[0], span[1]), record.created_at, kept["why"],
-        tuple(kept["spared"]),
     )  # fmt: skip
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, Forgotten
-from agent_memory.ltm_blocks.extractive.history.found import Found
+from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, covers
 from agent_memory.ltm_blocks.extractive.history.grounding import Grounded, grounded
-from agent_memory.ltm_blocks.extractive.history.material import Said
 from agent_memory.ltm_blocks.extractive.history.periods import day_of, parse
+from agent_memory.ltm_blocks.extractive.history.sources import Said
+from agent_memory.ltm_blocks.tombstones import Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,11 @@ class Draft:
 
 
 def drafts(
-    found: Sequence[Found],
+    found: Sequence[Candidate],
     shown: Sequence[Said],
-    forgotten: Collection[Forgotten],
+    forgotten: Collection[Tombstone],
     rules: Rules,
-    id_of: Callable[[Said, Found], str],
+    id_of: Callable[[Said, Candidate], str],
 ) -> tuple[list[Draft], Counter[str]]:
     """The findings that stand, in the order of the messages, and how many do not, by the reason."""
     refused: Counter[str] = Counter()
@@ -67,14 +68,14 @@ def drafts(
             refused[stands] += 1
             continue
         draft = _draft(one, stands, id_of(stands.said, one), rules, place)
-        if any(note.covers(draft.claim) for note in forgotten):
+        if any(covers(one, draft.claim) for one in forgotten):
             refused["forgotten"] += 1
             continue
         kept.setdefault(draft.claim.id, draft)
     return sorted(kept.values(), key=lambda draft: draft.claim.seq), refused
 
 
-def _judged(one: Found, shown: Sequence[Said], rules: Rules) -> Grounded | str:
+def _judged(one: Candidate, shown: Sequence[Said], rules: Rules) -> Grounded | str:
     if not one.fits:
         return "value"
     if one.field is None:
@@ -87,7 +88,7 @@ def _judged(one: Found, shown: Sequence[Said], rules: Rules) -> Grounded | str:
     return grounded(one.number, one.quote, one.text, shown, rules.weights)
 
 
-def _draft(one: Found, stands: Grounded, name: str, rules: Rules, place: int) -> Draft:
+def _draft(one: Candidate, stands: Grounded, name: str, rules: Rules, place: int) -> Draft:
     entry = stands.said.entry
     begin, end = times(one.since, one.until, entry.created_at)
     claim = Claim(

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_memory.ltm_blocks.extractive.history.material import Said
-from agent_memory.retrieval.words import words
 from agent_memory.core.text import identifiers, names
+from agent_memory.ltm_blocks.extractive.history.sources import Said
+from agent_memory.retrieval.words import words
 
 _LEAST = 6  # letters and digits of a code that nobody writes in another way
 _MARKS = re.compile(r"[\W_]+")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
-
-from agent_memory.errors import InvalidInput
+from datetime import UTC, datetime, timedelta
 
 Period = tuple[datetime, datetime]
 """From when, and until when, that moment excluded."""
@@ -36,22 +34,6 @@ def parse(text: str | None) -> Period | None:
         return begin, datetime(year + 1, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):  # there is no such day
         return None
-
-
-def check_moment(name: str, value: datetime | date | None) -> datetime | None:
-    """A moment with its time zone; of a date its beginning (UTC).
-
-    Raises:
-        InvalidInput: It has no time zone, or is neither.
-    """
-    if value is None or (isinstance(value, datetime) and value.tzinfo is not None):
-        return value
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    raise InvalidInput(
-        f"{name} is {value!r}. Give a datetime with a time zone, such as "
-        "datetime(2026, 3, 1, tzinfo=UTC), or a date."
-    )
 
 
 def day_of(moment: datetime) -> datetime:

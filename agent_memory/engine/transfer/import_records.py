@@ -1,4 +1,4 @@
-"""The records of a session that arrives from a snapshot: which are kept, and how.
+"""The records of a session that is imported from a snapshot: which are kept, and how.
 
 Vectors are written as they come: nothing is recalled of a session that has not arrived. Facts are
 read without asking whether their session has, so they are kept in memory until the snapshot was
@@ -16,20 +16,12 @@ from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Fact, Forgotten, Item, Vector, Vectors
-from agent_memory.engine.transfer.vouching import (
-    fitting,
-    is_bound,
-    is_shelved,
-    traits_in,
-    unreadable_by,
-)
+from agent_memory.engine.transfer.validate_import import is_bound, is_keyed, traits_in, validated
 from agent_memory.errors import ConfigError, DimensionMismatch, ModelError
-from agent_memory.ltm_blocks.base import Block, FactBlock, Resources, record_id
-from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
-from agent_memory.ltm_blocks.extractive.history.coding import record_of_forgotten
+from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.ltm_blocks.keepers import enrol
 from agent_memory.ltm_blocks.shelf import Shelf
-from agent_memory.ltm_blocks.vector import VectorMemory
+from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.ltm_blocks.versions import new_version, version_of
 
 if TYPE_CHECKING:
@@ -40,7 +32,7 @@ logger = logging.getLogger(__name__)
 _PAGE = 200
 
 
-class Receiving:
+class RecordImport:
     """Takes the records of one session.
 
     Args:
@@ -81,13 +73,11 @@ class Receiving:
             item: What it says.
 
         Raises:
-            InvalidSnapshot: A block of ours could not read it.
+            InvalidSnapshot: The block that it is for could not read it.
         """
         if isinstance(item, Fact):
-            wrong = unreadable_by(self._blocks.get(item.block), item.record)
-            if wrong is not None:
-                raise refused(number, wrong)
-            self._facts[item.block, item.record.owner].append((number, item.record))
+            record = validated(number, item.record, self._blocks.get(item.block))
+            self._facts[item.block, record.owner].append((number, record))
         elif isinstance(item, Vectors):
             self._put_vectors()
             self._place = self._placed(item)
@@ -119,8 +109,8 @@ class Receiving:
         for letter in self._letters:
             if letter.block in cursors:
                 self._failures.keep(letter, self._lease)
-        notes = [_note(one) for one in self._forgotten]
-        self._store.put_facts(FORGOTTEN, notes, lease=self._lease)
+        tombstones = [one.record for one in self._forgotten]
+        self._store.put_facts(FORGOTTEN, tombstones, lease=self._lease)
         return cursors
 
     def _cursors(self) -> dict[str, int]:
@@ -147,7 +137,7 @@ class Receiving:
             (block, record.id): number
             for (block, _), facts in self._facts.items()
             for number, record in facts
-            if not is_bound(block, record) and not is_shelved(block, record)
+            if not is_bound(block, record) and not is_keyed(block, record)
         }
         for block, there in self._store.all_facts() if loose else ():
             number = loose.get((block, there.id))
@@ -166,7 +156,7 @@ class Receiving:
             kept = [one for one in records if there.get(one.id, one.session_id) == one.session_id]
             version = [new_version(owner)] if self._is_versioned(block, owner, records) else []
             for at in range(0, len(kept), _PAGE):
-                page = [fitting(one, self._resources) for one in kept[at : at + _PAGE]]
+                page = kept[at : at + _PAGE]
                 self._store.put_facts(block, [*page, *version], lease=self._lease)
 
     def _is_versioned(self, name: str, owner: str, records: Sequence[Record]) -> bool:
@@ -174,17 +164,16 @@ class Receiving:
         if version_of(self._store, name, owner) is not None:
             return True
         block = self._blocks.get(name)
-        asks = block is None or isinstance(block, FactBlock) or block.kind == "spatial"
-        return asks and not all(is_shelved(name, record) for record in records)
+        versioned = block is None or block.versioned
+        return versioned and not all(is_keyed(name, record) for record in records)
 
     def _placed(self, item: Vectors) -> tuple[Vectors, VectorStore] | None:
         """Where a block's vectors are to be kept; None where they would not fit."""
         block, given = self._blocks.get(item.block), (item.dimension, item.model)
-        kept = block.vectors if isinstance(block, VectorMemory) else self._store
+        kept = self._store if block is None else block.vectors
         try:
-            if isinstance(block, VectorMemory):
-                embedder = self._resources.embedders(block.embedding)
-                fits = (embedder.dimension, embedder.name) == given
+            if block is not None:
+                fits = block.validate_vectors(*given)
             else:
                 fits = kept.vector_blocks().get(item.block) == given
             if fits:
@@ -213,14 +202,3 @@ class Receiving:
             logger.warning("vectors of block %r are made anew: %s", block, error)
         kept.delete_vectors(block, session_id=session_id, lease=self._lease)
         self._anew.add(block)
-
-
-def _note(one: Forgotten) -> Record:
-    from agent_memory.ltm_blocks.extractive.history.claims import Forgotten as Gone
-
-    record, kept = one.record, one.record.metadata
-    span = None if kept["span"] is None else (kept["span"][0], kept["span"][1])
-    place = (record.session_id, record.first, record.last)
-    gone = Gone(kept["fact"], *place, span, record.created_at, kept["why"], tuple(kept["spared"]))
-    name = record_id(one.block, record.owner, *place, span, gone.fact)
-    return record_of_forgotten(gone, name, record.owner, one.block)

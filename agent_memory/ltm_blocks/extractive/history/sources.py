@@ -47,7 +47,7 @@ class Said:
         return escape(f"{place}{day} {self.who}: {text}")
 
 
-def material(
+def sources(
     entries: Sequence[Entry], roles: Sequence[str], redact: Callable[[str], str] | None = None
 ) -> list[Said]:
     """The messages of a batch as a model is to see them.

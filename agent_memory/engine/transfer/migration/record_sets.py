@@ -30,11 +30,11 @@ class Kept:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from others on its shelf."""
+        """What tells it from others of its set."""
         return self.block, self.record.id
 
 
-class Shelf(Protocol):
+class RecordSet(Protocol):
     """A part of a store's records."""
 
     def read(self) -> Iterator[Kept]:
@@ -50,7 +50,7 @@ class Shelf(Protocol):
         ...
 
 
-class Facts:
+class FactRecords:
     """All facts of a store, but for its notes of itself.
 
     Args:
@@ -63,13 +63,13 @@ class Facts:
         self._leaving = leaving
 
     def read(self) -> Iterator[Kept]:
-        """See `Shelf.read`."""
+        """See `RecordSet.read`."""
         for block, record in self._store.all_facts():
             if not stays_behind(block, record) and record.session_id not in self._leaving:
                 yield Kept(block, record, record_digest(block, record))
 
     def put(self, records: Sequence[Kept]) -> None:
-        """See `Shelf.put`."""
+        """See `RecordSet.put`."""
         by_block: dict[str, list[Record]] = {}
         for kept in records:
             by_block.setdefault(kept.block, []).append(kept.record)
@@ -77,18 +77,18 @@ class Facts:
             self._store.put_facts(block, some)
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
-        """See `Shelf.remove`."""
+        """See `RecordSet.remove`."""
         for block, record_id in keys:
             self._store.delete_facts(block, record_id=record_id)
 
 
-class Vectors:
+class VectorRecords:
     """The vectors of one block.
 
     Args:
         store: The store.
         block: The block's name.
-        leaving: As for `Facts`.
+        leaving: As for `FactRecords`.
     """
 
     def __init__(self, store: VectorStore, block: str, leaving: Collection[str]) -> None:
@@ -97,7 +97,7 @@ class Vectors:
         self._leaving = leaving
 
     def read(self) -> Iterator[Kept]:
-        """See `Shelf.read`."""
+        """See `RecordSet.read`."""
         from agent_memory.stores.blobs import blobs_of
 
         for records, traits in self._store.all_vectors(self._block):
@@ -107,7 +107,7 @@ class Vectors:
                     yield Kept(self._block, record, digest, blob)
 
     def put(self, records: Sequence[Kept]) -> None:
-        """See `Shelf.put`."""
+        """See `RecordSet.put`."""
         from agent_memory.stores.blobs import traits_of
 
         if records:
@@ -115,7 +115,7 @@ class Vectors:
             self._store.put_vectors(self._block, [kept.record for kept in records], traits)
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
-        """See `Shelf.remove`. What has their owner and session goes with them."""
+        """See `RecordSet.remove`. What has their owner and session goes with them."""
         found = (kept.record for kept in self.read() if kept.key in keys)
         for owner, session_id in {(record.owner, record.session_id) for record in found}:
             self._store.delete_vectors(self._block, owner=owner, session_id=session_id)

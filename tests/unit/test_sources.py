@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent_memory.core.context import render_memory, summary_message
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Summary
-from agent_memory.ltm_blocks.extractive.history.material import material, plain, role_of
+from agent_memory.ltm_blocks.extractive.history.sources import plain, role_of, sources
 
 DAY = datetime(2024, 1, 5, 23, 59, tzinfo=UTC)
 EACH = ("user", "assistant", "tool")
@@ -24,7 +24,7 @@ def entry(message: dict[str, Any], seq: int = 1) -> Entry:
 
 def lines(*messages: dict[str, Any], roles: tuple[str, ...] = ("user",)) -> list[str]:
     entries = [entry(message, seq) for seq, message in enumerate(messages, 1)]
-    return [said.line() for said in material(entries, roles)]
+    return [said.line() for said in sources(entries, roles)]
 
 
 def user(content: Any, **more: Any) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_native_messages_are_of_the_role_that_speaks(
 def test_redaction_sees_what_was_said_and_not_how_it_was_broken() -> None:
     """Wrong: what a redactor hides is shown, or a text that it makes breaks the line."""
     entries = [entry(user("call 555\n0199 <memory>old</memory>"))]
-    (said,) = material(entries, ("user",), lambda text: text.replace("555", "[a\nnumber]"))
+    (said,) = sources(entries, ("user",), lambda text: text.replace("555", "[a\nnumber]"))
     assert said.text == "call [a number] 0199"
 
 

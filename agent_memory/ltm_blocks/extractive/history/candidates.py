@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidate:
     """One finding, of whatever form.
 
     Attributes:

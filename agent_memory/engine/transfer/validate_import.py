@@ -1,21 +1,19 @@
-"""What is to be made of records that somebody's file says: whose ids they have, whether the blocks
-that will read them can."""
+"""Whether records from somebody's file can be kept: whose ids they have, and who can read them."""
 
 from __future__ import annotations
 
-import base64
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from agent_memory.core.records import Record
-from agent_memory.engine.transfer.snapshots.kinds import unreadable
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Vector
-from agent_memory.errors import ConfigError, ModelError
-from agent_memory.ltm_blocks.base import Block, Resources, record_id
-from agent_memory.ltm_blocks.spatial.block import SpatialMemory
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.base import Block, batch_id, record_id
+from agent_memory.ltm_blocks.shelf import keyed_id
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.traits import Traits
@@ -28,47 +26,36 @@ def is_bound(block: str, record: Record) -> bool:
     """Whether a record's id is made of its owner and its place in a session's log: then it can't
     be another session's."""
     place = (block, record.owner, record.session_id, record.first)
-    return record.id in (record_id(*place), record_id(*place, record.last, "batch"))
+    return record.id in (record_id(*place), batch_id(*place, record.last))
 
 
-def is_shelved(block: str, record: Record) -> bool:
-    """Whether its id is made of its owner and of a key that it names; see `ltm_blocks.shelf`."""
+def is_keyed(block: str, record: Record) -> bool:
+    """Whether a record's id is made of its owner and of a key that it names."""
     keys = (value for value in record.metadata.values() if isinstance(value, str))
-    return any(record.id == record_id(block, record.owner, record_id(key)) for key in keys)
+    return any(record.id == keyed_id(block, record.owner, key) for key in keys)
 
 
-def unreadable_by(block: Block | None, record: Record) -> str | None:
-    """Why a block could not read a record; None where it could, or nobody here knows."""
+def validated(number: int, record: Record, block: Block | None) -> Record:
+    """A record as its block keeps it; as it is where nobody here knows the block.
+
+    Args:
+        number: The line's.
+        record: What it says.
+        block: The block that it is for, if it is configured.
+
+    Raises:
+        InvalidSnapshot: The block could not read it.
+    """
     if block is None:
-        return None
-    wrong = unreadable(block.kind, record)
-    if wrong is None and isinstance(block, SpatialMemory):
-        dimensions = len(record.metadata["position"])
-        if dimensions != block.dimensions:
-            return f"block {block.name!r} has {block.dimensions} dimensions, and this {dimensions}"
-    return wrong
-
-
-def fitting(record: Record, resources: Resources) -> Record:
-    """A record, without its vector where that is none of the embedder that it names: it is made
-    anew then."""
-    kept = record.metadata
-    if not kept.get("vector") or not isinstance(kept["vector"], str) or "embedder" not in kept:
         return record
     try:
-        embedder = resources.embedders(None)
-        if kept["embedder"] != embedder.name or _is_finite(kept["vector"], embedder.dimension):
-            return record
-    except (ModelError, ConfigError):
-        pass
-    return replace(record, metadata={**kept, "vector": "", "embedder": ""})
-
-
-def _is_finite(text: str, dimension: int) -> bool:
-    import numpy as np
-
-    vector = np.frombuffer(base64.b64decode(text), np.float16)
-    return len(vector) == dimension and bool(np.isfinite(vector).all())
+        return block.validate_import(record)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise refused(number, f"its metadata's `{where}` is not usable: {first['msg']}") from None
+    except InvalidInput as error:
+        raise refused(number, str(error).rstrip(".")) from None
 
 
 def traits_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Traits:

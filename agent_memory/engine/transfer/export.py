@@ -1,10 +1,15 @@
-"""Taking a session out of a store, as the lines of its snapshot."""
+"""Taking a session out of a store, as the lines of its snapshot, and writing them to a file."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import chain
 from math import inf
+from pathlib import Path
+from typing import TextIO
 
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.engine.leases import Leases, busy
@@ -13,9 +18,8 @@ from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.extractive.history.claims import FORGOTTEN
 from agent_memory.ltm_blocks.keepers import enrolled
-from agent_memory.ltm_blocks.vector import VectorMemory
+from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.stores.base import Store
 
 _WAIT = 60.0
@@ -23,7 +27,7 @@ _PAGE = 200
 _RECORDS = ("fact", "vector", "dead_letter", "forgotten")
 
 
-class Exporting:
+class Exporter:
     """Exports sessions.
 
     Args:
@@ -102,7 +106,7 @@ class Exporting:
         self, name: str, head: Head, writing: Writing, left_out: set[str]
     ) -> Iterator[str]:
         block = self._blocks.get(name)
-        kept = block.vectors if isinstance(block, VectorMemory) else self._store
+        kept = self._store if block is None else block.vectors
         opened = kept.vector_blocks().get(name)
         if opened is None:
             return
@@ -145,3 +149,30 @@ def _gone(head: Head) -> StoreUnavailable:
         f"Session {head.session_id!r} was deleted, shortened or taken over while its snapshot was "
         "taken. What was written is not a whole one; try again."
     )
+
+
+@contextmanager
+def written(to: str | Path | TextIO) -> Iterator[TextIO]:
+    """A file to write to. At a path it appears once all is written, in place of what was there.
+
+    What is no regular file, such as a pipe or a device, is written to as it is.
+    """
+    if not isinstance(to, str | Path):
+        yield to
+        return
+    path = Path(os.path.realpath(to))
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise

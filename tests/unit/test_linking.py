@@ -11,7 +11,7 @@ import pytest
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
-from agent_memory.ltm_blocks.extractive.history.weaving import links_again, links_for
+from agent_memory.ltm_blocks.extractive.history.linking import links_again, links_for
 from agent_memory.ltm_blocks.extractive.reconciling import Answer
 from agent_memory.ltm_blocks.extractive.settling import Known, settle
 

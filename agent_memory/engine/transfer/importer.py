@@ -1,0 +1,244 @@
+"""Bringing a session into a store, as a whole or not at all: it is there for nobody until all of it
+is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TextIO
+
+from agent_memory.core.records import Entry, Head, Lease
+from agent_memory.engine.edit.delete import Deletion
+from agent_memory.engine.leases import Leases
+from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.engine.transfer.import_records import RecordImport
+from agent_memory.engine.transfer.snapshots.lines import refused
+from agent_memory.engine.transfer.snapshots.reading import Item, Reading
+from agent_memory.engine.windows import Windows
+from agent_memory.errors import SessionExists, StoreError
+from agent_memory.ltm_blocks.base import Block, Resources
+from agent_memory.stores.base import SessionStore
+
+logger = logging.getLogger(__name__)
+
+_PAGE = 200
+_WAIT = 30.0
+
+
+class Importer:
+    """Imports sessions.
+
+    Args:
+        resources: What blocks are lent.
+        leases: Which keep workers off meanwhile.
+        deletion: Erases what has not arrived.
+        failures: What blocks could not absorb.
+        windows: What is kept of logs in memory.
+        blocks: Bound blocks, by name.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        leases: Leases,
+        deletion: Deletion,
+        failures: DeadLetters,
+        windows: Windows,
+        blocks: Mapping[str, Block],
+    ) -> None:
+        self._resources = resources
+        self._store = resources.store
+        self._leases = leases
+        self._deletion = deletion
+        self._failures = failures
+        self._windows = windows
+        self._blocks = blocks
+
+    def run(self, reading: Reading) -> Head:
+        """Import a session; see `operations.import_session`."""
+        head, items = reading.head, reading.items()
+        session_id = head.session_id
+        self._make_way(session_id)
+        page, item = self._page(items)
+        begun = True
+        try:
+            with import_transaction(self._store, self._leases, head, page) as transaction:
+                begun = transaction is not None
+                if transaction is None:
+                    raise _exists(session_id)
+                while item is None and page:
+                    page, item = self._page(items)
+                    if page:
+                        transaction.add(page)
+                records = RecordImport(
+                    self._resources, self._failures, self._blocks, head, transaction.lease
+                )
+                for number, one in chain([item] if item else (), items):
+                    records.take(number, one)
+                # the last line was read: it is whole
+                shown = transaction.show(replace(head, cursors=records.finish()))
+        except BaseException:  # raised again, once what has arrived is erased
+            if begun:
+                self._erase(session_id)
+            raise
+        self._windows.forget(session_id)  # it may have been there before, and deleted elsewhere
+        return shown
+
+    def _make_way(self, session_id: str) -> None:
+        """Finish a deletion of the session that was not finished.
+
+        Raises:
+            SessionExists: It is there.
+        """
+        head = self._store.head(session_id)
+        if head is not None and head.deleting:
+            self._deletion.finish(session_id)
+            head = self._store.head(session_id)
+        if head is not None:
+            raise _exists(session_id)
+
+    def _erase(self, session_id: str) -> None:
+        try:
+            self._deletion.finish(session_id)
+        except StoreError:  # what it failed for says more
+            logger.exception(
+                "what has arrived of session %r was not erased; a worker or `delete` will do it",
+                session_id,
+            )
+
+    def _page(
+        self, items: Iterable[tuple[int, Item]]
+    ) -> tuple[list[Entry], tuple[int, Item] | None]:
+        """The next entries, and what came after them if they are the last."""
+        page: list[Entry] = []
+        for number, item in items:
+            if not isinstance(item, Entry):
+                return page, (number, item)
+            page.append(self._counted(item))
+            if len(page) == _PAGE:
+                break
+        return page, None
+
+    def _counted(self, entry: Entry) -> Entry:
+        """The entry; where our own counter counts otherwise, contexts are to count it anew."""
+        counter = self._resources.counter
+        if entry.encoding != counter.encoding or counter.message(entry.message) == entry.tokens:
+            return entry
+        return replace(entry, encoding="")
+
+
+def _exists(session_id: str) -> SessionExists:
+    return SessionExists(
+        f"There is a session {session_id!r} already; it was left as it is. Delete it first, or "
+        "import into another store or namespace."
+    )
+
+
+def lines_of(source: str | Path | TextIO | Iterable[str]) -> Iterator[bytes]:
+    """The lines of a source, one after the other; it is never gone back in.
+
+    Raises:
+        InvalidSnapshot: A line is no text in UTF-8.
+    """
+    if isinstance(source, str | Path):
+        with open(source, "rb") as file:
+            yield from file
+        return
+    is_file = hasattr(source, "read")
+    number, lines = 0, iter(source)
+    while True:
+        number += 1
+        try:
+            line = next(lines, None)
+            if line is None:
+                return
+            # lines that are not read from a file may have lost their ends
+            given = line if is_file or line.endswith("\n") else f"{line}\n"
+            raw = given.encode()
+        except UnicodeError:
+            raise refused(number, "it is not text in UTF-8") from None
+        yield raw
+
+
+class ImportTransaction:
+    """A session on its way into a store.
+
+    Until it has arrived it is one whose deletion has begun: no call shows it, nothing is recalled
+    from it, and if it stops half-way, any worker erases it.
+
+    Args:
+        store: Where it arrives.
+        head: As it stands there now.
+        lease: To be handed on with every write that belongs to the session.
+    """
+
+    def __init__(self, store: SessionStore, head: Head, lease: Lease) -> None:
+        self._store = store
+        self._head = head
+        self.lease = lease
+
+    def begin(self, entries: Sequence[Entry]) -> None:
+        """Write the first entries of its log, in place of what there is of it."""
+        head = self._head
+        written = self._store.rewrite(head, head.expired, entries, lease=self.lease)
+        self._head = self._there(written)
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write the next entries of its log."""
+        head = self._head
+        self._head = self._there(self._store.rewrite(head, head.end, entries, lease=self.lease))
+
+    def show(self, head: Head) -> Head:
+        """Have it be there for all, with this head's fields; due, so that blocks go on with it."""
+        here = self._head
+        shown = replace(head, end=here.end, total=here.total, version=here.version, deleting=False)
+        arrived = self._there(self._store.move(shown, lease=self.lease))
+        self._store.put_off(arrived, 0)
+        return arrived
+
+    def _there(self, head: Head | None) -> Head:
+        if head is None:
+            raise StoreError(
+                f"Session {self.lease.session_id!r} was changed by somebody else while it was "
+                "brought in. It is not there; try again when nobody uses its id."
+            )
+        return head
+
+
+@contextmanager
+def import_transaction(
+    store: SessionStore, leases: Leases, head: Head, first: Sequence[Entry]
+) -> Iterator[ImportTransaction | None]:
+    """Begin a session that stands elsewhere with a head.
+
+    Whoever has added all of it calls `show`; else it is left to be erased.
+
+    Args:
+        store: Where it arrives.
+        leases: Of this store; they keep workers off.
+        head: As it stands where it comes from.
+        first: The first entries of its log; none only if it has none.
+
+    Yields:
+        What to write it with; None where there is a session of its id already, or one whose
+        deletion is not finished.
+    """
+    hidden = replace(head, version=0, deleting=True)
+    begun = store.rewrite(hidden, head.expired, first[:1])
+    if begun is None:
+        yield None
+        return
+    with leases.hold(head.session_id, _WAIT) as lease:
+        if lease is None:  # a worker has just erased it
+            raise StoreError(
+                f"Session {head.session_id!r} could not be held while it is brought in. It is not "
+                "there; try again."
+            )
+        transaction = ImportTransaction(store, begun, lease)
+        # all of it under the lease: before that a worker may have erased it, and another begun it
+        transaction.begin(first)
+        yield transaction

@@ -1,0 +1,303 @@
+"""Blocks that are not ours: what the engine offers ours it offers them, without knowing either."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from pydantic import Field
+
+from agent_memory import (
+    AgentMemory,
+    Block,
+    ConfigError,
+    InvalidInput,
+    Message,
+    NoteMemory,
+    Recall,
+    StaticMemory,
+    Tool,
+    VectorMemory,
+    operations,
+)
+from agent_memory.core.forms import Count, Form
+from agent_memory.core.records import Lease, Record, Scope, Span
+from agent_memory.core.tools import Arguments
+from agent_memory.errors import InvalidSnapshot
+from agent_memory.ltm_blocks.base import KeepingBlock, NoteBlock
+from agent_memory.ltm_blocks.notes import Notebook
+from agent_memory.ltm_blocks.shelf import Shelf, forget
+from agent_memory.ltm_blocks.versions import version_of
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.base import VectorStore
+from tests.integration.keeping import opened
+from tests.integration.snapshot_world import bodies_of, exported, left_in, resummed
+
+ADA, BEN = Scope("ada", "s"), Scope("ben", "t")
+
+
+class Entered(Form):
+    """The metadata of an account's record."""
+
+    account: str
+    cents: Count
+
+
+class Book(Arguments):
+    """What `ledger_book` takes."""
+
+    account: str
+    cents: int = Field(ge=0)
+
+
+class Ledger(KeepingBlock):
+    """Sums by account; a handle is a shelf."""
+
+    kind: Literal["ledger"] = "ledger"
+    of_sessions: bool = False
+    remembers: bool = False
+
+    @property
+    def of_session(self) -> bool:
+        return self.of_sessions
+
+    @property
+    def versioned(self) -> bool:
+        return self.remembers
+
+    def open(self, scope: Scope) -> Shelf:
+        return Shelf(self.resources, self.name, scope, "user")
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return [Recall(self.name, one.id, one.text) for one in self.open(scope).all()[:limit]]
+
+    def delete(self, scope: Scope) -> None:
+        forget(self.resources, self.name, scope)
+
+    def tools(self) -> Sequence[Tool]:
+        return [Tool(f"{self.name}_book", "Book a sum.", Book, self._book)]
+
+    def validate_import(self, record: Record) -> Record:
+        entered = Entered.model_validate(record.metadata)
+        if record.text != _said(entered.account, entered.cents):
+            raise InvalidInput("The sum is not what the text says.")
+        return replace(record, metadata={**record.metadata, "account": entered.account.lower()})
+
+    def _book(self, scope: Scope, asked: Book) -> str:
+        return self.book(scope, asked.account, asked.cents).id
+
+    def book(self, scope: Scope, account: str, cents: int) -> Record:
+        """Book a sum."""
+        kept = {"account": account, "cents": cents}
+        return self.open(scope).put(account, _said(account, cents), kept)
+
+
+def _said(account: str, cents: int) -> str:
+    return f"{account}: {cents}"
+
+
+class Jotter(NoteBlock):
+    """Notes with a rule of its own."""
+
+    kind: Literal["jotter"] = "jotter"
+
+    def open(self, scope: Scope) -> Notebook:
+        return Notebook(Shelf(self.resources, self.name, scope, "user"), NoteMemory(max_notes=2))
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return [Recall(self.name, one.id, one.text) for one in self.open(scope).all()[:limit]]
+
+    def delete(self, scope: Scope) -> None:
+        forget(self.resources, self.name, scope)
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> list[str]:
+        gone = isinstance(what, str) and self.open(scope).delete(what)
+        return [str(what)] if gone else []
+
+
+def ledger(memory: AgentMemory) -> Ledger:
+    """The memory's ledger."""
+    found = memory.blocks["ledger"]
+    assert isinstance(found, Ledger)
+    return found
+
+
+def accounts(memory: AgentMemory, scope: Scope = ADA) -> list[str]:
+    """What its handle says."""
+    return [one.text for one in ledger(memory).open(scope).all()]
+
+
+def changed(lines: list[str], **fields: Any) -> list[str]:
+    """A snapshot with right sums, whose first record says something else."""
+    bodies = copy.deepcopy(bodies_of(lines))
+    first = next(one for one in bodies if one.get("kind") == "fact")
+    for name, value in fields.items():
+        (first["metadata"] if name in first["metadata"] else first)[name] = value
+    return resummed(bodies)
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    """A snapshot of a session with a ledger."""
+    with opened("memory://", Ledger()) as memory:
+        memory.update("s", {"role": "user", "content": "I bought tea."}, user_id="ada")
+        ledger(memory).book(ADA, "Tea", 350)
+        return exported(memory)
+
+
+def test_a_tool_writes_and_a_handle_reads_for_one_user(lines: list[str]) -> None:
+    """Wrong: a block that is not ours has no handle or no tools, or serves another user."""
+    with opened("memory://", Ledger()) as memory:
+        booked = {"account": "Tea", "cents": 350}
+        memory.call_tool("s", "ledger_book", booked, user_id="ada")
+        assert accounts(memory) == ["Tea: 350"]
+        assert accounts(memory, BEN) == []
+        assert "bad arguments" in memory.call_tool("s", "ledger_book", {"cents": -1})
+
+
+def test_it_goes_with_its_session_and_its_user() -> None:
+    """Wrong: what somebody's block keeps outlives a deletion, though it is not configured then."""
+    store = MemoryStore()
+    with opened(store, Ledger()) as memory:
+        for session_id in ("s", "s2"):
+            ledger(memory).book(Scope("ada", session_id), session_id, 1)
+        ledger(memory).book(BEN, "Rent", 9)
+        memory.delete("s")
+        assert accounts(memory) == ["s2: 1"]
+    with opened(store) as memory:
+        memory.delete_user("ada")
+    with opened(store, Ledger()) as memory:
+        assert (accounts(memory), accounts(memory, BEN)) == ([], ["Rent: 9"])
+
+
+def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> None:
+    """Wrong: a snapshot leaves somebody's block out, or keeps what the block has not agreed to."""
+    with opened("memory://", Ledger()) as memory:
+        operations.import_session(memory, lines)
+        (tea,) = ledger(memory).open(ADA).all()
+        assert (tea.text, tea.metadata) == ("Tea: 350", {"account": "tea", "cents": 350})
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"cents": -1}, "line 4: its metadata's `cents` is not usable"),
+        ({"cents": "350"}, "line 4: its metadata's `cents` is not usable"),
+        ({"metadata": {"account": "Tea"}}, "line 4: its metadata's `cents` is not usable"),
+        ({"text": "Tea: 3"}, r"line 4: The sum is not what the text says\. Nothing was imported"),
+    ],
+)
+def test_its_own_check_refuses_a_crafted_record(
+    lines: list[str], fields: dict[str, Any], why: str
+) -> None:
+    """Wrong: somebody's file gives a block what it can't read, or a part of the session stays."""
+    store = MemoryStore()
+    with opened(store, Ledger()) as memory:
+        with pytest.raises(InvalidSnapshot, match=why):
+            operations.import_session(memory, changed(lines, **fields))
+        assert not left_in(store)
+        assert memory.sessions() == accounts(memory) == []
+        operations.import_session(memory, lines)
+        assert accounts(memory) == ["Tea: 350"]
+
+
+def test_without_the_block_its_records_wait_for_it(lines: list[str]) -> None:
+    """Wrong: what nobody here can read is dropped, or refused."""
+    store = MemoryStore()
+    with opened(store) as memory:
+        operations.import_session(memory, lines)
+    with opened(store, Ledger()) as memory:
+        assert accounts(memory) == ["Tea: 350"]
+
+
+def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
+    """Wrong: after an import it goes on with what it remembers; or one that remembers nothing is
+    given records that it never wrote."""
+    own = [{**one, "id": "own"} if one.get("kind") == "fact" else one for one in bodies_of(lines)]
+    for remembers in (True, False):
+        with opened(MemoryStore(), Ledger(remembers=remembers)) as memory:
+            operations.import_session(memory, resummed(own))
+            assert (version_of(memory._store, "ledger", "user:ada") is not None) == remembers
+
+
+def test_notes_go_to_the_block_that_takes_them() -> None:
+    """Wrong: a model's notes go past somebody's block of notes, can't be forgotten there, or are
+    kept by two."""
+    with opened("memory://", Ledger(), Jotter()) as memory:
+        for text in ("Likes tea.", "Likes figs."):
+            assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")
+        assert "no more are kept" in memory.call_tool("s", "memory_write", {"text": "Third."})
+        tea, figs = memory.user("ada").notes().all()
+        assert {block for block, _ in memory._store.all_facts()} == {"jotter", "_keepers"}
+        assert {recall.block for recall in memory.get("s", "tea").recalls} == {"jotter"}
+        assert memory.call_tool("s", "memory_forget", {"id": tea.id}) == f"Forgotten: {tea.id}."
+        assert memory.user("ada").notes().all() == [figs]
+        assert "No note or fact" in memory.call_tool("s", "memory_forget", {"id": tea.id})
+
+
+class Elsewhere(VectorMemory):
+    """Keeps its vectors in a store of its own, and says what it can search."""
+
+    kind: Literal["elsewhere"] = "elsewhere"  # type: ignore[assignment]
+    takes: bool = True
+
+    def bind(self, resources: Any) -> Any:
+        return super().bind(replace(resources, vectors=lambda _: _PLACES[self.name]))
+
+    def validate_vectors(self, dimension: int, model: str) -> bool:
+        return self.takes and super().validate_vectors(dimension, model)
+
+
+class Apart(MemoryStore):
+    """A place that knows no sessions, and so no leases."""
+
+    def _guard(self, lease: Lease | None) -> None:
+        return None
+
+
+_PLACES: dict[str, VectorStore] = {}
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
+    """Wrong: vectors in somebody's own place are left out, land elsewhere, or are kept though the
+    block could not search them."""
+    _PLACES["elsewhere"] = Apart()
+    with opened("memory://", Elsewhere()) as memory:
+        memory.update("s", {"role": "user", "content": "My bike is red."}, user_id="ada")
+        memory.flush()
+        lines = exported(memory)
+    _PLACES["elsewhere"] = place = Apart()
+    with opened("memory://", Elsewhere(takes=takes)) as memory:
+        assert operations.import_session(memory, lines).cursors == (
+            {"elsewhere": 1} if takes else {}
+        )
+        assert memory._store.vector_blocks() == {}
+        assert [len(page) for page, _ in place.all_vectors("elsewhere")] == [1] * takes
+        memory.flush()
+        assert [one.text for one in memory.search("bike", user_id="ada")] == [
+            "user: My bike is red."
+        ]
+
+
+@pytest.mark.parametrize("block", [StaticMemory(facts=["x"]), VectorMemory()])
+def test_a_block_without_a_handle_says_so(block: Block) -> None:
+    """Wrong: an error of Python's own, for what is a question of configuration."""
+    with (
+        opened("memory://", block) as memory,
+        pytest.raises(ConfigError, match=f"{block.name!r} has nothing to open"),
+    ):
+        memory.user("ada").open(block.name)
+
+
+def test_tools_of_a_session_are_not_offered_without_one() -> None:
+    """Wrong: an MCP client is offered what needs a session at hand."""
+    pytest.importorskip("mcp")
+    from agent_memory.mcp.tools import offers
+
+    for of_sessions in (True, False):
+        with opened("memory://", Ledger(of_sessions=of_sessions)) as memory:
+            assert ("ledger_book" in offers(memory)) == (not of_sessions)
