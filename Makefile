@@ -1,10 +1,13 @@
 # Uses the virtualenv that the README's test command sets up.
 BIN ?= .venv/bin
 
-.PHONY: test check format ci
+.PHONY: test test-all check format ci
 
 test:
 	$(BIN)/pytest
+
+test-all:
+	$(BIN)/pytest --layer all
 
 check:
 	$(BIN)/ruff check

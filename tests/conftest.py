@@ -1,4 +1,7 @@
-"""Settings of all tests.
+"""Settings of all tests, and which of them run.
+
+`--layer` names the layers to run, see `tests.layers`: "core" where nothing is named, so that
+`pytest` alone is done in minutes; everything where files or tests are.
 
 Hypothesis finds the same examples on every run and has no stopwatch. Ctrl-C interrupts, even where
 a shell started the tests in the background and had them ignore it. The main thread has no event
@@ -10,17 +13,116 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "quick",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    max_examples=100,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-settings.load_profile("quick")
+from tests.layers import LAYERS, layer_of
+
+EXAMPLES = {"core": 25, "all": 100}
+
+for name, count in EXAMPLES.items():
+    settings.register_profile(
+        name,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        max_examples=count,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
 signal.signal(signal.SIGINT, signal.default_int_handler)
 asyncio.set_event_loop(None)
+
+_SLOWEST_FIRST = ("long", "process", "server", "core")
+_LAYER = pytest.StashKey[str]()
+_LEFT = pytest.StashKey[Counter[str]]()
+_STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn")
+
+_running: list[str] = []
+
+
+def _no_processes(event: str, _: tuple[Any, ...]) -> None:
+    if event in _STARTS and _running == ["core"]:
+        raise RuntimeError(
+            "a test of the core starts a process: it, or one of its fixtures, must name the module "
+            "that does so, for `tests.layers` to see it"
+        )
+
+
+sys.addaudithook(_no_processes)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--layer`."""
+    parser.addoption(
+        "--layer",
+        action="append",
+        choices=(*LAYERS, "all"),
+        help="run the tests of this layer; may be given several times. Default: core, or all where "
+        "files or tests are named",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide on the layers; the processes that run the tests are told."""
+    if config.option.layer is None:
+        named = config.args_source is pytest.Config.ArgsSource.ARGS
+        config.option.layer = ["all"] if named else ["core"]
+    if "all" in config.option.layer:
+        config.option.layer = list(LAYERS)
+    settings.load_profile("core" if config.option.layer == ["core"] else "all")
+    config.stash[_LEFT] = Counter()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of other layers out, and begin with files that take long."""
+    wanted, left, ranks = [], [], dict[Path, int]()
+    for item in items:
+        layer = item.stash[_LAYER] = layer_of(item)
+        (wanted if layer in config.option.layer else left).append(item)
+    for item in wanted:
+        rank = _SLOWEST_FIRST.index(item.stash[_LAYER])
+        ranks[item.path] = min(rank, ranks.get(item.path, rank))
+    items[:] = sorted(wanted, key=lambda item: ranks[item.path])
+    if left:
+        config.hook.pytest_deselected(items=left)
+        config.stash[_LEFT] = Counter(item.stash[_LAYER] for item in left)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand on what was left out."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["left"] = dict(session.config.stash[_LEFT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a process has left out; each has left out the same."""
+    node.config.stash[_LEFT] |= Counter(getattr(node, "workeroutput", {}).get("left", {}))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Have a test keep to its layer."""
+    _running[:] = [item.stash[_LAYER]]
+    try:
+        return (yield)
+    finally:
+        _running.clear()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were left out, and how to run them."""
+    left = terminalreporter.config.stash[_LEFT]
+    if left:
+        counted = ", ".join(f"{left[layer]} {layer}" for layer in LAYERS if left[layer])
+        terminalreporter.write_line(
+            f"{left.total()} tests were left to other layers ({counted}): "
+            f"`pytest --layer {next(iter(left))}` runs one, `pytest --layer all` everything."
+        )

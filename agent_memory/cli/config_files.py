@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_config(file: Path | None, given: dict[str, Any]) -> AgentMemoryConfig:
-    """The configuration of a file, or of a store; without a file, of the environment.
-
-    Args:
-        file: FILE or FILE#NAME.
-        given: Fields that win over it, and over the environment.
+    """The configuration of FILE or FILE#NAME, or of the environment; `given` wins over both.
 
     Raises:
         ConfigError: A deployment has several stores and none is named, or none of that name.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 SESSION = "hr-remote-work"
 USER = "sarah"
 
@@ -47,30 +45,16 @@ TURNS = (
 QUESTION = "Am I eligible for remote work, and what form do I need?"
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Something the memory must know after the overflow.
-
-    Attributes:
-        what: What it is.
-        evidence: A regular expression that matches only where it is known.
-    """
-
-    what: str
-    evidence: str
-
-
-CLAIMS = (
-    Claim("her name", r"\bSarah\b"),
-    Claim("her department", r"\bMarketing\b"),
-    Claim("her eligibility", r"(?i)\b(2|two) years\b|\b(she|you|sarah)( is|'re| are) eligible"),
-)
+CLAIMS = {
+    "her name": r"\bSarah\b",
+    "her department": r"\bMarketing\b",
+    "her eligibility": r"(?i)\b(2|two) years\b|\b(she|you|sarah)( is|'re| are) eligible",
+}
+"""What memory must know after the overflow, each with what matches only where it is known."""
 
 
 def messages() -> list[dict[str, str]]:
     """The whole conversation as chat messages."""
-    chat = [{"role": "system", "content": SYSTEM}]
-    for asked, answered in TURNS:
-        chat.append({"role": "user", "content": asked})
-        chat.append({"role": "assistant", "content": answered})
-    return chat
+    turns = [zip(("user", "assistant"), turn, strict=True) for turn in TURNS]
+    said = [("system", SYSTEM), *(one for turn in turns for one in turn)]
+    return [{"role": role, "content": text} for role, text in said]

@@ -1,65 +1,171 @@
-"""Playing the demo's conversation: every overflow as the engine's heads and log tell it."""
+"""The demo's player, and what it prints: every number comes from heads, log and contexts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from agent_memory.cli import conversation
+import typer
+from rich.markup import escape
+from rich.padding import Padding
+from rich.progress import Progress
+
+from agent_memory.cli import conversation, view
+from agent_memory.cli.common import FAILED, NO_EMBEDDER, err, local_embedder, out
+from agent_memory.cli.config_check import described
+from agent_memory.cli.view import cell, grid, one_line, seqs
+from agent_memory.core.records import Scope
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from agent_memory.core.records import Entry, Head
+    from rich.console import RenderableType
+
+    from agent_memory.core.context import MemoryContext
+    from agent_memory.core.records import Head
     from agent_memory.engine.memory import AgentMemory
 
-
-@dataclass(frozen=True, slots=True)
-class Overflowed:
-    """One overflow, as the engine's heads and log tell it.
-
-    Attributes:
-        arrived: The message that made the window too large.
-        window: The window with it, before anything left.
-        left: Seqs that left.
-        tokens_before: Tokens of that window's turns.
-        head: The session's head afterwards.
-    """
-
-    arrived: Entry
-    window: list[Entry]
-    left: list[int]
-    tokens_before: int
-    head: Head
+SESSION, USER = conversation.SESSION, conversation.USER
 
 
-def play(memory: AgentMemory) -> list[Overflowed]:
-    """Append the conversation message by message; the overflows that happened on the way."""
-    overflows: list[Overflowed] = []
-    before: Head | None = None
-    for message in conversation.messages():
-        after = memory.update(conversation.SESSION, message, user_id=conversation.USER)
-        if before and (after.start, after.pinned) != (before.start, before.pinned):
-            overflows.append(_overflowed(memory, before, after))
-        before = after
-    return overflows
+@dataclass(slots=True)
+class Played:
+    """What happened while a conversation was played; of each overflow, the heads around it."""
+
+    messages: int = 0
+    largest: int = 0
+    violations: int = 0
+    overflows: list[tuple[Head, Head]] = field(default_factory=list)
 
 
-def window_of(memory: AgentMemory, head: Head) -> list[Entry]:
-    """The turns in the window of a head, pinned ones first."""
-    log = memory.history(head.session_id, limit=head.end)
-    return [
-        entry
-        for entry in log
-        if (entry.seq > head.start or entry.seq in head.pinned) and not entry.message.is_system
+def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) -> Played:
+    """Append messages one by one; after each, get a context and count it anew."""
+    counter = TokenCounter(memory.config.model, memory.config.tokenizer)
+    played, before = Played(), None
+    with Progress(console=err(), transient=True) as progress:
+        for number, message in progress.track(messages, description=escape(name)):
+            try:
+                head = memory.update(SESSION, message, user_id=USER)
+            except InvalidInput as error:
+                raise InvalidInput(f"{name}, line {number}: {error}") from None
+            if before and head.start != before.start:
+                played.overflows.append((before, head))
+            before = head
+            context = memory.get(SESSION, user_id=USER)
+            counted = counter.context(context.to_messages())
+            played.messages += 1
+            played.largest = max(played.largest, context.tokens)
+            played.violations += max(context.tokens, counted) > context.max_tokens
+    return played
+
+
+def show_demo(memory: AgentMemory, played: Played, question: str) -> None:
+    """Print one strategy's overflows, its long-term memory, and the window after."""
+    out().print()
+    about = described(memory.config.strategy, memory.config.model)
+    out().rule(cell(about, "bold"), align="left", style="blue")
+    _overflows(memory, played.overflows)
+    _long_term(memory, listed=True)
+    context = memory.get(SESSION, question, user_id=USER)
+    count = TokenCounter(memory.config.model, memory.config.tokenizer).chat
+    warnings = [cell(warning, "yellow") for warning in context.warnings]
+    _part(f"The window after, asked “{question}”", view.context_table(context, count), *warnings)
+    table = grid("", "", "where", "the words", header=False)
+    table.columns[3].ratio, table.expand = 1, True
+    for what, evidence in conversation.CLAIMS.items():
+        known, where, words = _evidence(memory, context, evidence)
+        mark = cell("✓", "bold green") if known else cell(view.NOTHING, "yellow")
+        match = re.search(evidence, words)
+        shown = one_line(words[max(0, match.start() - 24) if match else 0 :])
+        shown.highlight_regex(evidence, "bold")
+        table.add_row(mark, f"{what}?", where, shown)
+    _part("Does it still know …", table)
+
+
+def show_replay(memory: AgentMemory, played: Played, question: str) -> None:
+    """Print what the replay of a file found; the exit code is 1 where the budget was passed."""
+    table = grid("", "", header=False)
+    kind, budget = memory.config.strategy.kind, memory.config.max_tokens
+    table.add_row("messages", f"{played.messages:,}")
+    table.add_row("overflows", f"{len(played.overflows):,}")
+    table.add_row("contexts checked", f"{played.messages:,}")
+    table.add_row("largest context", f"{played.largest:,} of {budget:,} tokens")
+    table.add_row("budget violations", f"{played.violations:,}")
+    _part(f"Under {kind}, {budget} tokens", table)
+    _long_term(memory, listed=False)
+    found = memory.search(question, user_id=USER, limit=6)
+    recalls = [recall for recall in found if question not in recall.text][:5]
+    told = view.recalls_table(recalls) if recalls else "Nothing."
+    _part(f"Recalled for “{question}” (--ask asks another)", told)
+    if played.violations:
+        raise typer.Exit(FAILED)
+
+
+def _part(title: str, *shown: RenderableType) -> None:
+    out().print("", cell(title, "bold blue"), sep="\n")
+    for one in shown:
+        out().print(Padding(one, (0, 0, 0, 2)))
+
+
+def _overflows(memory: AgentMemory, overflows: Sequence[tuple[Head, Head]]) -> None:
+    if not overflows:
+        _part("The window never overflowed", "Give a smaller budget with --max-tokens.")
+        return
+    table = grid("arrived", "left the window", "tokens", "in their place")
+    for before, after in overflows:
+        gone = memory.history(SESSION, after=before.start, limit=after.start - before.start)
+        left = seqs([entry.seq for entry in gone if not entry.message.is_system])
+        reached = [f"{name} up to #{seq}" for name, seq in after.cursors.items() if seq]
+        place = f"records: {', '.join(reached)}" if reached else "nothing"
+        if summary := after.summary:
+            by = "extracted locally" if summary.by == "local" else f"by {summary.by}"
+            place = f"a summary up to #{summary.upto}, {summary.tokens} tokens, {by}"
+        tokens = f"{after.total - before.start_total} → {after.window_tokens}"
+        table.add_row(f"#{after.end}", left, tokens, cell(place))
+    summary = overflows[-1][1].summary
+    told = "Waits for a model: a local extract stands in until one writes the summary anew."
+    waits = [cell(told, "yellow")] if summary and summary.redo_after is not None else []
+    _part(f"What happened: it overflowed {len(overflows)} times", table, *waits)
+
+
+def _long_term(memory: AgentMemory, listed: bool) -> None:
+    stats = memory.stats()
+    shown: list[RenderableType] = []
+    for name, block in memory.blocks.items():
+        held = view.holdings(block, Scope(USER, SESSION))
+        title = f"{name}: {len(held)} {'record' if len(held) == 1 else 'records'}"
+        found = stats.blocks.get(name)
+        lag = f", {found.lag} messages not absorbed yet" if found else ""
+        shown.append(cell(title + lag, "bold"))
+        table = grid("#", "text", right=("#",), header=False)
+        for recall in held if listed else ():
+            table.add_row(" ".join(f"#{seq}" for _, seq in recall.sources), one_line(recall.text))
+        shown += [table] if table.row_count else []
+        if error := found and found.error:
+            waits = "Waits for a model (--model NAME)."
+            shown.append(cell(waits if error.startswith("ModelRequired") else error, "yellow"))
+    shown += [cell(NO_EMBEDDER, "yellow")] if shown and not local_embedder() else []
+    log = f"No blocks. The log keeps all {stats.entries} messages."
+    _part("What long-term memory holds", *(shown or [log]))
+
+
+def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tuple[bool, str, str]:
+    """Whether something about her is known, where, and the words; the policy proves nothing."""
+    places = [
+        (f"recalled, {recall.block} {seqs([seq for _, seq in recall.sources])}", recall.text)
+        for recall in context.recalls
+        if recall.sources
     ]
-
-
-def _overflowed(memory: AgentMemory, before: Head, after: Head) -> Overflowed:
-    window = window_of(memory, replace(before, end=after.end))
-    stays = {entry.seq for entry in window_of(memory, after)}
-    return Overflowed(
-        arrived=window[-1],
-        window=window,
-        left=[entry.seq for entry in window if entry.seq not in stays],
-        tokens_before=after.total - before.start_total + before.pinned_tokens,
-        head=after,
-    )
+    if context.head is not None and context.head.summary:
+        places += [("in the summary", line) for line in context.head.summary.text.splitlines()]
+    log = [entry for entry in memory.history(SESSION) if not entry.message.is_system]
+    shown = [entry for entry in log if entry.message in context.messages]
+    places += [(f"in the window, #{entry.seq}", entry.message.text()) for entry in shown]
+    known = len(places)
+    places += [(f"in the log only, #{entry.seq}", entry.message.text()) for entry in log]
+    for i, (where, words) in enumerate(places):
+        if re.search(pattern, words):
+            return i < known, where, words
+    return False, "nowhere", ""

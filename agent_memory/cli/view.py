@@ -49,26 +49,6 @@ def grid(*columns: str, right: Sequence[str] = (), header: bool = True) -> Table
     return table
 
 
-def entries_table(entries: Iterable[Entry], marks: Mapping[int, str] | None = None) -> Table:
-    """Log entries, one line each.
-
-    Args:
-        entries: What to show.
-        marks: A note for some seqs.
-    """
-    columns = ["#", "role", "message", "tokens", *([""] if marks else [])]
-    table = grid(*columns, right=("#", "tokens"))
-    table.columns[2].ratio = 1
-    table.expand = True
-    for entry in entries:
-        mark = [cell(marks.get(entry.seq, ""), "yellow")] if marks else []
-        table.add_row(
-            str(entry.seq), role(entry.message), one_line(said(entry.message)), str(entry.tokens),
-            *mark,
-        )  # fmt: skip
-    return table
-
-
 def context_table(context: MemoryContext, count: Any) -> Table:
     """What a model is sent, with the tokens of each message and of the whole.
 

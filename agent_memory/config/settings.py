@@ -13,6 +13,7 @@ from agent_memory.config.sources import Sourced, read_settings, settings
 from agent_memory.core.context import MemoryRole
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.kinds import find_kind
+from agent_memory.core.protocols import Offering
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.foreign import BlockField
@@ -24,6 +25,8 @@ MIN_TOKENS = 64
 
 NOTES = "notes"
 """The kind of the block that takes notes where none is configured that does."""
+
+StoreField = Annotated[Store, Offering()]
 
 Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
 """How long a log keeps what nothing reads any more."""
@@ -84,10 +87,10 @@ class AgentMemoryConfig(Sourced):
             granted or revoked in calls wins for good.
     """
 
-    store: str | Store = Field(default="sqlite:///agent_memory.db", repr=False)
+    store: str | StoreField = Field(default="sqlite:///agent_memory.db", repr=False)
     durability: Durability = "process"
     encryption: str | None = None
-    system_store: str | Store | None = Field(default=None, repr=False)
+    system_store: str | StoreField | None = Field(default=None, repr=False)
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
     max_messages: int | None = Field(default=None, ge=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -81,11 +82,12 @@ class Services:
         def vectors(url: str | None) -> VectorStore:
             if url is None:
                 return main
-            from agent_memory.stores.encrypted.store import EncryptedStore
             from agent_memory.stores.qdrant.store import QdrantStore
 
-            beside = QdrantStore(url, config.namespace)
-            return main.vectors_of(beside) if isinstance(main, EncryptedStore) else beside
+            # asked for, since a proxy of an encrypted store is of another class
+            around: Callable[[VectorStore], VectorStore]
+            around = getattr(main, "vectors_of", lambda beside: beside)
+            return around(QdrantStore(url, config.namespace))
 
         store = main
         if config.system_store is not None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Sequence
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator
 
 from agent_memory.core.kinds import ByKind
 from agent_memory.core.messages import Message
+from agent_memory.core.protocols import offers
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.ltm_blocks.base import Block
 
 
-@runtime_checkable
 class BlockLike(Protocol):
     """The three methods a block consists of; each may be async. A `name` is optional."""
 
@@ -60,7 +60,7 @@ class ForeignBlock(Block):
 
 def adopt(value: object) -> object:
     """A block-like object as a block, named by its `name` or its class; others as they are."""
-    if isinstance(value, Block | type) or not isinstance(value, BlockLike):
+    if isinstance(value, Block | type) or not offers(value, BlockLike):
         return value
     given = getattr(value, "name", None)
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(value).__name__).lower().strip("_")

@@ -14,7 +14,7 @@ from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavai
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion, depth_for
-from agent_memory.stores.base import SwappingVectorStore, VectorStore
+from agent_memory.stores.base import VectorStore, swaps_vectors
 from agent_memory.stores.qdrant.url import check_qdrant_url
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class VectorMemory(Block):
         embedder = self._chosen(resources)  # settings that could not be bound change nothing
         vectors = resources.vectors(self.store)
         try:
-            if isinstance(vectors, SwappingVectorStore):
+            if swaps_vectors(vectors):
                 vectors.begin_vectors(self.name, embedder.dimension, embedder.name)
             else:
                 vectors.clear_vectors(self.name)
@@ -124,13 +124,13 @@ class VectorMemory(Block):
                 vectors.close()
 
     def rebuilding(self) -> bool:
-        if not isinstance(self._vectors, SwappingVectorStore):
+        if not swaps_vectors(self._vectors):
             return False
         self._ready()
         return self._vectors.fill_vectors(self.name)
 
     def rebuilt(self) -> None:
-        if isinstance(self._vectors, SwappingVectorStore):
+        if swaps_vectors(self._vectors):
             self._vectors.swap_vectors(self.name)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -62,6 +63,10 @@ def serve(server: Server[Any], reading: TextIO, writing: TextIO) -> None:
         anyio.run(partial(_serve, server, reading, writing))
     except* BrokenPipeError:
         pass
+    finally:
+        reading.close()
+        with suppress(BrokenPipeError):  # what nobody reads is written once more as it closes
+            writing.close()
 
 
 async def _serve(server: Server[Any], reading: TextIO, writing: TextIO) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
+from agent_memory.core.protocols import offers
 from agent_memory.core.records import Draft, Entry, Head, Hit, Lease, Record
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ class Counts:
     entries: int
 
 
-@runtime_checkable
 class SessionStore(Protocol):
     """The logs and heads of sessions."""
 
@@ -186,7 +186,6 @@ class SessionStore(Protocol):
         ...
 
 
-@runtime_checkable
 class FactStore(Protocol):
     """Short texts that blocks derive and list, such as extracted facts."""
 
@@ -243,7 +242,6 @@ class FactStore(Protocol):
         ...
 
 
-@runtime_checkable
 class VectorStore(Protocol):
     """Records with their traits, searched exactly or nearly so within one owner.
 
@@ -323,7 +321,6 @@ class VectorStore(Protocol):
         ...
 
 
-@runtime_checkable
 class SwappingVectorStore(VectorStore, Protocol):
     """One that can fill vectors of another embedding beside those in force.
 
@@ -357,6 +354,15 @@ class SwappingVectorStore(VectorStore, Protocol):
         ...
 
 
-@runtime_checkable
 class Store(SessionStore, FactStore, VectorStore, Protocol):
     """A database that keeps sessions, facts and vectors alike."""
+
+
+def keeps_facts(store: object) -> TypeGuard[FactStore]:
+    """Whether the store is a `FactStore` too, a proxy of one included."""
+    return offers(store, FactStore)
+
+
+def swaps_vectors(store: object) -> TypeGuard[SwappingVectorStore]:
+    """Whether the store is a `SwappingVectorStore`, a proxy of one included."""
+    return offers(store, SwappingVectorStore)

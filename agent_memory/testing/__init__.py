@@ -11,21 +11,17 @@ from typing import TYPE_CHECKING
 from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from agent_memory.testing.chat_histories import ChatHistoryContract
     from agent_memory.testing.facts import FactStoreContract
     from agent_memory.testing.fake_llm import FakeLLM
     from agent_memory.testing.sessions import SessionStoreContract
-    from agent_memory.testing.vector_indexes import VectorIndexContract
     from agent_memory.testing.vectors import VectorStoreContract
     from agent_memory.testing.watching import watched
     from agent_memory.testing.work import WorkStoreContract
 
 __all__ = [
-    "ChatHistoryContract",
     "FactStoreContract",
     "FakeLLM",
     "SessionStoreContract",
-    "VectorIndexContract",
     "VectorStoreContract",
     "WorkStoreContract",
     "watched",
@@ -35,11 +31,9 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            ".chat_histories": ("ChatHistoryContract",),
             ".facts": ("FactStoreContract",),
             ".fake_llm": ("FakeLLM",),
             ".sessions": ("SessionStoreContract",),
-            ".vector_indexes": ("VectorIndexContract",),
             ".vectors": ("VectorStoreContract",),
             ".watching": ("watched",),
             ".work": ("WorkStoreContract",),

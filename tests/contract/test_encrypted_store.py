@@ -7,6 +7,7 @@ import logging
 import sqlite3
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -190,7 +191,8 @@ def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
     held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     store.close()
     held += b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert CANARY in repr(all_of(encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))))
+    with closing(encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))) as again:
+        assert CANARY in repr(all_of(again))
     assert b"user:a" in held
     assert CANARY.encode() not in held
     assert b"rules" not in held
@@ -230,9 +232,10 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with AgentMemory(store=url, namespace="n") as memory:
         memory.update("s", said)
         assert [entry.message.to_dict() for entry in memory.history("s")] == [said]
-    assert CANARY not in repr(open_store(url, "n").read("s"))
-    store = encrypted(open_store(url, "n"), namespace="n")
-    assert [entry.message.to_dict() for entry in store.read("s")] == [said]
+    with closing(open_store(url, "n")) as inner:
+        assert CANARY not in repr(inner.read("s"))
+        store = encrypted(inner, namespace="n")
+        assert [entry.message.to_dict() for entry in store.read("s")] == [said]
 
 
 @pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])

@@ -19,8 +19,9 @@ from agent_memory import ChatHistory, VectorIndex
 from agent_memory.stores import EncryptedStore, MemoryStore, open_store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.qdrant.store import QdrantStore
-from agent_memory.testing import ChatHistoryContract, VectorIndexContract
+from tests.contract.chat_history_contract import ChatHistoryContract
 from tests.contract.mongodb_suite import server, url
+from tests.contract.vector_index_contract import VectorIndexContract
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.qdrant import StandIn

@@ -356,12 +356,12 @@ def test_an_async_block_that_is_cancelled(way: str) -> None:
 
 def test_an_async_block_that_hangs() -> None:
     """Wrong: it holds a `get`, an `update`, a `pop` or a `delete` for ever, or keeps its lease."""
-    memory, block = with_coroutines(recall_timeout=0.05, absorb_timeout=0.05)
+    memory, block = with_coroutines(recall_timeout=0.5, absorb_timeout=0.5)
     try:
         assert memory.update("s", say(1, 2)).end == 2
         assert "did not answer" in memory.get("s", "hello").warnings[0]
         (done,) = memory.flush("s")
-        assert done.error == "TimeoutError: The block 'coroutines' took longer than 0.05 s."
+        assert done.error == "TimeoutError: The block 'coroutines' took longer than 0.5 s."
         with pytest.raises(TimeoutError):
             memory.pop("s")
         with pytest.raises(TimeoutError):

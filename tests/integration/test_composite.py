@@ -236,12 +236,13 @@ def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
     }  # fmt: skip
     timer = threading.Timer(0.3, later.set)
     try:
-        with composed(members, timeout=0.02, timeouts={"company": 0.1, "patient": SECONDS}) as both:
+        own = {"company": 1.5, "patient": SECONDS, "home": SECONDS}
+        with composed(members, timeout=0.02, timeouts=own) as both:
             timer.start()
             context = both.get("s", "What?")
             assert {one.block for one in context.recalls} == {"company.quick", "patient"}
             assert context.warnings == [
-                "The block 'company.slow' did not answer within 0.1 s.",
+                "The block 'company.slow' did not answer within 1.5 s.",
                 "The block 'hurried' did not answer within 0.02 s.",
             ]
             never.set()

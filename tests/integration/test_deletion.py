@@ -362,8 +362,8 @@ def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: thread
     block = Notes(within=stall) if kind is Notes else Elsewhere(within=stall, kept={})
     kept = block.kept if isinstance(block, Elsewhere) else {}
     store = MemoryStore()
-    with AgentMemory(config(store, block, absorb_timeout=0.1)) as memory:
-        memory.update("s", user("the old secret"), user_id="ada")  # given up after 0.1 s
+    with AgentMemory(config(store, block, absorb_timeout=0.5)) as memory:
+        memory.update("s", user("the old secret"), user_id="ada")  # given up after 0.5 s
         assert entered.is_set()
         memory.delete("s")
         if again:

@@ -483,7 +483,7 @@ def test_a_block_that_writes_late(
     call: str, between: Callable[[Place], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: what a block does after it was given up stays, whatever has become of the session."""
-    place = Place(absorb_timeout=0.05)
+    place = Place(absorb_timeout=0.25)
     over, broken = threading.Event(), ["before " + call, "after " + call]
 
     def hangs(step: str) -> None:
@@ -506,7 +506,7 @@ def test_a_block_that_writes_late(
 @pytest.mark.parametrize("between", [is_gone, is_anothers, has_no_user_any_more])
 def test_what_is_written_late_is_gone_at_once(between: Callable[[Place], None]) -> None:
     """Wrong: a deleted message is back in a block until the session is next absorbed, or longer."""
-    place = Place(absorb_timeout=0.05)
+    place = Place(absorb_timeout=0.25)
     over = threading.Event()
 
     def hangs_then_fails(step: str) -> None:

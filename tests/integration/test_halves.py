@@ -41,11 +41,12 @@ from agent_memory.errors import (
 )
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.operations import dead_letters
 from agent_memory.standalone.vector_items import Item
 from agent_memory.stores import MemoryStore, SQLStore
-from agent_memory.testing.chat_histories import said, texts
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
+from tests.contract.chat_history_contract import said, texts
 from tests.integration.racing import Gone
 
 
@@ -214,7 +215,7 @@ def test_a_worker_is_told_and_old_troubles_are_forgotten() -> None:
     ):
         history.save("s", said("a", "b"))
         agent.flush()
-        (letter,) = agent.dead_letters()
+        (letter,) = dead_letters(agent)
         assert (letter.first, letter.last) == (1, 2)
         now = letter.since
         notes = [Record(str(n), "session:s", "s", n, n, "", (), now) for n in (1, 2)]
@@ -225,7 +226,7 @@ def test_a_worker_is_told_and_old_troubles_are_forgotten() -> None:
             assert store.due() == []
             history.save("s", said(*given))
             assert [head.session_id for head in store.due()] == ["s"]
-        assert agent.dead_letters() == []
+        assert dead_letters(agent) == []
         assert [note.last for note in store.facts(FORGOTTEN, "session:s")] == [1]
 
 

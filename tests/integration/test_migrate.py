@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-import agent_memory
-from agent_memory import AgentMemory, NoteMemory
+from agent_memory import AgentMemory, NoteMemory, operations
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate_stores
@@ -112,7 +111,7 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/target.db"
     shutil.copy(filled, tmp_path / "source.db")
     before = file_bytes(tmp_path, "source.db")
-    steps = list(agent_memory.migrate(f"sqlite:///{tmp_path}/source.db", url))
+    steps = list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url))
     assert file_bytes(tmp_path, "source.db") == before
     assert [step.what for step in steps if step.verified] == ["verifying"]
     order = list(dict.fromkeys(step.what for step in steps))
@@ -121,9 +120,9 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
         dones = [step.done for step in steps if step.what == what and step.total is not None]
         assert dones == sorted(dones)
     with pytest.raises(InvalidInput, match="nothing to move in this namespace"):
-        list(agent_memory.migrate(f"sqlite:///{tmp_path}/source.db", url, namespace="other"))
+        list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url, namespace="other"))
     with pytest.raises(InvalidInput, match="something in this namespace already: 17 sess"):
-        list(agent_memory.migrate(f"sqlite:///{tmp_path}/source.db", url))
+        list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url))
 
 
 def test_one_namespace_at_a_time(tmp_path: Path) -> None:
@@ -137,7 +136,7 @@ def test_one_namespace_at_a_time(tmp_path: Path) -> None:
                 store.put_facts("facts", [record(name)])
             store.close()
     urls = [f"sqlite:///{tmp_path}/{file}.db" for file in ("source", "target")]
-    *_, last = agent_memory.migrate(*urls, namespace="ours")
+    *_, last = operations.migrate(*urls, namespace="ours")
     assert last.verified == Migrated(1, 1, 1, 1)
     for name, expected in (("ours", "ours in source"), ("theirs", "theirs in target")):
         store = open_store(urls[1], name)
@@ -268,9 +267,9 @@ def test_addresses_that_cannot_be(tmp_path: Path) -> None:
         ((there, "memory://"), "gone with its process"),
     ):
         with pytest.raises(InvalidInput, match=told):
-            list(agent_memory.migrate(*urls))
+            list(operations.migrate(*urls))
     with pytest.raises(UnknownStore):
-        list(agent_memory.migrate(there, "oracle://x"))
+        list(operations.migrate(there, "oracle://x"))
     assert not list(tmp_path.iterdir())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import agent_memory
+from agent_memory import operations
 from agent_memory.cli.app import app
 from agent_memory.engine import leases
 from agent_memory.engine.transfer.migration import migrate as migrating
@@ -137,7 +137,7 @@ def test_passwords_are_not_shown(urls: tuple[str, str]) -> None:
 
 def test_progress_is_told() -> None:
     """Wrong: a long migration looks as if it did nothing; or its bar runs backwards."""
-    steps = list(agent_memory.migrate(FROM, TO))
+    steps = list(operations.migrate(FROM, TO))
     sessions = [step for step in steps if step.what == "sessions"]
     assert [(step.done, step.total) for step in sessions] == [(n, 4) for n in range(1, 5)]
     compared = [step for step in steps if step.what == "verifying"]

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-import agent_memory
+from agent_memory import operations
 from agent_memory.engine import leases
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores import MemoryStore, open_store
@@ -40,7 +40,7 @@ def test_once_round(urls: list[str]) -> None:
         before = everything(stores[0])
         steps: dict[str, object] = {}
         for here, there in pairwise(urls):
-            *_, last = agent_memory.migrate(here, there, namespace=namespace)
+            *_, last = operations.migrate(here, there, namespace=namespace)
             steps[there] = last.verified
         assert len(set(steps.values())) == 1
         for store in stores[1:]:

@@ -361,9 +361,11 @@ def test_messages_that_cannot_be_embedded_hold_nothing_up(rig: Rig, fake: FakeLL
     assert rig.held() == {"new": everything}
 
 
-def test_beside_an_encrypted_store(rig: Rig) -> None:
-    """Wrong: a rebuild drops what is in force, leaves the old vectors, or puts texts in plain."""
-    rig.store = EncryptedStore(MemoryStore(), Keys({"k": bytes(range(32))}))
+@pytest.mark.parametrize("behind", [lambda store: store, lambda store: watched(store, str)])
+def test_beside_an_encrypted_store(rig: Rig, behind: Callable[[Store], Store]) -> None:
+    """Wrong: a rebuild drops what is in force, leaves the old vectors, or puts texts in plain, at
+    least where the store is behind a proxy."""
+    rig.store = behind(EncryptedStore(MemoryStore(), Keys({"k": bytes(range(32))})))
     everything = talk(rig)
     with rig.memory(OLD) as old:
         rebuilding = rebuild(rig.settings(NEW), "vector")

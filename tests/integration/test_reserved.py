@@ -29,6 +29,7 @@ from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.ltm_blocks.keepers import erase
+from agent_memory.operations import import_session
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
@@ -107,9 +108,9 @@ def world() -> Iterator[World]:
             memory.flush()
             memory.update("s", say("secret"))
             memory.flush()
-            (secret,) = memory.facts(USER)
-            memory.forget(secret.id, user_id=USER)
-            memory.notes(USER).add("Likes tea.")
+            (secret,) = memory.user(USER).facts()
+            memory.user(USER).forget(secret.id)
+            memory.user(USER).notes().add("Likes tea.")
             share = memory.share("team")
             share.grant(USER, "write")
             share.agent(USER).update("t", say("hello"))
@@ -192,7 +193,7 @@ def test_exporting_a_session(world: World) -> None:
         for name in world.memory.config.model_fields_set - {"store", "system_store"}
     }
     with AgentMemory(store=target, system_store=system, **fields) as memory:
-        memory.import_session(exported(world.memory))
+        import_session(memory, exported(world.memory))
         there = World(memory, target, system)
         brought = {
             collection.name

@@ -50,7 +50,8 @@ def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
     else:
         assert kept
         assert kept[-1] == shown[-1]
-        if any(role_of(entry.message) == "user" for entry in shown):
+        # a user message within a group of calls, and no other, gives no place to cut
+        if kept != shown and any(role_of(entry.message) == "user" for entry in shown):
             assert role_of(kept[0].message) == "user"
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record
 from agent_memory.errors import StoreUnavailable, Undecryptable
-from agent_memory.stores.base import Store, SwappingVectorStore, VectorStore
+from agent_memory.stores.base import Store, VectorStore, swaps_vectors
 from agent_memory.stores.encrypted.heads import HeadSeals
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import MessageSeals
@@ -59,7 +59,7 @@ class EncryptedStore(EncryptedVectors, PassingStore):
 
     def vectors_of(self, store: VectorStore) -> EncryptedVectors:
         """A vector store of another database, encrypted with the same keys."""
-        if isinstance(store, SwappingVectorStore):
+        if swaps_vectors(store):
             return EncryptedSwappingVectors(store, self._records)
         return EncryptedVectors(store, self._records)
 

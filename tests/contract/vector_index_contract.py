@@ -1,15 +1,6 @@
-"""What every vector index must do, as tests. Subclass, give an `opened` fixture, run pytest.
+"""What a vector index must do, over every store. A subclass gives an `opened` fixture.
 
-class TestMyIndex(VectorIndexContract):
-    @pytest.fixture
-    def opened(self):
-        indexes = []
-        def opened(dimension):
-            indexes.append(MyIndex(..., dimension=dimension))
-            return indexes[-1]
-        yield opened
-        for index in indexes:
-            index.close()
+`opened` takes a dimension and gives an index that is open.
 """
 
 from __future__ import annotations

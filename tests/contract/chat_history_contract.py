@@ -1,12 +1,6 @@
-"""What every chat history must do, as tests. Subclass, give a `history` fixture, run pytest.
+"""What a chat history must do, over every store. A subclass gives a `history` fixture.
 
-    class TestMyHistory(ChatHistoryContract):
-        @pytest.fixture
-        def history(self):
-            with MyHistory(...) as history:
-                yield history
-
-Give `other` too, a second handle on the same data, where several may share it.
+`other` is a second handle on the same data, where several may share it.
 """
 
 from __future__ import annotations

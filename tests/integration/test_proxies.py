@@ -1,0 +1,91 @@
+"""Stores and blocks behind a proxy of somebody's own, which hands on what it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from agent_memory import AgentMemory, FlushToLTM, Item, Message, VectorIndex
+from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.stores import MemoryStore, open_store
+from agent_memory.stores.base import Store
+
+
+class Proxy:
+    """Has no method of its own, and hands on each that it is asked for."""
+
+    def __init__(self, inner: object, without: frozenset[str] = frozenset()) -> None:
+        self._inner = inner
+        self._without = without
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._without:
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+def proxied(store: Store, *without: str) -> Store:
+    return cast("Store", Proxy(store, frozenset(without)))
+
+
+@pytest.mark.parametrize("address", ["memory://", "sqlite:///{}/m.db"])
+def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
+    """Wrong: who counts or logs the calls of a store cannot give it to a memory."""
+    store = open_store(address.format(tmp_path), "default", "process")
+    with AgentMemory(store=proxied(store), system_store=proxied(MemoryStore())) as memory:
+        memory.update(
+            "s", [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello"}]
+        )
+        assert [one.text() for one in memory.get("s").messages] == ["be kind", "hello"]
+    store.close()
+
+
+def test_what_is_no_store_is_refused() -> None:
+    """Wrong: a store without a method is found out by the call that needs it, or is refused without
+    a word of what it lacks."""
+    with pytest.raises(ValidationError) as caught:
+        AgentMemoryConfig(store=proxied(MemoryStore(), "rewrite"))
+    assert "it has no `rewrite`" in str(caught.value)
+    with pytest.raises(ValidationError, match="it has no `all_facts`, `all_vectors`"):
+        AgentMemoryConfig(system_store=cast("Store", object()))
+
+
+def test_an_index_behind_a_proxy_goes_with_its_user() -> None:
+    """Wrong: the store is not told of the index, and a deleted user's items stay in it."""
+    store = MemoryStore()
+    with VectorIndex(proxied(store), dimension=2) as index:
+        index.store(Item("a", vector=np.array([1.0, 0.0])), user_id="ada")
+        with AgentMemory(store=store) as memory:
+            memory.delete_user("ada")
+        assert index.search(np.array([1.0, 0.0]), user_id="ada") == []
+
+
+class Diary:
+    """What a block is, without being one."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return [Recall("diary", str(n), text) for n, text in enumerate(self.told)]
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.told += [entry.message.text() for entry in entries]
+
+    def delete(self, scope: Scope) -> None:
+        self.told.clear()
+
+
+def test_a_block_behind_a_proxy() -> None:
+    """Wrong: an object with a block's methods is a block only if its class spells them out."""
+    blocks: Any = [Proxy(Diary())]
+    flush = FlushToLTM(blocks=blocks, absorb="every_update")
+    with AgentMemory(store="memory://", overflow=flush) as memory:
+        memory.update("s", {"role": "user", "content": "rain all day"}, user_id="ada")
+        assert [found.text for found in memory.search("rain", user_id="ada")] == ["rain all day"]

@@ -1,0 +1,134 @@
+"""Which layer a test belongs to, told by its folder and by what it and its fixtures name.
+
+- core: what needs this process alone.
+- server: what a server is started for: whatever names a class of `tests.servers`.
+- process: what starts processes: whatever names `subprocess`, `multiprocessing`, `os.fork`, or an
+  MCP client that does.
+- long: stories at length, which are state machines, whatever names a part of `benchmarks`, and what
+  is held against timelines; and of `tests/docs` what starts processes, which is the code of all
+  documents and examples.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import subprocess
+from collections.abc import Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import pytest
+
+import benchmarks
+
+LAYERS = ("core", "server", "process", "long")
+
+_STORIES = ("benchmarks", "tests.integration.timeline")
+_STARTING = {"fork", "posix_spawn", "spawnv"}
+
+
+def layer_of(item: pytest.Function) -> str:
+    """The layer of a collected test."""
+    if hasattr(item.obj, "_hypothesis_state_machine_class"):
+        return "long"
+    needs = {need for one in _asked(item) for need in _needs(one, item.cls)}
+    if "process" in needs and item.path.parent.name == "docs":
+        return "long"
+    return next((layer for layer in ("long", "server", "process") if layer in needs), "core")
+
+
+def _asked(item: pytest.Function) -> Iterator[FunctionType | type]:
+    """The test, what it is given, and its fixtures."""
+    params = [*item.callspec.params.values()] if hasattr(item, "callspec") else []
+    kinds = [one for one in params if isinstance(one, str)]
+    waiting = [item.obj, *params]
+    fixtures = {*item.fixturenames, *kinds, *(f"{kind}_url" for kind in kinds)}
+    seen: set[str] = set()
+    while waiting or fixtures - seen:
+        for name in fixtures - seen:
+            found = item.session._fixturemanager.getfixturedefs(name, item) or ()
+            waiting += [fixture.func for fixture in found]
+        seen |= fixtures
+        for one in map(_bare, waiting):
+            if isinstance(one, FunctionType | type):
+                yield one
+            if isinstance(one, FunctionType) and "getfixturevalue" in one.__code__.co_names:
+                fixtures |= {*_words(one.__code__)}
+        waiting.clear()
+
+
+@functools.cache
+def _needs(start: FunctionType | type, cls: type | None) -> frozenset[str]:
+    """What is needed by a function or class, and by those of the tests that it names."""
+    needs: set[str] = set()
+    seen: set[int] = set()
+    waiting: list[Any] = [start]
+    while waiting:
+        one = _bare(waiting.pop())
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        needs.update(_need(one))
+        if isinstance(one, FunctionType):
+            waiting += _named(one, cls)
+        elif isinstance(one, type) and _home(one).startswith("tests."):
+            waiting += vars(one).values()
+    return frozenset(needs)
+
+
+def _need(one: Any) -> Iterator[str]:
+    home = _home(one)
+    if home.startswith(_STORIES):
+        yield "long"
+    if home.startswith("tests.servers.") and isinstance(one, type):
+        yield "server"
+    if home in ("subprocess", "multiprocessing", "mcp.client.stdio"):
+        yield "process"
+
+
+def _named(function: FunctionType, cls: type | None) -> Iterator[Any]:
+    """What a function of the tests names, globals and methods of its class."""
+    if not _home(function).startswith(("tests.", "agent_memory.testing.")):
+        return
+    for code in _codes(function.__code__):
+        for name in code.co_names:
+            one = function.__globals__.get(name, getattr(cls, name, None))
+            yield subprocess if one is os and _STARTING.intersection(code.co_names) else one
+        if any(word.split(".")[0] == "benchmarks" for word in _words(code)):
+            yield benchmarks
+
+
+def _words(code: CodeType) -> Iterator[str]:
+    """The texts that stand in the code."""
+    for one in code.co_consts:
+        yield from (
+            word for word in (one if isinstance(one, tuple) else (one,)) if isinstance(word, str)
+        )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code, and that of the functions within."""
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _codes(one)
+
+
+def _bare(one: Any) -> Any:
+    """A function without what is wrapped around it."""
+    if isinstance(one, functools.partial):
+        return _bare(one.func)
+    if isinstance(one, MethodType | staticmethod | classmethod):
+        return _bare(one.__func__)
+    if isinstance(one, FunctionType):
+        return inspect.unwrap(getattr(getattr(one, "hypothesis", None), "inner_test", one))
+    return one
+
+
+def _home(one: Any) -> str:
+    """The module that something is, or is from."""
+    if isinstance(one, ModuleType):
+        return one.__name__
+    return str(one.__module__) if isinstance(one, FunctionType | type) else ""

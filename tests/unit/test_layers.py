@@ -1,0 +1,215 @@
+"""The layers of the tests: each test is of the one that its needs say, and none is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+TESTS = """
+import multiprocessing
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from benchmarks.evidence import figures
+from tests.servers.redis import RedisServer
+
+
+def begin():
+    subprocess.run(["true"], check=True)
+
+
+class Rig:
+    def begin(self):
+        return [begin() for _ in range(1)]
+
+
+@pytest.fixture
+def redis_url():
+    return RedisServer
+
+
+@pytest.fixture(params=["core", "redis"])
+def store(request):
+    return request.param == "core" or request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
+def asking(request):
+    return request.getfixturevalue("redis_url")
+
+
+class Contract:
+    def helped(self):
+        os.fork()
+
+    def test_process_by_a_method(self):
+        self.helped()
+
+
+class TestContract(Contract):
+    pass
+
+
+class Story(RuleBasedStateMachine):
+    @rule()
+    def go(self):
+        pass
+
+
+Story.TestCase.__test__ = True
+test_long = Story.TestCase
+
+
+def test_core(tmp_path):
+    os.getpid()
+
+
+def test_core_examples():
+    assert settings().max_examples == int(os.environ["EXAMPLES"])
+
+
+def test_server_by_a_fixture(redis_url):
+    pass
+
+
+def test_server_by_the_name_of_a_fixture(asking):
+    pass
+
+
+def test_server_before_process(redis_url):
+    begin()
+
+
+def test_either(store):
+    pass
+
+
+def test_process():
+    begin()
+
+
+def test_process_by_a_class():
+    Rig()
+
+
+def test_process_within():
+    def run():
+        multiprocessing.Process()
+
+
+@given(st.just(1))
+def test_process_with_examples(one):
+    begin()
+
+
+@pytest.mark.parametrize("how", [begin, partial(begin)])
+def test_process_by_what_is_given(how):
+    pass
+
+
+def test_long_by_a_benchmark():
+    figures
+
+
+def test_long_by_a_command():
+    [sys.executable, "-m", "benchmarks.torture"]
+"""
+ALL = {
+    "core": {"test_core", "test_core_examples", "test_either[core]"},
+    "server": {
+        "test_server_by_a_fixture",
+        "test_server_by_the_name_of_a_fixture",
+        "test_server_before_process",
+        "test_either[redis]",
+    },
+    "process": {
+        "test_process_by_a_method",
+        "test_process",
+        "test_process_by_a_class",
+        "test_process_within",
+        "test_process_with_examples",
+        "test_process_by_what_is_given[begin]",
+        "test_process_by_what_is_given[how1]",
+    },
+    "long": {"runTest", "test_long_by_a_benchmark", "test_long_by_a_command", "test_code"},
+}
+DOCS = "import subprocess\n\ndef test_code():\n    subprocess.run(['true'])\n"
+HIDDEN = """
+from importlib import import_module
+
+
+def test_core_hides_a_process():
+    import_module("subprocess").run(["true"])
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A project with tests of all layers."""
+    for name, text in {"unit/test_all": TESTS, "docs/test_docs": DOCS}.items():
+        file = tmp_path / f"tests/{name}.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
+    return tmp_path
+
+
+def ran(suite: Path, *arguments: str, examples: int = 100) -> str:
+    """What `pytest` says of it."""
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "EXAMPLES": str(examples)}
+    done = subprocess.run(
+        [*command, "--import-mode=importlib", *arguments],
+        cwd=suite, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def listed(suite: Path, *arguments: str) -> list[str]:
+    """The tests that it would run."""
+    told = ran(suite, "-n0", "-q", "--collect-only", *arguments)
+    return sorted(re.findall(r"::(\w+(?:\[.*\])?)$", told, re.MULTILINE))
+
+
+@pytest.mark.parametrize("layer", ALL)
+def test_a_test_is_of_the_layer_that_its_needs_say(layer: str, suite: Path) -> None:
+    """Wrong: who has no servers, or no time, waits for what he left out; or a test needs a mark."""
+    assert listed(suite, "--layer", layer) == sorted(ALL[layer])
+
+
+def test_all_layers_are_all_tests(suite: Path) -> None:
+    """Wrong: a test is of no layer, or of two, or is not run although its file is named."""
+    everything = sorted(name for layer in ALL.values() for name in layer)
+    assert listed(suite, "--layer", "all") == everything
+    assert listed(suite, *(f"--layer={layer}" for layer in ALL)) == everything
+    assert listed(suite, "tests") == everything
+
+
+@pytest.mark.parametrize("processes", ["-n0", "-n2"])
+def test_the_core_says_what_it_left(processes: str, suite: Path) -> None:
+    """Wrong: somebody takes the core for the whole."""
+    told = ran(suite, processes, examples=25)
+    assert "3 passed" in told
+    assert "15 tests were left to other layers (4 server, 7 process, 4 long)" in told
+    assert "`pytest --layer all`" in told
+
+
+def test_a_test_of_the_core_starts_no_process(suite: Path) -> None:
+    """Wrong: what the layers cannot see slips into the core, and slows it."""
+    (suite / "tests/unit/test_all.py").write_text(HIDDEN)
+    told = ran(suite, "-n0", "--layer=core")
+    assert "a test of the core starts a process" in told
+    assert "1 failed" in told
