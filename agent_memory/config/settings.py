@@ -23,10 +23,10 @@ from agent_memory.strategies.base import Strategy, StrategyField
 
 MIN_TOKENS = 64
 
-StoreField = Annotated[Store, Offering()]
-
 NOTES = "notes"
 """The kind of the block that takes notes where none is configured that does."""
+
+StoreField = Annotated[Store, Offering()]
 
 Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
 """How long a log keeps what nothing reads any more."""
