@@ -1,4 +1,4 @@
-"""Only one half: a chat history that is saved as a whole, and vectors that are found by id."""
+"""Standalone parts: a chat history that is saved as a whole, and vectors found by id."""
 
 from __future__ import annotations
 

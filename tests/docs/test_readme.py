@@ -24,6 +24,7 @@ from agent_memory.cli.app import app
 from agent_memory.core.kinds import BUILT_IN, find_kind
 
 ROOT = Path(__file__).parents[2]
+AGENTS = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -143,6 +144,14 @@ def test_links_resolve(page: Path) -> None:
     for target in _LINK.findall(page.read_text(encoding="utf-8")):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), target
+
+
+def test_the_paths_of_agents_exist() -> None:
+    """Wrong: a file moved, and a stranger is sent where nothing is."""
+    paths = re.findall(r"`((?:agent_memory|tests|docs|examples)/[\w/.]*)`", AGENTS)
+    assert len(paths) > 15
+    for path in paths:
+        assert (ROOT / path).exists(), path
 
 
 def commands() -> list[str]:
