@@ -25,9 +25,23 @@ from typer.core import TyperCommand, TyperGroup
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
 PACKAGE = "agent_memory"
+BLOCKS = ROOT / PACKAGE / "ltm_blocks"
 
-MODULES = ["", ".errors", ".operations", ".ltm_blocks", ".strategies", ".stores", ".testing"]
-"""Each has its own `__all__`; one without it gives all classes and functions that it defines."""
+MODULES = [
+    ".operations",
+    "",
+    ".errors",
+    ".core.records",
+    ".core.tools",
+    ".ltm_blocks",
+    ".ltm_blocks.base",
+    *(f".ltm_blocks.{one.parent.name}" for one in sorted(BLOCKS.glob("*/__init__.py"))),
+    ".standalone.vector_items",
+    ".strategies",
+    ".stores",
+    ".testing",
+]
+"""Each has an `__all__`; of one without it all classes are public that it defines."""
 
 PAGES = {
     "memory": ("Memories, sessions, users", "`AgentMemory` and the handles that it gives."),
@@ -69,13 +83,14 @@ class Public:
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
+        self._page: dict[str, str] = {}
         for module in MODULES:
             for one in _members(module):
-                self._add(one)
+                self._add(one, HOMES.get(module.split(".")[-1], ""))
 
     def on(self, page: str) -> list[Any]:
         """The objects of a page: those most used first, as far as their kind tells."""
-        found = [one for one in self.objects.values() if HOMES.get(_room(one)) == page]
+        found = [one for key, one in self.objects.items() if self._page[key] == page]
         rooms = list(HOMES)
         return sorted(found, key=lambda one: (rooms.index(_room(one)), not _is_face(one)))
 
@@ -91,13 +106,15 @@ class Public:
             and not any(_calls(base).get(name) is call for base in told)
         }
 
-    def _add(self, one: Any) -> None:
+    def _add(self, one: Any, page: str = "") -> None:
+        """Add what is named, and what it gives; a function is on the page of who names it."""
         key = f"{one.__module__}.{one.__qualname__}"
         if key in self.objects or not one.__module__.startswith(PACKAGE):
             return
         self.objects[key] = one
-        for call in _calls(one).values() if inspect.isclass(one) else ():
-            for name in re.findall(r"[A-Z]\w+", str(_annotation(call))):
+        self._page[key] = page if page and not inspect.isclass(one) else HOMES.get(_room(one), "")
+        for call in _calls(one).values() if inspect.isclass(one) else [one]:
+            for name in re.findall(r"[A-Z]\w+", _annotations(call)):
                 home = self._defined.get(name)
                 if home is not None:
                     self._add(getattr(importlib.import_module(home), name))
@@ -124,7 +141,7 @@ def _members(module: str) -> Iterator[Any]:
         one = getattr(found, name)
         if not (inspect.isclass(one) or inspect.isfunction(one)) or name.startswith("_"):
             continue
-        if named is not None or one.__module__ == found.__name__:
+        if named is not None or (inspect.isclass(one) and one.__module__ == found.__name__):
             yield one
 
 
@@ -140,8 +157,10 @@ def _is_error(one: Any) -> bool:
     return inspect.isclass(one) and issubclass(one, Exception)
 
 
-def _annotation(call: Callable[..., Any]) -> Any:
-    return getattr(inspect.unwrap(call), "__annotations__", {}).get("return", "")
+def _annotations(call: Callable[..., Any]) -> str:
+    """What a call gives; for a function, what it takes too."""
+    found = inspect.unwrap(call).__annotations__
+    return str(found if "." not in call.__qualname__ else found.get("return", ""))
 
 
 def _calls(cls: type) -> dict[str, Callable[..., Any]]:
@@ -345,6 +364,9 @@ def pages() -> dict[str, str]:
             parts = [_command(name, command) for name, command in commands(top)]
         else:
             parts = [described(one, public) for one in public.on(page)]
+        if page == "errors":  # its tree is drawn in the module's docstring
+            drawn = str(importlib.import_module(f"{PACKAGE}.errors").__doc__)
+            parts.insert(0, _code(drawn.split("\n\n")[1]))
         if parts:
             written[f"{page}.md"] = "\n\n".join([f"# {title}", intro, *parts]) + "\n"
     rows = [f"- [{PAGES[name[:-3]][0]}]({name}): {PAGES[name[:-3]][1]}" for name in written]

@@ -197,8 +197,9 @@ def test_every_call_is_in_the_reference() -> None:
     """Wrong: the reference lacks a public method, or tells of one that is not there."""
     page = (REFERENCE / "memory.md").read_text(encoding="utf-8")
     told = re.findall(r"^### AgentMemory\.([a-z_]+)$", page, re.MULTILINE)
-    methods = [name for name, _ in getmembers(AgentMemory, isfunction) if name[0] != "_"]
-    assert sorted(told) == sorted(methods)
+    calls = [name for name, _ in getmembers(AgentMemory, isfunction) if name[0] != "_"]
+    assert set(calls) <= set(told)
+    assert all(hasattr(AgentMemory, name) for name in told)
 
 
 def test_every_field_is_documented() -> None:
