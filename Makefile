@@ -1,7 +1,7 @@
 # Uses the virtualenv that the README's test command sets up.
 BIN ?= .venv/bin
 
-.PHONY: test test-all check format ci
+.PHONY: test test-all check format reference docs ci
 
 test:
 	$(BIN)/pytest
@@ -19,6 +19,14 @@ check:
 format:
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# docs/reference, from docstrings and --help; a test fails where it is stale
+reference:
+	$(BIN)/python docs/make_reference.py
+
+# The site, in build/site; a dead link, or a page that no index names, is an error.
+docs:
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet docs build/site
 
 ci:
 	.ci/run

@@ -71,7 +71,7 @@ def answer(session: Session, question: str, scripted: str) -> str:
         return scripted
     import litellm
 
-    chat = [*session.get(question).to_messages(), {"role": "user", "content": question}]
+    chat = session.get(question).to_messages()
     reply: Any = litellm.completion(model=MODEL, messages=chat, max_tokens=80)
     return str(reply.choices[0].message.content)
 

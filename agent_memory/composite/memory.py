@@ -107,8 +107,8 @@ class CompositeMemory:
 
         Args:
             session_id: The conversation; one that does not exist yet gives recalls only.
-            message: Text or a message to recall for; it is not appended. None recalls for the
-                newest user message of the window.
+            message: Text or a message to recall for. It is not stored; `to_messages()` ends with
+                it, where a user says it. None recalls for the newest user message of the window.
             user_id: The user, needed where the session does not exist yet.
 
         Raises:

@@ -43,6 +43,8 @@ class MemoryContext:
         head: The session's head; None for a session that does not exist yet.
         blocks: For each block, what it is, in the configured order.
         memory_role: Under which role recalls are placed.
+        question: The message that the context was asked for, where `to_messages()` adds it at the
+            end: a user's message that fits and is not the newest of `messages` already.
     """
 
     messages: list[Message]
@@ -53,6 +55,7 @@ class MemoryContext:
     head: Head | None
     blocks: Mapping[str, BlockInfo]
     memory_role: MemoryRole = "system"
+    question: Message | None = None
 
     @property
     def static_facts(self) -> list[Recall]:
@@ -73,15 +76,17 @@ class MemoryContext:
         return [recall for recall in self.recalls if self.blocks[recall.block].kind == kind]
 
     def to_messages(self) -> list[dict[str, Any]]:
-        """OpenAI chat dicts for any chat API.
+        """OpenAI chat dicts for any chat API, with the question at their end.
 
-        Recalls stand in one `<memory>` element right before the newest user message (role
-        "system"), or at the beginning of that message (role "user"), so that all before it stays
-        the same from turn to turn and prompt caches stay warm.
+        A question that the window ends with already stands there once. Recalls stand in one
+        `<memory>` element right before the newest user message (role "system"), or at the
+        beginning of that message (role "user"), so that all before it stays the same from turn to
+        turn and prompt caches stay warm.
         """
         memory = render_memory(self.recalls, list(self.blocks))
         leading = leading_count(self.messages, self.head)
-        return place_memory(_chat(self.messages), memory, self.memory_role, leading)
+        chat = _chat(_ending(self.messages, self.question))
+        return place_memory(chat, memory, self.memory_role, leading)
 
 
 def leading_count(messages: Sequence[Message], head: Head | None) -> int:
@@ -144,6 +149,19 @@ def _chat(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [view for message in messages if (view := message.to_openai()) is not None]
 
 
+def _is_to_add(question: Message, shown: Sequence[Entry]) -> bool:
+    """Whether a question is to stand behind the turns: results of tools belong to their calls."""
+    view = question.to_openai()
+    if view is None or view.get("role") != "user":
+        return False
+    newest = (shown[-1].message.to_openai() or {}) if shown else {}
+    return (newest.get("role"), newest.get("content")) != ("user", view.get("content"))
+
+
+def _ending(messages: Sequence[Message], question: Message | None) -> list[Message]:
+    return [*messages] if question is None else [*messages, question]
+
+
 def _with_memory(message: dict[str, Any], memory: str) -> dict[str, Any]:
     content = message.get("content")
     if isinstance(content, list):
@@ -159,11 +177,15 @@ class Shown:
         leading: The system message and the summary, so far as there are any.
         turns: The newest entries that fit beside them.
         leading_tokens: What the context costs without its turns and recalls.
+        question: The message to add at the end.
+        warnings: What could not be shown.
     """
 
     leading: list[Message]
     turns: list[Entry]
     leading_tokens: int
+    question: Message | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,26 +213,50 @@ class Packer:
         """How much to ask of each block, so that there is enough to choose from."""
         return max(_LEAST_ASKED, self.max_recall_tokens // _TOKENS_EACH)
 
-    def window(self, head: Head | None, entries: Sequence[Entry]) -> Shown:
-        """Leading messages (system, summary) and the turns that fit beside them.
+    def window(
+        self, head: Head | None, entries: Sequence[Entry], question: Message | None = None
+    ) -> Shown:
+        """Leading messages (system, summary), the turns that fit beside them, and the question.
 
-        The system message comes first, then the newest turns, then the summary. A system message
-        that passes the budget alone (which has become smaller since) is left out.
+        The system message comes first, then the question, the newest turns, and the summary. A
+        system message that passes the budget alone (which has become smaller since) is left out,
+        and so is a question that does not fit beside the system message.
+
+        Args:
+            head: The session's head; None for a session that does not exist yet.
+            entries: The session's window.
+            question: The message that the context is asked for, added where a user says it and it
+                is not the newest of the window already.
         """
-        used = self.counter.overhead
-        if head is None:
-            return Shown([], [], used)
+        used, warnings = self.counter.overhead, []
         leading: list[Message] = []
-        if head.system and used + (cost := self.counter.message(head.system)) <= self.max_tokens:
-            leading, used = [head.system], used + cost
-        shown = visible([self._counted(entry) for entry in entries], was_cut=head.start > 0)
-        if head.summary:
+        if head is not None and head.system:
+            if used + (cost := self.counter.message(head.system)) <= self.max_tokens:
+                leading, used = [head.system], used + cost
+            else:
+                warnings.append("The system message alone passes max_tokens and was left out.")
+        was_cut = head is not None and head.start > 0
+        shown = visible([self._counted(entry) for entry in entries], was_cut=was_cut)
+        if question is not None and not _is_to_add(question, shown):
+            question = None
+        if question is not None:
+            if used + (cost := self.counter.message(question)) <= self.max_tokens:
+                used += cost
+            else:
+                question = None
+                warnings.append(
+                    f"The message that was asked about takes {cost} tokens, does not fit "
+                    f"max_tokens={self.max_tokens}, and was left out. Shorten it, or raise "
+                    "max_tokens."
+                )
+        if head is not None and head.summary:
             summary = summary_message(head.summary, self.role)
             left = self.max_tokens - used - (cost := self.counter.message(summary))
             kept = fit(shown, left, self.max_messages) if left >= 0 else []
             if kept or (not shown and left >= 0):
-                return Shown([*leading, summary], kept, used + cost)
-        return Shown(leading, fit(shown, self.max_tokens - used, self.max_messages), used)
+                return Shown([*leading, summary], kept, used + cost, question, tuple(warnings))
+        turns = fit(shown, self.max_tokens - used, self.max_messages)
+        return Shown(leading, turns, used, question, tuple(warnings))
 
     def pack(
         self,
@@ -227,9 +273,7 @@ class Packer:
         """
         leading, turns = window.leading, window.turns
         messages = [*leading, *[entry.message for entry in turns]]
-        if head and head.system and head.system not in leading:
-            warnings = [*warnings, "The system message alone passes max_tokens and was left out."]
-        chat = _chat(messages) if recalls else []
+        chat = _chat(_ending(messages, window.question)) if recalls else []
         used = window.leading_tokens + sum([entry.tokens for entry in turns])
         room = min(self.max_recall_tokens, self.max_tokens - used)
         most = room // _LEAST_RECALLS
@@ -252,10 +296,11 @@ class Packer:
             recalls=[self._priced(passage) for passage in passages],
             tokens=used + extra,
             max_tokens=self.max_tokens,
-            warnings=warnings,
+            warnings=[*warnings, *window.warnings],
             head=head,
             blocks=self.blocks,
             memory_role=self.role,
+            question=window.question,
         )
 
     def _priced(self, recall: Recall) -> Recall:

@@ -171,8 +171,9 @@ def fitted(
 ) -> list[dict[str, Any]]:
     """The context with a turn at its end, within the context's budget, as OpenAI chat dicts.
 
-    `get` leaves no room for what is still to come: recalls go first, the worst one first, then the
-    oldest turns, and the summary last. A system message in the turn stands for the session's.
+    The context has room for its question only, which the turn stands for: for more of the turn
+    recalls go first, the worst one first, then the oldest turns, and the summary last. A system
+    message in the turn stands for the session's.
 
     Raises:
         MessageTooLarge: The turn does not fit, even alone with the system message.
@@ -180,8 +181,9 @@ def fitted(
     own, summary, window = _parts(context)
     system, said = _split(asked, own)
     recalls, shown = list(context.recalls), [*window, *said]
-    used = context.tokens - _memory_cost(context, window, recalls, counter)
-    used += _cost([*system, *said], counter) - _cost(own, counter)
+    question = [] if context.question is None else [context.question]
+    used = context.tokens - _memory_cost(context, [*window, *question], recalls, counter)
+    used += _cost([*system, *said], counter) - _cost([*own, *question], counter)
     while recalls and used + _memory_cost(context, shown, recalls, counter) > context.max_tokens:
         recalls.pop()
     older: list[Sequence[Message]] = []
@@ -199,7 +201,7 @@ def fitted(
             f"max_tokens={context.max_tokens}. Shorten it, or raise max_tokens."
         )
     messages = [*system, *summary, *window, *said]
-    return replace(context, recalls=recalls, messages=messages).to_messages()
+    return replace(context, recalls=recalls, messages=messages, question=None).to_messages()
 
 
 def spare(context: MemoryContext, asked: Sequence[Message], counter: TokenCounter) -> int:
@@ -248,7 +250,7 @@ def _memory_cost(
 ) -> int:
     """What recalls add: they stand at the newest user message, wherever that is."""
     beside = next(([message] for message in reversed(shown) if role_of(message) == "user"), [])
-    alone = replace(context, head=None, messages=beside, recalls=recalls)
+    alone = replace(context, head=None, messages=beside, recalls=recalls, question=None)
     bare = replace(alone, recalls=[])
     return counter.context(alone.to_messages()) - counter.context(bare.to_messages())
 

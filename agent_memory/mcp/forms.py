@@ -56,7 +56,8 @@ class Converse(Arguments):
     query: str = Field(
         default="",
         max_length=20_000,
-        description="What to recall for; empty for the conversation's newest question.",
+        description="The question at hand: what to recall for, and the last message of the "
+        "context; empty for the conversation's newest question.",
     )
 
 
@@ -98,7 +99,7 @@ class Context:
     """A conversation as a model is to see it.
 
     Attributes:
-        messages: OpenAI chat dicts.
+        messages: OpenAI chat dicts; a query is the last of them.
         tokens: What they cost.
         max_tokens: What they may.
         warnings: What could not be recalled.

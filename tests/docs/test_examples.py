@@ -100,7 +100,7 @@ EXPECTED = {
         "Broken off, so that it stays at 4.",
         "  6 messages to send, recalled: Ana wears size 42.",
     ],
-    "halves": [
+    "standalone": [
         "Saved: ['Which of these is a berry?', 'The banana.', 'Really?']",
         "  0.977  pear\n  0.870  apple\n  0.862  banana\n",
         "Refused: The query has 2 numbers; the vectors of the index 'fruit' have 3.",

@@ -24,8 +24,10 @@ from agent_memory.cli.app import app
 from agent_memory.core.kinds import BUILT_IN, find_kind
 
 ROOT = Path(__file__).parents[2]
+AGENTS = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ALL_PAGES = [*PAGES, ROOT / "AGENTS.md", ROOT / "CHANGELOG.md"]
 
 _COMMENT = re.compile(r"<!-- (not run|file): (.+) -->")
@@ -103,7 +105,7 @@ def run(program: str, name: str, folder: Path) -> subprocess.CompletedProcess[st
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", [page for page in PAGES if script(page).strip()], ids=named)
 def test_code_runs(page: Path, tmp_path: Path) -> None:
     """Wrong: a reader who copies the page's code in order meets an error."""
     done = run(script(page), page.stem + "_page.py", tmp_path)
@@ -144,6 +146,14 @@ def test_links_resolve(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_the_paths_of_agents_exist() -> None:
+    """Wrong: a file moved, and a stranger is sent where nothing is."""
+    paths = re.findall(r"`((?:agent_memory|tests|docs|examples)/[\w/.]*)`", AGENTS)
+    assert len(paths) > 15
+    for path in paths:
+        assert (ROOT / path).exists(), path
+
+
 def commands() -> list[str]:
     """Every command of the command line, with those of groups."""
     top = typer.main.get_command(app)
@@ -156,9 +166,22 @@ def commands() -> list[str]:
 
 
 def test_every_command_is_named_and_no_other() -> None:
-    """Wrong: a command is missing from README's table, or the table names one that is not there."""
-    table = re.findall(r"^\| `agent-memory ([a-z]+(?: [a-z]+)?)", README, re.MULTILINE)
-    assert sorted(table) == sorted(commands())
+    """Wrong: a command is missing from the reference, or it names one that is not there."""
+    page = (REFERENCE / "commands.md").read_text(encoding="utf-8")
+    told = re.findall(r"^## agent-memory ([a-z]+(?: [a-z]+)?)$", page, re.MULTILINE)
+    assert sorted(told) == sorted(commands())
+
+
+def test_readme_is_short() -> None:
+    """Wrong: what belongs on a page of its own is told on the first one."""
+    assert len(README.split()) <= 1_200
+
+
+def test_the_index_names_every_page() -> None:
+    """Wrong: a page that no reader finds."""
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert {target for target in _LINK.findall(index) if "/" not in target} == pages
 
 
 @pytest.mark.parametrize("page", ALL_PAGES, ids=named)
@@ -170,11 +193,13 @@ def test_commands_exist(page: Path) -> None:
     assert set(typed) <= known
 
 
-def test_every_call_is_in_the_table() -> None:
-    """Wrong: README's table of calls lacks a public method, or tells of one that is not there."""
-    table = re.findall(r"^\| `([a-z_]+)\(", README, re.MULTILINE)
-    methods = [name for name, _ in getmembers(AgentMemory, isfunction) if name[0] != "_"]
-    assert sorted(table) == sorted(methods)
+def test_every_call_is_in_the_reference() -> None:
+    """Wrong: the reference lacks a public method, or tells of one that is not there."""
+    page = (REFERENCE / "memory.md").read_text(encoding="utf-8")
+    told = re.findall(r"^### AgentMemory\.([a-z_]+)$", page, re.MULTILINE)
+    calls = [name for name, _ in getmembers(AgentMemory, isfunction) if name[0] != "_"]
+    assert set(calls) <= set(told)
+    assert all(hasattr(AgentMemory, name) for name in told)
 
 
 def test_every_field_is_documented() -> None:

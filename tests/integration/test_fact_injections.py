@@ -365,7 +365,7 @@ def test_where_all_may_tell_the_user_is_believed(
         recalled = it.recalled("ann")
         assert recalled >= OWN
         assert all(f"according to the {place})" in text for text in recalled - OWN)
-        (message,) = it.memory.get("ann-new", "Where?", user_id="ann").to_messages()
+        message, _ = it.memory.get("ann-new", "Where?", user_id="ann").to_messages()
         tags = re.findall(r"<\s*/?\s*\w+", message["content"])
         assert tags == ["<memory", "<extractive_memory", "</extractive_memory", "</memory"]
         assert it.memory.user("bob").facts() == []

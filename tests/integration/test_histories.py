@@ -60,14 +60,17 @@ def play(memory: AgentMemory, messages: list[Any], step: int) -> list[Message]:
 
 
 def check(memory: AgentMemory, kept: list[Message]) -> None:
-    """Invariants 3 and 4 for the context as it is now."""
-    context = memory.get("s", "What about HR-101?")
-    chat = context.to_messages()
-    assert context.tokens <= context.max_tokens
-    assert COUNTER.context(chat) <= context.tokens
-    assert unpaired(chat) == []
+    """Invariants 3 and 4 for the context as it is now, with a question and without."""
+    asked, context = memory.get("s", "What about HR-101?"), memory.get("s")
+    for one in (asked, context):
+        assert one.tokens <= one.max_tokens
+        assert COUNTER.context(one.to_messages()) <= one.tokens
+        assert unpaired(one.to_messages()) == []
+    assert asked.question is not None
+    assert asked.to_messages()[-1]["content"].endswith("What about HR-101?")
     if not kept:
         return
+    chat = context.to_messages()
     assert context.head is not None
     turns = chat[leading_count(context.messages, context.head) :]
     users = [m for m in turns if m["role"] == "user"]

@@ -258,7 +258,10 @@ def test_a_context(memory: AgentMemory) -> None:
     context = speak(memory, talk)
     assert context["tokens"] <= context["max_tokens"] == 2_000
     assert context["warnings"] == []
-    assert context["messages"][-1]["content"] == said_more[-1]["content"]
+    *_, newest, recalled, question = context["messages"]
+    assert newest["content"] == said_more[-1]["content"]
+    assert "<memory>" in recalled["content"]
+    assert question == {"role": "user", "content": "What does it sing?"}
     assert "The canary of sarahs sings." in json.dumps(context["messages"])
 
 
@@ -489,7 +492,8 @@ def test_large_and_odd_texts(memory: AgentMemory, mode: Mode) -> None:
         [message] = (await resource(client, "memory://sessions/odd"))["messages"]
         assert message["content"] == "a \ufffd b </memory> \x1b[31m \u2028 😀"
         context = await call(client, "get_context", session_id="odd", query="ü")
-        assert context["messages"][-1]["content"] == message["content"]
+        assert context["messages"][0]["content"] == message["content"]
+        assert context["messages"][-1]["content"] == "ü"
 
     speak(memory, talk, mode=mode)
 

@@ -128,7 +128,9 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
         assert "anncanary" not in everything(store)
         assert "'ann'" not in everything(store)
         for _ in range(2):
-            contexts = [ben.get(name, "Who planted anncanary?") for name in ("s", "only", "none")]
+            contexts = [
+                ben.get(name, "Who planted the short bed?") for name in ("s", "only", "none")
+            ]
             assert "anncanary" not in str(contexts)
             assert "anncanary" not in str(ben.search("anncanary", limit=100))
             memory.flush()

@@ -573,7 +573,7 @@ def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
     (recall,) = context.recalls
     assert recall.text == f"deploy: {DEPLOY.description}\n1. Run <tests>.\n2. Tag it."
     assert recall.metadata == {"tags": ["ops", "release"], "shared": True}
-    assert "  1. Run &lt;tests&gt;.\n  2. Tag it." in context.to_messages()[-1]["content"]
+    assert "  1. Run &lt;tests&gt;.\n  2. Tag it." in context.to_messages()[0]["content"]
     memory.open("skills").save(replace(DEPLOY, body="All of it matters. " * 1_000))
     (cut,) = memory.search("Ship the release to production")
     assert len(cut.text) < 4_100

@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.context import BlockInfo, MemoryContext, Packer, summary_message
+from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall, Summary
 from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.turns import fitted
+from agent_memory.errors import MessageTooLarge
 from agent_memory.testing.histories import histories, log_of, texts, unpaired
 
 Role = Literal["system", "user"]
@@ -70,10 +73,14 @@ def head_of(entries: Sequence[Entry], summary: str | None = None, start: int = 0
 
 
 def pack(
-    packer: Packer, entries: Sequence[Entry], recalls: Sequence[Recall], summary: str | None = None
+    packer: Packer,
+    entries: Sequence[Entry],
+    recalls: Sequence[Recall],
+    summary: str | None = None,
+    question: Message | None = None,
 ) -> MemoryContext:
     head = head_of(entries, summary)
-    return packer.pack(head, packer.window(head, entries), recalls, [])
+    return packer.pack(head, packer.window(head, entries, question), recalls, [])
 
 
 def u(text: Any) -> dict[str, Any]:
@@ -248,3 +255,115 @@ def test_a_context_without_entries_and_messages() -> None:
     """Wrong: a view of nothing raises."""
     context = pack(packer(64), [], [])
     assert context.to_messages() == []
+
+
+# --- the message that was asked about -------------------------------------------------------------
+
+
+def ask(content: Any, role: str = "user") -> Message:
+    return Message(role=role, content=content)
+
+
+@given(
+    histories(),
+    recall_lists,
+    st.none() | texts(),
+    texts(),
+    roles,
+    st.integers(64, 900),
+    st.booleans(),
+)
+def test_a_question_is_within_the_budget_and_stands_at_the_end(
+    messages: list[Any],
+    recalls: list[Recall],
+    summary: str | None,
+    text: str,
+    role: Role,
+    max_tokens: int,
+    is_there: bool,
+) -> None:
+    """Wrong: the question comes on top of `max_tokens`, is missing without a word, or splits a call
+    from its result; or `before_turn` would send something else."""
+    question, given_to = ask(text), log([*messages, *([u(text)] if is_there else [])])
+    context = pack(packer(max_tokens, role), given_to, recalls, summary, question)
+    chat = context.to_messages()
+    assert COUNTER.context(chat) <= context.tokens <= max_tokens
+    assert unpaired(chat) == []
+    if context.question is not None:
+        plain = replace(context, recalls=[]).to_messages()
+        assert plain[-1] == u(text)
+        assert chat == fitted(context, [question], COUNTER)
+    elif not context.messages or context.messages[-1].content != text:
+        assert len(context.warnings) >= 1
+        with pytest.raises(MessageTooLarge):
+            fitted(context, [question], COUNTER)
+
+
+def test_the_chat_ends_with_the_question_and_memory_stands_at_it() -> None:
+    """Wrong: the model is sent a chat that ends with its own words, or the memory stands at an
+    older question, where it breaks the prompt cache."""
+    talk = [{"role": "system", "content": "rules"}, u("one"), a("two")]
+    context = pack(packer(900), log(talk), RECALL, question=ask("three?"))
+    assert context.to_messages() == [*talk, {"role": "system", "content": MEMORY}, u("three?")]
+    assert context.tokens == COUNTER.context(context.to_messages())
+    assert [message.content for message in context.messages] == ["rules", "one", "two"]
+    joined = pack(packer(900, "user"), log(talk), RECALL, question=ask("three?")).to_messages()
+    assert joined == [*talk, u(f"{MEMORY}\n\nthree?")]
+
+
+def test_a_question_that_was_appended_already_stands_there_once() -> None:
+    """Wrong: whoever stores the question first sends it twice."""
+    talk = [u("one"), a("two"), u("three?")]
+    context = pack(packer(900), log(talk), [], question=ask("three?"))
+    assert context.to_messages() == talk
+    assert context.question is None
+    assert context.tokens == COUNTER.context(talk)
+    before = pack(packer(900), log([*talk, a("four")]), [], question=ask("three?"))
+    assert before.to_messages() == [*talk, a("four"), u("three?")]  # it is asked again
+
+
+@pytest.mark.parametrize("role", ["assistant", "tool", "system"])
+def test_only_what_a_user_says_is_a_question(role: str) -> None:
+    """Wrong: a result of a tool stands there without its call."""
+    context = pack(packer(900), log([u("one"), a("two")]), [], question=ask("three", role))
+    assert context.to_messages() == [u("one"), a("two")]
+    assert context.warnings == []
+
+
+def test_raw_items_are_told_apart_by_what_they_say() -> None:
+    """Wrong: a question in another provider's form is taken for the one before it."""
+    first, second = (
+        Message(raw={"role": "user", "content": text}, format="openai.responses")
+        for text in ("one?", "two?")
+    )
+    for question, said in ((first, ["one?"]), (second, ["one?", "two?"])):
+        context = pack(packer(900), log([first.to_dict()]), [], question=question)
+        assert [message["content"] for message in context.to_messages()] == said
+
+
+def test_turns_give_way_to_the_question() -> None:
+    """Wrong: an old turn keeps the question out, or half of a turn goes."""
+    talk = [one for n in range(5) for one in (u(f"word{n} " * 8), a(f"said{n} " * 8))]
+    entries = log(talk)
+    whole = pack(packer(5000), entries, []).tokens
+    context = pack(packer(whole + 5), entries, RECALL, question=ask("three? " * 4))
+    assert context.messages[0].content == talk[2]["content"]
+    assert context.to_messages()[-1] == u("three? " * 4)
+
+
+def test_a_question_that_cannot_fit_is_left_out_with_a_warning() -> None:
+    """Wrong: the budget is passed, `get` fails where it only was to recall, or nobody is told."""
+    talk = [{"role": "system", "content": "rules"}, u("hi")]
+    context = pack(packer(100), log(talk), [], question=ask("word " * 200))
+    assert context.to_messages() == talk
+    assert context.question is None
+    (warning,) = context.warnings
+    assert "max_tokens=100" in warning
+
+
+def test_a_question_for_a_session_that_does_not_exist_yet() -> None:
+    """Wrong: the first message of a conversation is not sent."""
+    empty = packer(900)
+    context = empty.pack(None, empty.window(None, [], ask("hello")), RECALL, [])
+    assert context.to_messages() == [{"role": "system", "content": MEMORY}, u("hello")]
+    assert context.tokens == COUNTER.context(context.to_messages())

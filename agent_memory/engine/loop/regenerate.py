@@ -64,7 +64,7 @@ class Regenerate:
             )
         before, entries = asking.before(head, question)
         packer, asked = self._contexts.packer, [question.message]
-        window = packer.window(before, entries)
+        window = packer.window(before, entries, question.message)
         scope = scope_of(head, user_id, session_id)
         found, warnings = self._contexts.recall(scope, question.message)
         shown = {(entry.session_id, entry.seq) for entry in window.turns}

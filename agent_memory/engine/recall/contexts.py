@@ -73,8 +73,8 @@ class Contexts:
         self._guard.check(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         entries = self._windows.of(head) if head else []
-        window = self.packer.window(head, entries)
         query = _query(message)
+        window = self.packer.window(head, entries, query)
         if query is None:
             turns = (entry.message for entry in reversed(window.turns))
             query = next((turn for turn in turns if role_of(turn) == "user"), None)

@@ -1,4 +1,4 @@
-"""Only one half: a chat history that is saved as a whole, and vectors that are found by id."""
+"""Standalone parts: a chat history that is saved as a whole, and vectors found by id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRUIT = {"apple": [5, 3, 8], "banana": [8, 0, 0], "lemon": [1, 9, 0], "pear": [6
 def main() -> None:
     """Replace a conversation, find some fruit, and delete a user from both."""
     with TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/halves.db"
+        url = f"sqlite:///{folder}/parts.db"
         with ChatHistory(url) as history, VectorIndex(url, name="fruit", dimension=3) as index:
             history.save("quiz", TURNS, user_id="kim")
             history.save("quiz", [*history.load("quiz"), {"role": "user", "content": "Really?"}])

@@ -1,0 +1,58 @@
+"""The reference is as the code is now, and the pages make a site without a dead link."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def python(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_reference_is_not_stale(tmp_path: Path) -> None:
+    """Wrong: a docstring or an option changed, and `make reference` was not run."""
+    done = python(DOCS / "make_reference.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    made, kept = (
+        {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.md")}
+        for folder in (tmp_path, DOCS / "reference")
+    )
+    assert made == kept, "run: make reference"
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> list[str | Path]:
+    strict = ["--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
+    return ["-m", "sphinx", *strict, "-d", tmp_path / "cache"]
+
+
+def test_the_site_is_built_without_a_warning(build: list[str | Path], tmp_path: Path) -> None:
+    """Wrong: a dead link or anchor, a page that is in no index, or `make docs` does not work."""
+    done = python(*build, DOCS, tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    front = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    for group in ("Start", "Guides", "Operations", "Internals"):
+        assert f">{group}<" in front
+    assert "What it guarantees" in (tmp_path / "site" / "start.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("link", ["gone.md", "page.md#no-such-heading", "../examples/gone.py"])
+def test_a_dead_link_is_seen(build: list[str | Path], tmp_path: Path, link: str) -> None:
+    """Wrong: the build passes whatever links say."""
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "conf.py").write_text((DOCS / "conf.py").read_text(encoding="utf-8"))
+    (pages / "README.md").write_text("# Index\n\n## Start\n\n- [Page](page.md): it.\n")
+    (pages / "page.md").write_text(f"# Page\n\nSee [there]({link}).\n")
+    done = python(*build, pages, tmp_path / "site")
+    assert done.returncode != 0
+    assert link.split("#")[-1].removesuffix(".md") in done.stderr
