@@ -85,7 +85,7 @@ def works(memory: AgentMemory, session_id: str, user_id: str | None) -> None:
     mine.owner().notes().add("More.")
     mine.owner().spatial().observe("A lamp.", (3, 4))
     mine.owner().spatial().near((0, 0))
-    mine.session(_Sink()).export()  # type: ignore[arg-type]
+    mine.export(_Sink())  # type: ignore[arg-type]
     mine.flush()
 
 
