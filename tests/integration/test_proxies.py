@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from agent_memory import AgentMemory, FlushToLTM, Item, Message, VectorIndex
+from agent_memory import AgentMemory, FlushToLTM, Message, VectorIndex
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.standalone.vector_items import Item
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.stores.base import Store
 
