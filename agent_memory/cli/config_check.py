@@ -100,7 +100,8 @@ def described(one: Block | Strategy, model: str | None) -> str:
     if members := getattr(one, "members", ()):
         return "\n".join(described(member, model) for member in members)
     sentence = " ".join((type(one).__doc__ or "a class of your own").split("\n\n")[0].split())
-    told = [f"named {one.name}"] if getattr(one, "name", one.kind) != one.kind else []
+    name = getattr(one, "name", one.kind)
+    told = [f"named {name}"] if name != one.kind else []
     for field, value in one:
         if isinstance(value, tuple):
             value = ", ".join(value) if field in _WORDS else len(value)

@@ -25,7 +25,9 @@ from agent_memory.core.kinds import BUILT_IN, ByKind, find_kind
 from agent_memory.engine.deployment import STORES, store_prefix, store_tables
 from agent_memory.errors import AgentMemoryError, InvalidShares, MissingExtra
 from agent_memory.ltm_blocks import VectorMemory
+from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.encrypted.keys import Keys
+from agent_memory.strategies import Strategy
 
 _PROBE = "\0"
 """A field that no class has. Beside it a field is validated alone: no validator of the whole runs
@@ -241,7 +243,7 @@ def _remarks(config: AgentMemoryConfig) -> Iterator[Finding]:
             yield "error", "encryption", told
     except AgentMemoryError as error:
         yield "error", "encryption", str(error)
-    parts = [*config.all_blocks, config.strategy]
+    parts: list[Block | Strategy] = [*config.all_blocks, config.strategy]
     asking = [part.kind for part in parts if None in part.language_models]
     if config.model is None and asking:
         told = f"None is named, and {', '.join(asking)} would ask one: facts wait for it, and "
