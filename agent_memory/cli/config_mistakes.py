@@ -24,7 +24,8 @@ from agent_memory.config.sources import NESTED, PREFIX, from_environment, merged
 from agent_memory.core.kinds import BUILT_IN, ByKind, find_kind
 from agent_memory.engine.deployment import STORES, store_prefix, store_tables
 from agent_memory.errors import AgentMemoryError, InvalidShares, MissingExtra
-from agent_memory.ltm_blocks import Block, VectorMemory
+from agent_memory.ltm_blocks import VectorMemory
+from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.strategies import Strategy
 

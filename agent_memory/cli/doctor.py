@@ -224,10 +224,8 @@ def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
         return NOTHING, NO_EMBEDDER
     if common.is_remote(config.embedding) and not call:
         return _key(str(config.embedding), config)
-    base, key = config.api_base, config.api_key
-    embedder = open_embedder(
-        config.embedding, api_base=base, api_key=key, timeout=config.model_timeout
-    )
+    base, key, seconds = config.api_base, config.api_key, config.model_timeout
+    embedder = open_embedder(config.embedding, api_base=base, api_key=key, timeout=seconds)
     length = embedder.embed(["Is anyone there?"]).shape[1]
     return "✓", f"{embedder.name} loads and gives {length} numbers a text."
 
@@ -240,8 +238,8 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
         return NOTHING, f"{told}Set AGENT_MEMORY_MODEL or `model`: openai/gpt-4o-mini."
     if not call:
         return _key(config.model, config)
-    base, key, wait = config.api_base, config.api_key, config.model_timeout
-    llm = LLM(config.model, api_base=base, api_key=key, timeout=wait, attempts=1)
+    base, key, seconds = config.api_base, config.api_key, config.model_timeout
+    llm = LLM(config.model, api_base=base, api_key=key, timeout=seconds, attempts=1)
     llm.complete([{"role": "user", "content": "Answer with the word ok."}])
     return "✓", f"{config.model} answers."
 
