@@ -16,8 +16,11 @@ from agent_memory import (
     WorkingMemory,
     operations,
 )
-from agent_memory.errors import StoreUnavailable
+from agent_memory.errors import InvalidInput, StoreUnavailable
+from agent_memory.stores import MemoryStore
+from agent_memory.testing import watched
 from tests.integration.fact_stores import KINDS, mongodb_url, mysql_url, postgres_url, redis_url
+from tests.integration.racing import Gone
 from tests.integration.snapshot_world import (
     Opener,
     bodies_of,
@@ -194,6 +197,20 @@ def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
         assert len(_vectors(copy)) == 3
         copy.flush()
         assert _vectors(copy) == _vectors(memory)
+
+
+def test_a_session_that_was_gone_is_not_held_by_anybody() -> None:
+    """Wrong: one that is deleted and begun anew meanwhile is said to be absorbed."""
+    store, said = MemoryStore(), {"role": "user", "content": "x"}
+    with AgentMemory(store=store) as other:
+        gone = Gone(lambda: other.delete("s"), lambda: other.update("s", said))
+        with AgentMemory(store=watched(store, gone)) as memory:
+            other.update("s", said)
+            gone.armed = True
+            with pytest.raises(InvalidInput, match="There is no session 's'"):
+                memory.session("s").export(io.StringIO())
+            assert gone.over
+            assert exported(memory)
 
 
 def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from agent_memory.core.records import Entry, Head, Lease, Scope
-from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import LogChanged, log_pages
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
@@ -52,11 +52,12 @@ class Exporter:
             session_id: The session.
             write: Takes one line after the other.
         """
-        with self._leases.hold(session_id, _WAIT) as lease:
-            head = self._store.head(session_id)
+        with self._leases.take(session_id, _WAIT) as lease:
+            # one that is back by now began after the call, and its lease is not held
+            head = None if lease is Unheld.GONE else self._store.head(session_id)
             if head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
-            if lease is None:
+            if isinstance(lease, Unheld):
                 raise busy(session_id, _WAIT, "No snapshot was taken; try again.")
             writing, left_out = Writing(head), set[str]()
             for line in self._lines(head, writing, left_out):
