@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.records import Absorbed, DeadLetter, Head
-from agent_memory.engine.assembly import Parts, assemble
+from agent_memory.engine.assembly import Components, assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.services import Services
@@ -39,12 +39,12 @@ def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLett
     Raises:
         ConfigError: No absorbing block has that name.
     """
-    parts = memory.components
-    parts.guard.check(None, None)
+    components = memory.components
+    components.guard.check(None, None)
     if block is not None:
-        check_block(block, parts.absorber.blocks)
-    names = [block] if block is not None else list(parts.absorber.blocks)
-    return [letter for name in names for letter in parts.dead_letters.dead(name)]
+        check_block(block, components.absorber.blocks)
+    names = [block] if block is not None else list(components.absorber.blocks)
+    return [letter for name in names for letter in components.dead_letters.dead(name)]
 
 
 def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
@@ -120,20 +120,20 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     """
     known = [one.name for one in config.all_blocks if one.absorbs]
     check_block(block, known)
-    parts, beside = _opened(config, block)
-    with closing(parts):
+    components, beside = _opened(config, block)
+    with closing(components):
         step = Progress(block, "", 0, 0, None)
-        for step in parts.replay.run(block):
+        for step in components.replay.run(block):
             yield step
-        failed = _left(parts, block, config.absorb_attempts) if beside else None
+        failed = _left(components, block, config.absorb_attempts) if beside else None
         if failed is not None:
             session_id, error = failed
             yield replace(step, session_id=session_id, error=error)
             return
-        parts.blocks[block].rebuilt()
+        components.blocks[block].rebuilt()
 
 
-def _opened(config: AgentMemoryConfig, name: str) -> tuple[Parts, bool]:
+def _opened(config: AgentMemoryConfig, name: str) -> tuple[Components, bool]:
     """The parts with this block alone: others may have to be rebuilt too, each in its turn.
 
     And whether what it had is in force until it is rebuilt.
@@ -146,11 +146,11 @@ def _opened(config: AgentMemoryConfig, name: str) -> tuple[Parts, bool]:
     return _told(assemble(config, name), name)
 
 
-def _told(parts: Parts, name: str) -> tuple[Parts, bool]:
+def _told(components: Components, name: str) -> tuple[Components, bool]:
     try:
-        return parts, parts.blocks[name].rebuilding()
+        return components, components.blocks[name].rebuilding()
     except BaseException:
-        parts.close()
+        components.close()
         raise
 
 
@@ -165,17 +165,17 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
                 block.clear(resources)
 
 
-def _left(parts: Parts, block: str, attempts: int) -> tuple[str, str] | None:
+def _left(components: Components, block: str, attempts: int) -> tuple[str, str] | None:
     """Have the block absorb what the replay could not; tells of a session that still waits.
 
     Not by what this replay met: it may have gone on where another stopped. Messages that the block
     can't absorb are given up after so many attempts, and hold nothing up.
     """
-    for head in all_heads(parts.store):
+    for head in all_heads(components.store):
         session_id = head.session_id
-        error = parts.work.absorb(session_id, block, wait=_WAIT) if head.lag(block) else None
+        error = components.work.absorb(session_id, block, wait=_WAIT) if head.lag(block) else None
         for _ in range(attempts if error else 0):
-            error = error and parts.work.absorb(session_id, block, wait=_WAIT)
+            error = error and components.work.absorb(session_id, block, wait=_WAIT)
         if error:
             return session_id, error
     return None

@@ -207,7 +207,7 @@ def _ask(
     )
 
 
-def _parts(found: Sequence[Found]) -> dict[str, list[Found]]:
+def _components(found: Sequence[Found]) -> dict[str, list[Found]]:
     """All questions but the adversarial, then those of each category."""
     parts = {"all": [one for one in found if one.category != ADVERSARIAL]}
     for name in sorted({one.category for one in found}):
@@ -220,15 +220,15 @@ def _told(settings: Settings, found: Sequence[Found]) -> dict[str, Any]:
     return {
         "settings": settings,
         "search_ms": {"p50": median(times), "p95": quantiles(times, n=20)[-1]},
-        "figures": {name: figures(part, BUDGETS) for name, part in _parts(found).items()},
+        "figures": {name: figures(part, BUDGETS) for name, part in _components(found).items()},
     }
 
 
 def _gains(found: Sequence[Found], plain: Sequence[Found]) -> dict[str, Any]:
     """For each part and depth, what is gained in percentage points, with its interval."""
-    others = _parts(plain)
+    others = _components(plain)
     gains: dict[str, Any] = {}
-    for name, part in _parts(found).items():
+    for name, part in _components(found).items():
         gains[name] = {}
         for depth in COMPARED:
             mean, low, high = gain(part, others[name], depth)
@@ -238,9 +238,9 @@ def _gains(found: Sequence[Found], plain: Sequence[Found]) -> dict[str, Any]:
 
 def _show(told: Mapping[str, Any], found: Mapping[str, Sequence[Found]]) -> None:
     console = Console()
-    console.print(*_tables(told, _parts(found[_OURS]), _OURS))
+    console.print(*_tables(told, _components(found[_OURS]), _OURS))
     if _PLAIN in found:
-        console.print(*_tables(told["baseline"], _parts(found[_PLAIN]), _PLAIN))
+        console.print(*_tables(told["baseline"], _components(found[_PLAIN]), _PLAIN))
         console.print(_comparison(told["gains"]))
     times = told["search_ms"]
     console.print(

@@ -69,10 +69,10 @@ def texts_in(value: object) -> Iterator[str]:
             yield one.decode("latin-1")
         else:
             seen.add(id(one))
-            todo += _parts(one)
+            todo += _components(one)
 
 
-def _parts(one: Any) -> list[Any]:
+def _components(one: Any) -> list[Any]:
     if isinstance(one, Mapping):
         return [*one.keys(), *one.values()]
     if isinstance(one, list | tuple | set | frozenset):

@@ -32,7 +32,7 @@ _ABSORBS: tuple[Absorb, ...] = ("overflow", "every_update", 60)
 _RARE = 0.2
 _MESSAGES = 60
 _TELLING = (
-    "after put_facts",
+    "after put_records",
     "after put_vectors",
     "before put_vectors",
     "before rewrite",

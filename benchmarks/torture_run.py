@@ -118,8 +118,8 @@ def run(given: Plan, advance: Advance) -> Report:
 def _clean(store: Store) -> None:
     for head in list(all_heads(store)):
         for place in (FACTS, "_failed"):
-            store.delete_facts(place, session_id=head.session_id)
+            store.delete_records(place, session_id=head.session_id)
         store.delete(head.session_id)
     store.clear_vectors(VECTORS)
     for place in ("_notes", FACTS):  # what is of no session
-        store.delete_facts(place, session_id="")
+        store.delete_records(place, session_id="")

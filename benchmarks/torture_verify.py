@@ -13,7 +13,7 @@ from agent_memory import AgentMemory, operations
 from agent_memory.core.records import Entry, Head, Record, Scope
 from agent_memory.engine.paging import all_heads
 from agent_memory.stores.base import Store
-from agent_memory.testing.traits import everything
+from agent_memory.testing.features import everything
 from benchmarks.torture_ledger import DOUBLED, LOST, REORDERED, UNFINISHED, Finding
 from benchmarks.torture_site import FACTS, VECTORS
 
@@ -101,7 +101,7 @@ def verify(store: Store, owners: Iterable[str]) -> list[Finding]:
     findings += [Finding(DUE, head.session_id, "still due") for head in store.due()]
     findings += [
         Finding(UNFINISHED, "", f"the deletion of user {note.text}")
-        for note in store.facts("_notes", "user deletions")
+        for note in store.records("_notes", "user deletions")
     ]
     return findings
 
@@ -149,5 +149,5 @@ def _check_records(
 
 def _records(store: Store, block: str, owner: str) -> list[Record]:
     if block == FACTS:  # what tells of a whole batch names no message
-        return [record for record in store.facts(block, owner) if record.sources]
+        return [record for record in store.records(block, owner) if record.sources]
     return everything(store, block, owner, _DIMENSION)

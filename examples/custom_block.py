@@ -32,11 +32,11 @@ class Promises(Block):
             for entry in entries
             if "i will" in entry.message.text().lower()
         ]
-        self.resources.store.put_facts(self.name, records)
+        self.resources.store.put_records(self.name, records)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """The newest promises, whatever is asked."""
-        kept = self.resources.store.facts(self.name, scope.owner)[::-1][:limit]
+        kept = self.resources.store.records(self.name, scope.owner)[::-1][:limit]
         return [
             Recall(self.name, r.id, r.text, sources=((r.session_id, r.sources[0]),)) for r in kept
         ]
@@ -45,9 +45,9 @@ class Promises(Block):
         """Forget a session, the end of one, or a user."""
         store = self.resources.store
         if scope.session_id is None:
-            store.delete_facts(self.name, owner=scope.owner)
+            store.delete_records(self.name, owner=scope.owner)
         else:
-            store.delete_facts(self.name, session_id=scope.session_id, after=scope.after)
+            store.delete_records(self.name, session_id=scope.session_id, after=scope.after)
 
 
 def main() -> None:

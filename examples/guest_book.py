@@ -45,7 +45,7 @@ class Guests:
 
     def all(self) -> list[Record]:
         """All guests, in the order in which they came."""
-        return self._block.resources.store.facts(self._block.name, self._scope.owner)
+        return self._block.resources.store.records(self._block.name, self._scope.owner)
 
     def names(self) -> list[str]:
         """Their names."""
@@ -81,7 +81,7 @@ class GuestBook(Block):
                     metadata={"span": list(found.span(1))},
                 )
             )
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """The newest guests, whatever is asked."""
@@ -92,9 +92,9 @@ class GuestBook(Block):
         """Forget a session, the end of one, or a user."""
         store = self.resources.store
         if scope.session_id is None:
-            store.delete_facts(self.name, owner=scope.owner)
+            store.delete_records(self.name, owner=scope.owner)
         else:
-            store.delete_facts(
+            store.delete_records(
                 self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
             )
 
@@ -117,7 +117,7 @@ class GuestBook(Block):
         ]
         bury(self.resources.store, self.name, scope.owner, buried)
         for one in gone:
-            self.resources.store.delete_facts(self.name, record_id=one.id)
+            self.resources.store.delete_records(self.name, record_id=one.id)
         return gone
 
     def validate_import(self, record: Record) -> Record:

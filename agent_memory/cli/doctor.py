@@ -148,7 +148,7 @@ def _opened(config: AgentMemoryConfig, store: Store, schema: str) -> Check:
 
 def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Check:
     from agent_memory.ltm_blocks.vector import VectorMemory
-    from agent_memory.retrieval.traits import Sought
+    from agent_memory.retrieval.features import Query
 
     blocks = [block for block in config.all_blocks if isinstance(block, VectorMemory)]
     if not blocks:
@@ -161,7 +161,7 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
         if block.store not in (None, ":memory:"):  # a server refuses another dimension
             vector = resources.embedders(block.embedding).embed(["Anybody?"])[0]
             with closing(resources.vectors(block.store)) as server:
-                server.search_vectors(block.name, "nobody", Sought.of("Anybody?", vector), 1)
+                server.search_vectors(block.name, "nobody", Query.of("Anybody?", vector), 1)
     kept = {common.without_password(block.store or "the session store") for block in blocks}
     told = f"Vectors in {', '.join(sorted(kept))} and the embedder agree on their dimension."
     return "✓", told

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agent_memory.core.context import BlockInfo
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.base import Block, KeepingBlock, Resources
+from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -58,7 +58,7 @@ class Members:
         """
         blocks = {name: _named(name, one) for name, one in given.items() if isinstance(one, Block)}
         first, home = next(iter(memories.items()))
-        _check_names(blocks, first, {*home.blocks, home.components.notebook.name})
+        _check_names(blocks, first, {*home.blocks, home.components.default_notes.name})
         bound = _bound(blocks, home.components.services.resources)
         recalled: list[Asked] = []
         searched: list[Asked] = []
@@ -82,10 +82,10 @@ class Members:
         return {one.name: BlockInfo(one.block.kind, one.block.max_tokens) for one in self.recalled}
 
     @property
-    def keepers(self) -> dict[str, KeepingBlock]:
+    def manual_blocks(self) -> dict[str, ManualBlock]:
         """The blocks alone that keep something of somebody, by name."""
         return {
-            name: block for name, block in self.blocks.items() if isinstance(block, KeepingBlock)
+            name: block for name, block in self.blocks.items() if isinstance(block, ManualBlock)
         }
 
 

@@ -294,9 +294,9 @@ class CompositeMemory:
 
         def forget(block: Block) -> None:
             resolve(block.delete(scope))
-            self._first.components.store.scrub()
+            self._first.components.store.secure_erase()
 
-        return {name: partial(forget, block) for name, block in self._members.keepers.items()}
+        return {name: partial(forget, block) for name, block in self._members.manual_blocks.items()}
 
 
 def _all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:

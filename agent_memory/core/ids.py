@@ -93,7 +93,7 @@ def share_of(physical: str) -> str | None:
     return physical[1:].partition(_MARK)[0] if physical.startswith(_MARK) else None
 
 
-def given_id(physical: str) -> str:
+def visible_id(physical: str) -> str:
     """A session's id as it was given."""
     return physical[1:].partition(_MARK)[2] if physical.startswith(_MARK) else physical
 
@@ -101,4 +101,4 @@ def given_id(physical: str) -> str:
 def readable(session_id: str) -> str:
     """A session's id for people, which names its namespace where it has one."""
     share = share_of(session_id)
-    return session_id if share is None else f"{given_id(session_id)} of the shared {share}"
+    return session_id if share is None else f"{visible_id(session_id)} of the shared {share}"

@@ -180,7 +180,7 @@ class Message(BaseModel):
         nested = isinstance(self.content, list) or self.tool_calls or self.raw
         return not (nested or self.metadata or self.model_extra)
 
-    def own(self) -> Message:
+    def detached(self) -> Message:
         """Itself, or a copy where it holds lists or dicts that somebody could change."""
         if self.is_flat:
             return self

@@ -250,11 +250,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A record that a search by its traits found.
+    """A record that a search by its features found.
 
     Attributes:
         record: The record.
-        scores: What each view gives it, in the order of `ranking.views.VIEWS`; higher is better,
+        scores: What each view gives it, in the order of `retrieval.views.VIEWS`; higher is better,
             and what a view gives can be compared with what it gives others, not with other views.
     """
 

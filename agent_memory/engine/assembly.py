@@ -34,12 +34,12 @@ from agent_memory.engine.stats import BlockStats, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.base import Block, KeepingBlock, NoteBlock
+from agent_memory.ltm_blocks.base import Block, ManualBlock, NoteBlock
 from agent_memory.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Components:
     """What an `AgentMemory` delegates to, by the name of the job."""
 
     guard: Guard
@@ -48,7 +48,7 @@ class Parts:
     services: Services
     store: Store
     blocks: dict[str, Block]
-    notebook: NoteBlock
+    default_notes: NoteBlock
     records: SystemRecords
     grants: Grants
     authors: Authors
@@ -68,7 +68,7 @@ class Parts:
     @property
     def all_blocks(self) -> dict[str, Block]:
         """The configured blocks by name, and where notes are kept whatever is configured."""
-        return {**self.blocks, self.notebook.name: self.notebook}
+        return {**self.blocks, self.default_notes.name: self.default_notes}
 
     def block(self, kind: str) -> Block:
         """The first block of a kind; or else the block that is named so.
@@ -79,7 +79,7 @@ class Parts:
             ConfigError: There is none.
         """
         if kind == NOTES:
-            return self.notebook
+            return self.default_notes
         blocks = self.all_blocks
         for block in blocks.values():
             if block.kind == kind:
@@ -120,7 +120,7 @@ class Parts:
         self.services.close()
 
 
-def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
+def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     """Open the store, bind the blocks, and wire the parts.
 
     Args:
@@ -158,9 +158,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
     retention = Retention(store, windows, dead_letters, list(absorber.blocks), config.retention)
     note_block = config.note_block
     there = bound.get(note_block.name)
-    notebook = there if isinstance(there, NoteBlock) else note_block.bind(resources)
-    everything = {**bound, notebook.name: notebook}.values()
-    keepers = [block for block in everything if isinstance(block, KeepingBlock)]
+    default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
+    everything = {**bound, default_notes.name: default_notes}.values()
+    manual_blocks = [block for block in everything if isinstance(block, ManualBlock)]
     searched = [block for block in everything if block.searched]
     guard, authors = Guard(store), Authors(store)
     packer = Packer(
@@ -180,7 +180,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
 
     editor = Editor(store, leases, absorber, dead_letters, tombstones, windows)
     redaction = Redaction(store, editor, grants, authors)
-    deletion = Deletion(store, leases, absorber, keepers, tombstones, records, windows, redaction)
+    deletion = Deletion(
+        store, leases, absorber, manual_blocks, tombstones, records, windows, redaction
+    )
     work = SessionWork(
         store,
         leases,
@@ -191,14 +193,14 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Parts:
         strategy.absorbs,
         config.idle_minutes,
     )
-    return Parts(
+    return Components(
         guard=guard,
         contexts=Contexts(guard, store, windows, packer, recaller, troubles),
         search=Search(guard, store, resources.counter, searcher, absorbs=absorbs),
         services=services,
         store=store,
         blocks=bound,
-        notebook=notebook,
+        default_notes=default_notes,
         records=records,
         grants=grants,
         authors=authors,

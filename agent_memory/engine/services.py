@@ -28,7 +28,7 @@ class Services:
 
     Attributes:
         ledger: Counts model calls, tokens and cost.
-        resources: What blocks and strategies are lent.
+        resources: What blocks and strategies are given.
     """
 
     def __init__(self, config: AgentMemoryConfig) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from agent_memory.core.records import Lease, Record
 from agent_memory.core.reserved import NOTES, RESERVED
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import RecordStore
 
 
 class Kind(Enum):
@@ -37,22 +37,22 @@ class SystemRecords:
         store: Where they are kept.
     """
 
-    def __init__(self, store: FactStore) -> None:
+    def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def write(self, kind: Kind, key: str, **values: Any) -> None:
         """Write a note, over the one with this key."""
         name, now = record_id(kind.value, key), datetime.now(UTC)
         note = Record(name, kind.value, "", 0, 0, key, (), now, values)
-        self._store.put_facts(NOTES.name, [note])
+        self._store.put_records(NOTES.name, [note])
 
     def read(self, kind: Kind) -> dict[str, dict[str, Any]]:
         """All notes of a kind by key, oldest first."""
-        return {note.text: note.metadata for note in self._store.facts(NOTES.name, kind.value)}
+        return {note.text: note.metadata for note in self._store.records(NOTES.name, kind.value)}
 
     def drop(self, kind: Kind, key: str) -> None:
         """Take a note away. Idempotent."""
-        self._store.delete_facts(NOTES.name, record_id=record_id(kind.value, key))
+        self._store.delete_records(NOTES.name, record_id=record_id(kind.value, key))
 
     def erase_session(self, session_id: str, lease: Lease | None = None) -> None:
         """Erase all that reserved collections hold of a session.
@@ -62,7 +62,7 @@ class SystemRecords:
         """
         for collection in RESERVED:
             if collection.goes_with_session and collection.is_facts:
-                self._store.delete_facts(collection.name, session_id=session_id, lease=lease)
+                self._store.delete_records(collection.name, session_id=session_id, lease=lease)
 
 
 def stays_behind(collection: str, record: Record) -> bool:

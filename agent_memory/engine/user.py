@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
     from agent_memory.ltm_blocks.files.block import Files
-    from agent_memory.ltm_blocks.notes import Notebook
+    from agent_memory.ltm_blocks.notes import Notes
     from agent_memory.ltm_blocks.skills.block import Skills
-    from agent_memory.ltm_blocks.spatial.block import Places
+    from agent_memory.ltm_blocks.spatial.block import SpatialHandle
 
 
 class User:
@@ -155,11 +155,11 @@ class User:
         assert what is not None
         return [fact for block in self._fact_blocks() for fact in block.forget(scope, what, why)]
 
-    def notes(self) -> Notebook:
+    def notes(self) -> Notes:
         """What was noted outright, by people or by a model. Needs no block; `get` recalls it where
         a `NoteMemory` is configured.
         """
-        return cast("Notebook", self.open("notes"))
+        return cast("Notes", self.open("notes"))
 
     def files(self) -> Files:
         """The files that a model keeps under /memories.
@@ -177,13 +177,13 @@ class User:
         """
         return cast("Skills", self.open("skills"))
 
-    def spatial(self) -> Places:
+    def spatial(self) -> SpatialHandle:
         """What was observed, and where.
 
         Raises:
             ConfigError: No `SpatialMemory` is configured.
         """
-        return cast("Places", self.open("spatial"))
+        return cast("SpatialHandle", self.open("spatial"))
 
     def open(self, kind: str) -> Any:
         """The handle of any block on what it keeps for the user.

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
-from agent_memory.stores.log import entries_after, lent_entry
+from agent_memory.stores.log import entries_after, entry_for_caller
 
 _MOST_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedWindow:
     """A window as it was read last, with the seqs of the messages that are not flat."""
 
     head: Head
@@ -47,7 +47,7 @@ class Windows:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._lock = fork_safe_lock()
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _CachedWindow] = OrderedDict()
         self._count = 0
 
     def of(self, head: Head) -> list[Entry]:
@@ -65,9 +65,9 @@ class Windows:
             follows = _follow(entries, newer)
             kept = self._keep(head, [*entries, *newer]) if follows else self._read(head)
             entries = kept.entries.copy()
-        return [lent_entry(entry) for entry in entries] if kept.loose else entries
+        return [entry_for_caller(entry) for entry in entries] if kept.loose else entries
 
-    def _read(self, head: Head) -> _Kept:
+    def _read(self, head: Head) -> _CachedWindow:
         pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
         return self._keep(head, [*pinned, *self._store.read(head.session_id, after=head.start)])
 
@@ -85,11 +85,11 @@ class Windows:
                 return
             total = head.total - sum(d.tokens for d in drafts if not d.message.is_system)
             for entry in entries_after(head.session_id, begin, total, drafts):
-                own = lent_entry(entry)
+                own = entry_for_caller(entry)
                 if own is not entry:
                     kept.loose.add(entry.seq)
                 kept.entries.append(own)
-            self._kept[head.session_id] = _Kept(head, kept.entries, kept.loose)
+            self._kept[head.session_id] = _CachedWindow(head, kept.entries, kept.loose)
             self._grew(len(drafts))
 
     def moved(self, before: Head, after: Head) -> None:
@@ -114,13 +114,13 @@ class Windows:
         with self._lock:
             self._drop(session_id)
 
-    def _keep(self, head: Head, entries: list[Entry]) -> _Kept:
+    def _keep(self, head: Head, entries: list[Entry]) -> _CachedWindow:
         return self._put(head, entries, {e.seq for e in entries if not e.message.is_flat})
 
-    def _put(self, head: Head, entries: list[Entry], loose: set[int]) -> _Kept:
+    def _put(self, head: Head, entries: list[Entry], loose: set[int]) -> _CachedWindow:
         if entries and entries[-1].seq > head.end:  # appended since the head was read
             head = replace(head, end=entries[-1].seq)
-        kept = _Kept(head, entries, loose)
+        kept = _CachedWindow(head, entries, loose)
         with self._lock:
             self._drop(head.session_id)
             self._kept[head.session_id] = kept
@@ -139,7 +139,7 @@ class Windows:
 
 
 def _follow(entries: Sequence[Entry], newer: Sequence[Entry]) -> bool:
-    """Whether the running totals go on from one to the other; see `_Kept.serves`."""
+    """Whether the running totals go on from one to the other; see `_CachedWindow.serves`."""
     if not entries or not newer:
         return True
     return newer[0].before == entries[-1].total

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.history.auditing import Change
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
-    from agent_memory.ltm_blocks.notes import Notebook
+    from agent_memory.ltm_blocks.notes import Notes
     from agent_memory.models.embedders.base import Embedder
     from agent_memory.models.llm import LLM
     from agent_memory.stores.base import Store, VectorStore
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the engine lends to the blocks it runs.
+    """What the engine gives the blocks it runs.
 
     Attributes:
         store: Sessions, facts and vectors of the deployment's namespace.
@@ -219,7 +219,7 @@ class Block(BaseModel, ABC):
         ...
 
 
-class KeepingBlock(Block):
+class ManualBlock(Block):
     """A block that keeps what it is given outright, and absorbs nothing of the log."""
 
     @property
@@ -230,11 +230,11 @@ class KeepingBlock(Block):
         """Nothing: what it keeps is written outright."""
 
 
-class NoteBlock(KeepingBlock):
+class NoteBlock(ManualBlock):
     """A block that takes notes. What `memory_write` writes goes to the first one configured."""
 
     @abstractmethod
-    def open(self, scope: Scope) -> Notebook:
+    def open(self, scope: Scope) -> Notes:
         """The notes of a user, or of a session without one."""
         ...
 

@@ -15,7 +15,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, Resources
-from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
 from agent_memory.models.embedders.best_effort import BestEffort
 
 
@@ -38,7 +38,7 @@ class Note:
     metadata: dict[str, Any]
 
 
-class _Kept(Form):
+class _StoredForm(Form):
     """The metadata of a note's record."""
 
     id: Name
@@ -66,9 +66,9 @@ class NoteMemory(NoteBlock):
         bound._embedder = BestEffort(lambda: resources.embedders(None))
         return bound
 
-    def open(self, scope: Scope) -> Notebook:
+    def open(self, scope: Scope) -> Notes:
         """The notes of a user, or of a session without one."""
-        return Notebook(Shelf(self.resources, self.name, scope, "user"), self)
+        return Notes(KeyedRecords(self.resources, self.name, scope, "user"), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """The notes that bear on the message, best first; without one the newest."""
@@ -82,8 +82,8 @@ class NoteMemory(NoteBlock):
 
         texts = [note.text for note in notes]
         index = TextIndex(texts, self._embedder.embed(texts))
-        sought = self._embedder.sought(question)
-        scores = index.bearing(question, sought, self._embedder.unrelated)
+        query = self._embedder.query(question)
+        scores = index.bearing(question, query, self._embedder.unrelated)
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))[:limit]
         return [_recall(self.name, notes[at], float(scores[at])) for at in best if scores[at] > 0]
 
@@ -96,25 +96,25 @@ class NoteMemory(NoteBlock):
         return [str(what)] if is_gone else []
 
     def validate_import(self, record: Record) -> Record:
-        _Kept.model_validate(record.metadata)
+        _StoredForm.model_validate(record.metadata)
         return record
 
 
-class Notebook:
+class Notes:
     """The notes of one user; made by `User.notes`.
 
     Args:
-        shelf: Where they are kept.
+        keyed: Where they are kept.
         limits: What the block allows.
     """
 
-    def __init__(self, shelf: Shelf, limits: NoteMemory) -> None:
-        self._shelf = shelf
+    def __init__(self, keyed: KeyedRecords, limits: NoteMemory) -> None:
+        self._keyed = keyed
         self._limits = limits
 
     def all(self) -> list[Note]:
         """All notes, oldest first."""
-        return [_note(record) for record in self._shelf.all()]
+        return [_note(record) for record in self._keyed.all()]
 
     def get(self, note_id: str) -> Note | None:
         """A note by its id; None where there is none."""
@@ -136,7 +136,7 @@ class Notebook:
                 f"The note's metadata has more than {self._limits.max_chars} characters as JSON. "
                 "Keep it elsewhere, and note where."
             )
-        with self._shelf.changing():
+        with self._keyed.changing():
             notes = self.all()
             for note in notes:
                 if note.text == text:
@@ -155,7 +155,7 @@ class Notebook:
             InvalidInput: There is no such note, or the text is empty or too long; nothing changed.
         """
         text = self._checked(text)
-        with self._shelf.changing():
+        with self._keyed.changing():
             note = self.get(note_id)
             if note is None:
                 raise InvalidInput(f"There is no note with the id {note_id!r}.")
@@ -163,20 +163,20 @@ class Notebook:
 
     def delete(self, note_id: str) -> bool:
         """Forget a note; whether there was one. Idempotent."""
-        with self._shelf.changing():
+        with self._keyed.changing():
             there = self.get(note_id) is not None
             if there:
-                self._shelf.drop(note_id)
+                self._keyed.drop(note_id)
             return there
 
     def clear(self) -> None:
         """Forget all notes."""
-        with self._shelf.changing():
-            self._shelf.clear()
+        with self._keyed.changing():
+            self._keyed.clear()
 
     def _put(self, note_id: str, text: str, metadata: dict[str, Any]) -> Note:
         kept = {"id": note_id, **({"metadata": metadata} if metadata else {})}
-        return _note(self._shelf.put(note_id, text, kept, at=datetime.now(UTC)))
+        return _note(self._keyed.put(note_id, text, kept, at=datetime.now(UTC)))
 
     def _checked(self, text: str) -> str:
         text = text.strip()

@@ -48,18 +48,18 @@ class StaticMemory(Block):
     def bind(self, resources: Resources) -> Self:
         """As `Block.bind`; stores the facts, once: what the store has already is left alone."""
         wanted = {_id(fact): _text(fact) for fact in self.facts}
-        stored = {r.id: r.text for r in resources.store.facts(self.name, _EVERYONE)}
+        stored = {r.id: r.text for r in resources.store.records(self.name, _EVERYONE)}
         if wanted and wanted != stored:
             now = datetime.now(UTC)
             records = [
                 Record(fact_id, _EVERYONE, "", place, place, text, (), now)
                 for place, (fact_id, text) in enumerate(wanted.items(), 1)
             ]
-            resources.store.put_facts(self.name, records, replacing=("", 0, len(stored)))
+            resources.store.put_records(self.name, records, replacing=("", 0, len(stored)))
         return super().bind(resources)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        facts = sorted(self.resources.store.facts(self.name, _EVERYONE), key=lambda f: f.first)
+        facts = sorted(self.resources.store.records(self.name, _EVERYONE), key=lambda f: f.first)
         scores = overlap_scores(message.text() if message else "", [fact.text for fact in facts])
         # 1 and above: what is given for everyone comes before what was found.
         recalls = [

@@ -16,7 +16,7 @@ from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.base import record_id
 
 if TYPE_CHECKING:
-    from agent_memory.stores.base import FactStore
+    from agent_memory.stores.base import RecordStore
 
 FORGOTTEN = reserved.FORGOTTEN.name
 """Under which name stores keep tombstones."""
@@ -107,12 +107,12 @@ def tombstone_of(record: Record) -> Tombstone:
     )
 
 
-def tombstones(store: FactStore, block: str, owner: str) -> list[Tombstone]:
+def tombstones(store: RecordStore, block: str, owner: str) -> list[Tombstone]:
     """What a block is not to learn again of an owner."""
-    records = store.facts(FORGOTTEN, owner)
+    records = store.records(FORGOTTEN, owner)
     return [tombstone_of(one) for one in records if one.metadata["block"] == block]
 
 
-def bury(store: FactStore, block: str, owner: str, gone: Sequence[Tombstone]) -> None:
+def bury(store: RecordStore, block: str, owner: str, gone: Sequence[Tombstone]) -> None:
     """Keep tombstones, before what they are of is erased."""
-    store.put_facts(FORGOTTEN, [record_of(one, block, owner) for one in gone])
+    store.put_records(FORGOTTEN, [record_of(one, block, owner) for one in gone])

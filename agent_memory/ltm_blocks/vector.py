@@ -138,8 +138,8 @@ class VectorMemory(Block):
             self._vectors.close()
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        from agent_memory.retrieval.features import Features
         from agent_memory.retrieval.surroundings import FARTHEST
-        from agent_memory.retrieval.traits import Traits
         from agent_memory.retrieval.turns import record_of_turn, spoken
 
         kept = spoken(entries, self.roles)
@@ -147,23 +147,23 @@ class VectorMemory(Block):
             return
         before = spoken(self._before(kept[0][0]), self.roles)[-FARTHEST:]
         turns = [turn for _, turn in (*before, *kept)]
-        traits = Traits.of_turns(turns, len(before), self._ready().embed)
+        features = Features.of_turns(turns, len(before), self._ready().embed)
         records = [record_of_turn(*one, self._id(scope, one[0]), scope.owner) for one in kept]
-        self._vectors.put_vectors(self.name, records, traits, lease=scope.lease)
+        self._vectors.put_vectors(self.name, records, features, lease=scope.lease)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         import numpy as np
 
+        from agent_memory.retrieval.features import Query
         from agent_memory.retrieval.relevance import bears
-        from agent_memory.retrieval.traits import Sought
         from agent_memory.retrieval.turns import ranked
 
         question = message.text().strip() if message else ""
         if not question:
             return []
-        sought = Sought.of(question, self._ready().embed([question])[0])
+        query = Query.of(question, self._ready().embed([question])[0])
         depth = depth_for(limit)
-        hits = self._vectors.search_vectors(self.name, scope.owner, sought, depth)
+        hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
         scores = np.array([hit.scores for hit in hits], np.float32)
         if not bears(question, [hit.record.text for hit in hits], scores, self._unrelated):
             return []

@@ -7,12 +7,12 @@ from uuid import uuid4
 
 from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import RecordStore
 
 
-def version_of(store: FactStore, block: str, owner: str) -> str | None:
+def version_of(store: RecordStore, block: str, owner: str) -> str | None:
     """The version of an owner's records; None where there are none."""
-    found = store.facts(block, version_owner(owner))
+    found = store.records(block, version_owner(owner))
     return found[0].text if found else None
 
 

@@ -13,8 +13,8 @@ from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import KeepingBlock
-from agent_memory.ltm_blocks.shelf import Shelf, forget, plain_json
+from agent_memory.ltm_blocks.base import ManualBlock
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
 
 _MAX_KEY = 128
 
@@ -46,13 +46,13 @@ def _printable(text: str) -> str:
     return text
 
 
-class _Kept(Form):
+class _StoredForm(Form):
     """The metadata of a value's record."""
 
     key: Annotated[str, Field(min_length=1, max_length=_MAX_KEY), AfterValidator(_printable)]
 
 
-class WorkingMemory(KeepingBlock):
+class WorkingMemory(ManualBlock):
     """What a session works with: values by key, written by tool or by `Session.working`.
 
     All of it is recalled in every context of the session, and in no other, while there is room:
@@ -79,13 +79,13 @@ class WorkingMemory(KeepingBlock):
 
     def open(self, scope: Scope) -> Scratchpad:
         """The scratchpad of a session."""
-        return Scratchpad(self._shelf(scope), self)
+        return Scratchpad(self._keyed(scope), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """All values, those that were changed last first, whatever the message is."""
         if scope.session_id is None:
             return []
-        newest = self._shelf(scope).all()[::-1]
+        newest = self._keyed(scope).all()[::-1]
         return [
             Recall(self.name, one.id, f"{_key(one)}: {one.text}", 1.0) for one in newest[:limit]
         ]
@@ -98,7 +98,7 @@ class WorkingMemory(KeepingBlock):
             self.open(scope).clear()
 
     def validate_import(self, record: Record) -> Record:
-        _Kept.model_validate(record.metadata)
+        _StoredForm.model_validate(record.metadata)
         try:
             json.loads(record.text)
         except (ValueError, RecursionError):
@@ -129,8 +129,8 @@ class WorkingMemory(KeepingBlock):
             ),
         )
 
-    def _shelf(self, scope: Scope) -> Shelf:
-        return Shelf(self.resources, self.name, scope, "session")
+    def _keyed(self, scope: Scope) -> KeyedRecords:
+        return KeyedRecords(self.resources, self.name, scope, "session")
 
     def _run_set(self, scope: Scope, asked: Set) -> str:
         self.open(scope).set(asked.key, asked.value)
@@ -155,17 +155,17 @@ class Scratchpad:
     """The values of one session; made by `Session.working`.
 
     Args:
-        shelf: Where they are kept.
+        keyed: Where they are kept.
         limits: What the block allows.
     """
 
-    def __init__(self, shelf: Shelf, limits: WorkingMemory) -> None:
-        self._shelf = shelf
+    def __init__(self, keyed: KeyedRecords, limits: WorkingMemory) -> None:
+        self._keyed = keyed
         self._limits = limits
 
     def all(self) -> dict[str, Any]:
         """All values by their keys; what was changed last comes last."""
-        return {_key(record): json.loads(record.text) for record in self._shelf.all()}
+        return {_key(record): json.loads(record.text) for record in self._keyed.all()}
 
     def keys(self) -> list[str]:
         """All keys; the one whose value was changed last comes last."""
@@ -173,7 +173,7 @@ class Scratchpad:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, or the default where it has none."""
-        record = self._shelf.get(key)
+        record = self._keyed.get(key)
         return default if record is None else json.loads(record.text)
 
     def set(self, key: str, value: Any) -> None:
@@ -192,8 +192,8 @@ class Scratchpad:
                 f"The key is {key[: _MAX_KEY + 1]!r}. Give 1 to {_MAX_KEY} printable characters."
             )
         text = plain_json(value, "The value")
-        with self._shelf.changing():
-            others = [record.text for record in self._shelf.all() if _key(record) != key]
+        with self._keyed.changing():
+            others = [record.text for record in self._keyed.all() if _key(record) != key]
             if len(others) >= self._limits.max_keys:
                 raise InvalidInput(
                     f"There are {len(others)} values, and no more are kept. Delete some that are "
@@ -205,20 +205,20 @@ class Scratchpad:
                     f"With this value there would be {size} bytes; at most "
                     f"{self._limits.max_bytes} are kept. Shorten it, or delete others."
                 )
-            self._shelf.put(key, text, {"key": key})
+            self._keyed.put(key, text, {"key": key})
 
     def delete(self, key: str) -> bool:
         """Take a value away; whether there was one. Idempotent."""
-        with self._shelf.changing():
-            there = self._shelf.get(key) is not None
+        with self._keyed.changing():
+            there = self._keyed.get(key) is not None
             if there:
-                self._shelf.drop(key)
+                self._keyed.drop(key)
             return there
 
     def clear(self) -> None:
         """Take all values away."""
-        with self._shelf.changing():
-            self._shelf.clear()
+        with self._keyed.changing():
+            self._keyed.clear()
 
 
 def _key(record: Record) -> str:

@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from agent_memory.core.records import Record
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.postings import Postings
-from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.retrieval.views import VIEWS
 
 _DIGITS = 6
@@ -48,7 +48,7 @@ class _Column:
 
 
 class TraitIndex:
-    """Records by their traits. A value: `extended` gives another, which shares what it can.
+    """Records by their features. A value: `extended` gives another, which shares what it can.
 
     So whoever searches one sees one state of it, whatever is added meanwhile.
 
@@ -83,7 +83,7 @@ class TraitIndex:
         """Whether it has one of these records."""
         return any(self._places.get(name, self._count) < self._count for name in ids)
 
-    def extended(self, ids: Sequence[str], traits: Traits) -> Self:
+    def extended(self, ids: Sequence[str], features: Features) -> Self:
         """With more records, which it does not hold yet; no two calls on one index at once."""
         other = type(self)(self.dimension)
         other.records = self.records
@@ -94,42 +94,42 @@ class TraitIndex:
         other._ids += ids
         other._places.update(zip(ids, range(first, first + len(ids)), strict=True))
         other._count = first + len(ids)
-        other._meaning = self._meaning.extend(first, traits.meaning)
-        other._meaning_around = self._meaning_around.extend(first, traits.meaning_around)
-        other._words = self._words.extended(first, traits.words)
-        other._words_around = self._words_around.extended(first, traits.words_around)
+        other._meaning = self._meaning.extend(first, features.meaning)
+        other._meaning_around = self._meaning_around.extend(first, features.meaning_around)
+        other._words = self._words.extended(first, features.words)
+        other._words_around = self._words_around.extended(first, features.words_around)
         return other
 
-    def search(self, sought: Sought, depth: int) -> Candidates:
+    def search(self, query: Query, depth: int) -> Candidates:
         """The records that any view finds among its best.
 
         Args:
-            sought: What to look for.
+            query: What to look for.
             depth: So many records of each view, those that it gives more than 0; of equals those
                 with the lowest ids.
         """
         if not self._count:
             return Candidates([], np.zeros((0, len(VIEWS)), np.float32))
-        scores = np.stack([*self._by_words(sought), *self._by_meaning(sought)], axis=1)
+        scores = np.stack([*self._by_words(query), *self._by_meaning(query)], axis=1)
         found: set[int] = set()
         for view in range(len(VIEWS)):
             found.update(self._best(scores[:, view], depth))
         places = sorted(found)
         return Candidates([self._ids[place] for place in places], scores[places])
 
-    def _by_words(self, sought: Sought) -> tuple[np.ndarray, np.ndarray]:
+    def _by_words(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
         postings = (self._words, self._words_around)
-        own, around = (some.scores(sought.words, self._count) for some in postings)
+        own, around = (some.scores(query.words, self._count) for some in postings)
         return own, around
 
-    def _by_meaning(self, sought: Sought) -> tuple[np.ndarray, np.ndarray]:
-        if not len(sought.meaning):
+    def _by_meaning(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
+        if not len(query.meaning):
             nothing = np.zeros(self._count, np.float32)
             return nothing, nothing
         columns = (self._meaning, self._meaning_around)
         # all numbers are finite; what BLAS reads beside them sets the processor's flags at times
         with np.errstate(invalid="ignore", over="ignore"):
-            products = [column.rows[: self._count] @ sought.meaning for column in columns]
+            products = [column.rows[: self._count] @ query.meaning for column in columns]
         # sums of equal rows differ in their last bits by place; rounding makes them equal
         own, around = (np.round(product, _DIGITS) for product in products)
         return own, around

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from agent_memory.retrieval.dates import dates
-from agent_memory.retrieval.traits import Turn
+from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.words import words_up_to
 
 _MEANT_SPEAKER = 0.15

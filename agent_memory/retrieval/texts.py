@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from agent_memory.retrieval.blending import blended, shares
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.index import TraitIndex
 from agent_memory.retrieval.relevance import bears
 from agent_memory.retrieval.terms import NO_TERMS, terms_of, weighted
-from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.retrieval.views import VIEWS
 
 _VIEWS = (0.5, 0.0, 0.5, 0.0)  # words and meaning count alike; such a text has no surroundings
@@ -29,27 +29,27 @@ class TextIndex:
         self._texts = texts
         self._dimension = int(vectors.shape[1])
         words = [weighted([terms_of(word) for word in one.split()], _USUAL_LENGTH) for one in texts]
-        traits = Traits(vectors, np.zeros_like(vectors), words, [NO_TERMS] * len(texts))
+        features = Features(vectors, np.zeros_like(vectors), words, [NO_TERMS] * len(texts))
         ids = [str(place) for place in range(len(texts))]
-        self._index = TraitIndex(self._dimension).extended(ids, traits)
+        self._index = TraitIndex(self._dimension).extended(ids, features)
 
     def __len__(self) -> int:
         return len(self._texts)
 
-    def relevance(self, sought: Sought, places: Sequence[int] | None = None) -> np.ndarray:
+    def relevance(self, query: Query, places: Sequence[int] | None = None) -> np.ndarray:
         """(n,) what texts have in common with a question, over the best of them; 0 for all else.
 
         Args:
-            sought: The question.
+            query: The question.
             places: Only of these; None for all.
         """
-        hits, scores = self._found(sought, places)
+        hits, scores = self._found(query, places)
         relevance = np.zeros(len(self._texts))
         relevance[hits] = blended(shares(scores), _VIEWS)
         return relevance
 
     def bearing(
-        self, question: str, sought: Sought, unrelated: float, places: Sequence[int] | None = None
+        self, question: str, query: Query, unrelated: float, places: Sequence[int] | None = None
     ) -> np.ndarray:
         """`relevance`, but 0 throughout where not even the best text bears on the question.
 
@@ -58,27 +58,27 @@ class TextIndex:
 
         Args:
             question: The question.
-            sought: What it looks for.
+            query: What it looks for.
             unrelated: As `Embedder.unrelated`.
             places: Only of these; None for all.
         """
-        hits, scores = self._found(sought, places)
+        hits, scores = self._found(query, places)
         texts = [self._texts[int(place)] for place in hits]
-        if not self._compares(sought):
+        if not self._compares(query):
             unrelated = 0.0
         relevance = np.zeros(len(self._texts))
         if bears(question, texts, scores, unrelated):
             relevance[hits] = blended(shares(scores), _VIEWS)
         return relevance
 
-    def _compares(self, sought: Sought) -> bool:
+    def _compares(self, query: Query) -> bool:
         """Whether both sides have vectors, of one length."""
-        return 0 < self._dimension == len(sought.meaning)
+        return 0 < self._dimension == len(query.meaning)
 
-    def _found(self, sought: Sought, places: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-        if not self._compares(sought):  # one of the two could not be had
-            sought = Sought(np.zeros(self._dimension, np.float32), sought.words)
-        found = self._index.search(sought, len(self._texts))
+    def _found(self, query: Query, places: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
+        if not self._compares(query):  # one of the two could not be had
+            query = Query(np.zeros(self._dimension, np.float32), query.words)
+        found = self._index.search(query, len(self._texts))
         hits = np.array([int(name) for name in found.ids], np.int64)
         scores = found.scores.reshape(len(hits), len(VIEWS))
         if places is None:

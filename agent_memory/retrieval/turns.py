@@ -10,8 +10,8 @@ from agent_memory.core.records import Entry, Hit, Recall, Record
 from agent_memory.core.transcript import speaker
 from agent_memory.core.window import role_of
 from agent_memory.retrieval.blending import blended, by_ranks, shares
+from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.priors import of_conversation, priors
-from agent_memory.retrieval.traits import Turn
 from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion
 
 _PRIORS = "priors"

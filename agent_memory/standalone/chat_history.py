@@ -55,9 +55,9 @@ class ChatHistory:
             tokenizer=tokenizer,
             overflow=Trim(),
         )
-        self._parts = parts = assemble(config)
+        self._components = components = assemble(config)
         self._namespace = namespace
-        self._store, self._counter = parts.store, parts.services.resources.counter
+        self._store, self._counter = components.store, components.services.resources.counter
         self._closed = False
 
     def __repr__(self) -> str:
@@ -92,9 +92,9 @@ class ChatHistory:
         if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping | BaseModel):
             raise InvalidMessage("Give a list of messages: save replaces all that a session has.")
         given = [Message.of(one) for one in messages]
-        self._parts.deletion.retried(
+        self._components.deletion.retried(
             session_id,
-            lambda: self._parts.editor.save(session_id, given, user_id, self._drafts),
+            lambda: self._components.editor.save(session_id, given, user_id, self._drafts),
         )
 
     def load(self, session_id: str) -> list[Message]:
@@ -120,13 +120,13 @@ class ChatHistory:
             StoreError: The store failed; call it again.
         """
         self._check(session_id, None)
-        self._parts.deletion.session(session_id)
+        self._components.deletion.session(session_id)
 
     def close(self) -> None:
         """Release connections. Idempotent; other calls raise `MemoryClosed` afterwards."""
         if not self._closed:
             self._closed = True
-            self._parts.close()
+            self._components.close()
 
     def _drafts(self, messages: Sequence[Message]) -> list[Draft]:
         count, encoding = self._counter.message, self._counter.encoding

@@ -16,7 +16,7 @@ from agent_memory.core.records import Hit, Record, Scope
 from agent_memory.core.reserved import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.keepers import enrol_index
+from agent_memory.ltm_blocks.registry import register_index
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.retrieval.views import VIEWS, depth_for
@@ -118,7 +118,7 @@ class VectorIndex:
         import numpy as np
 
         from agent_memory.retrieval.cosine import lifted
-        from agent_memory.retrieval.traits import Traits
+        from agent_memory.retrieval.features import Features
 
         owner = self._owner(user_id)
         given = [items] if isinstance(items, Item | Mapping) else items
@@ -127,8 +127,8 @@ class VectorIndex:
             return
         vectors = self._vectors_of(list(kept.values()))
         records = [self._record(owner, item, vectors[item.id]) for item in kept.values()]
-        traits = Traits.of_vectors(np.stack([lifted(vectors[name]) for name in kept]))
-        self._vectors.put_vectors(self._block, records, traits)
+        features = Features.of_vectors(np.stack([lifted(vectors[name]) for name in kept]))
+        self._vectors.put_vectors(self._block, records, features)
 
     def search(
         self,
@@ -157,8 +157,8 @@ class VectorIndex:
             raise InvalidInput(f"top_k is {top_k!r}. Give a whole number, 0 or more.")
         if threshold is not None and (not isinstance(threshold, Real) or isnan(threshold)):
             raise InvalidInput(f"threshold is {threshold!r}. Give a number, or None for no bound.")
-        (sought,) = self._vectors_of([_asked(query)], "The query").values()
-        return self._best(owner, sought, top_k, -inf if threshold is None else float(threshold))
+        (wanted,) = self._vectors_of([_asked(query)], "The query").values()
+        return self._best(owner, wanted, top_k, -inf if threshold is None else float(threshold))
 
     def delete(self, ids: str | Iterable[str], *, user_id: str | None = None) -> None:
         """Forget items by their ids, one after the other. Idempotent.
@@ -200,7 +200,7 @@ class VectorIndex:
                 "made, or take another `name`."
             ) from error
         if keeps_facts(self._vectors):
-            enrol_index(self._vectors, self._block)
+            register_index(self._vectors, self._block)
 
     def _owner(self, user_id: str | None) -> str:
         if self._closed:
@@ -248,14 +248,14 @@ class VectorIndex:
         """The id of an item's record, and of the session that it counts as: stores delete by it."""
         return record_id(self._block, owner, item_id)
 
-    def _best(self, owner: str, sought: np.ndarray, top_k: int, threshold: float) -> list[Match]:
+    def _best(self, owner: str, wanted: np.ndarray, top_k: int, threshold: float) -> list[Match]:
         from agent_memory.retrieval.cosine import lifted, most_unseen
-        from agent_memory.retrieval.traits import Sought
+        from agent_memory.retrieval.features import Query
 
-        question, depth = Sought(lifted(sought)), depth_for(top_k)
+        question, depth = Query(lifted(wanted)), depth_for(top_k)
         while top_k:
             hits = self._vectors.search_vectors(self._block, owner, question, depth)
-            found = self._matches(hits, sought)
+            found = self._matches(hits, wanted)
             best = [
                 replace(one, metadata=deepcopy(one.metadata))  # stores keep what they have read
                 for one in found[:top_k]
@@ -270,7 +270,7 @@ class VectorIndex:
             depth *= 4
         return []
 
-    def _matches(self, hits: Sequence[Hit], sought: np.ndarray) -> list[Match]:
+    def _matches(self, hits: Sequence[Hit], wanted: np.ndarray) -> list[Match]:
         """What was found, best first, by the vectors as they were given."""
         import numpy as np
 
@@ -282,7 +282,7 @@ class VectorIndex:
         rows = np.stack([unpacked(one["vector"], self.dimension) for one in kept])
         found = [
             Match(one["id"], score, None if "bare" in one else hit.record.text, one["metadata"])
-            for hit, one, score in zip(hits, kept, cosines(rows, sought), strict=True)
+            for hit, one, score in zip(hits, kept, cosines(rows, wanted), strict=True)
         ]
         return sorted(found, key=lambda match: (-match.score, match.id))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.core.ids import check_id
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.shelf import require_plain
+from agent_memory.ltm_blocks.keyed_records import require_plain
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,7 +14,7 @@ from agent_memory.core.protocols import offers
 from agent_memory.core.records import Draft, Entry, Head, Hit, Lease, Record
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.traits import Sought, Traits
+    from agent_memory.retrieval.features import Features, Query
 
 
 Durability = Literal["process", "power"]
@@ -61,7 +61,7 @@ class SessionStore(Protocol):
         """The head, or None for a session that does not exist."""
         ...
 
-    def standing(self, session_ids: Collection[str]) -> set[str]:
+    def existing(self, session_ids: Collection[str]) -> set[str]:
         """Those of the sessions that exist and whose deletion has not begun."""
         ...
 
@@ -145,14 +145,14 @@ class SessionStore(Protocol):
         """
         ...
 
-    def put_off(self, head: Head, seconds: float | None) -> bool:
+    def schedule(self, head: Head, seconds: float | None) -> bool:
         """Have the session looked at again in so many seconds; None: when it changes.
 
         False, and nothing changed, where the stored end or version is not the head's any more.
         """
         ...
 
-    def wake(self) -> None:
+    def schedule_all(self) -> None:
         """Make every session due, as after a change of the configured blocks."""
         ...
 
@@ -164,7 +164,7 @@ class SessionStore(Protocol):
         """
         ...
 
-    def scrub(self) -> None:
+    def secure_erase(self) -> None:
         """Erase what was deleted from the files too, where the database leaves traces of it."""
         ...
 
@@ -186,10 +186,10 @@ class SessionStore(Protocol):
         ...
 
 
-class FactStore(Protocol):
+class RecordStore(Protocol):
     """Short texts that blocks derive and list, such as extracted facts."""
 
-    def put_facts(
+    def put_records(
         self,
         block: str,
         records: Sequence[Record],
@@ -211,18 +211,18 @@ class FactStore(Protocol):
         """
         ...
 
-    def facts(self, block: str, owner: str) -> list[Record]:
+    def records(self, block: str, owner: str) -> list[Record]:
         """All records of one owner, oldest first (by created_at, then id)."""
         ...
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
+    def all_records(self) -> Iterator[tuple[str, Record]]:
         """All records, each with its block's name, in no order; read some at a time.
 
         What is written meanwhile may be among them, or not.
         """
         ...
 
-    def delete_facts(
+    def delete_records(
         self,
         block: str,
         *,
@@ -243,12 +243,12 @@ class FactStore(Protocol):
 
 
 class VectorStore(Protocol):
-    """Records with their traits, searched exactly or nearly so within one owner.
+    """Records with their features, searched exactly or nearly so within one owner.
 
-    The traits of a record are a unit vector for what it means, one for what it means within its
-    surroundings, and its words, alone and within them: four views, see `ranking.traits`.
+    The features of a record are a unit vector for what it means, one for what it means within its
+    surroundings, and its words, alone and within them: four views, see `retrieval.features`.
 
-    A `lease` is checked as in `FactStore`, in the same transaction, by stores that keep sessions
+    A `lease` is checked as in `RecordStore`, in the same transaction, by stores that keep sessions
     too. Others ignore it: what a worker writes there after it lost its lease the engine takes back.
     """
 
@@ -266,14 +266,14 @@ class VectorStore(Protocol):
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
-        """Insert or overwrite records by id, each with its traits."""
+        """Insert or overwrite records by id, each with its features."""
         ...
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         """The `depth` best of each view among an owner's records, in no order.
 
         What means the same is a cosine; words are scored by BM25, see `ranking.terms`. How rare a
@@ -294,7 +294,7 @@ class VectorStore(Protocol):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """As `FactStore.delete_facts`."""
+        """As `RecordStore.delete_records`."""
         ...
 
     def clear_vectors(self, block: str) -> None:
@@ -307,12 +307,12 @@ class VectorStore(Protocol):
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
-        """A block's records with their traits, of one session if one is named; read some at a time,
-        as `all_facts`. What is not in force yet is left out.
+    ) -> Iterator[tuple[list[Record], Features]]:
+        """A block's records with their features, of one session if one is named; some at a
+        time, as `all_records`. What is not in force yet is left out.
 
         Raises:
-            UnsupportedOperation: Traits can't be told from what is stored.
+            UnsupportedOperation: Features can't be told from what is stored.
         """
         ...
 
@@ -354,13 +354,13 @@ class SwappingVectorStore(VectorStore, Protocol):
         ...
 
 
-class Store(SessionStore, FactStore, VectorStore, Protocol):
+class Store(SessionStore, RecordStore, VectorStore, Protocol):
     """A database that keeps sessions, facts and vectors alike."""
 
 
-def keeps_facts(store: object) -> TypeGuard[FactStore]:
-    """Whether the store is a `FactStore` too, a proxy of one included."""
-    return offers(store, FactStore)
+def keeps_facts(store: object) -> TypeGuard[RecordStore]:
+    """Whether the store is a `RecordStore` too, a proxy of one included."""
+    return offers(store, RecordStore)
 
 
 def swaps_vectors(store: object) -> TypeGuard[SwappingVectorStore]:

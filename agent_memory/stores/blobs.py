@@ -1,4 +1,4 @@
-"""Traits of records as bytes, the same in every database that keeps them as a value of its own."""
+"""Features of records as bytes, the same in every database that keeps them as one value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
+from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.terms import NO_TERMS, Terms
-from agent_memory.retrieval.traits import Traits
 from agent_memory.stores.coding import mismatch
 
 _MARK = b"\x01\x00\xc0\xff"  # not a number: no vector begins so
@@ -18,17 +18,17 @@ _HEADER = struct.Struct("<4s3I")
 _FLOAT_BYTES = 4
 
 
-def blobs_of(records: Sequence[Record], traits: Traits) -> list[bytes]:
-    """Each record's traits: the vectors (that of the surroundings in half precision), then the
+def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
+    """Each record's features: the vectors (that of the surroundings in half precision), then the
     numbers of its words and of those around it, then their weights."""
-    if len(traits) != len(records):
-        raise ValueError("Give traits for each record.")
-    meaning = np.ascontiguousarray(traits.meaning, "<f4")
-    around = np.ascontiguousarray(traits.meaning_around, "<f2")
+    if len(features) != len(records):
+        raise ValueError("Give features for each record.")
+    meaning = np.ascontiguousarray(features.meaning, "<f4")
+    around = np.ascontiguousarray(features.meaning_around, "<f2")
     blobs = []
-    for place, (own, other) in enumerate(zip(traits.words, traits.words_around, strict=True)):
+    for place, (own, other) in enumerate(zip(features.words, features.words_around, strict=True)):
         parts = (
-            _HEADER.pack(_MARK, traits.dimension, len(own.ids), len(other.ids)),
+            _HEADER.pack(_MARK, features.dimension, len(own.ids), len(other.ids)),
             meaning[place].tobytes(),
             around[place].tobytes(),
             own.ids.astype("<u4").tobytes(),
@@ -40,11 +40,11 @@ def blobs_of(records: Sequence[Record], traits: Traits) -> list[bytes]:
     return blobs
 
 
-def traits_of(blobs: Sequence[bytes]) -> Traits:
+def features_of(blobs: Sequence[bytes]) -> Features:
     """The inverse of `blobs_of`. What an earlier release wrote is found by its meaning alone."""
     rows = [_row(blob) for blob in blobs]
     meaning, around, words, words_around = zip(*rows, strict=True)
-    return Traits(
+    return Features(
         np.stack(meaning).astype(np.float32, copy=False),
         np.stack(around).astype(np.float32),
         words,
@@ -52,15 +52,15 @@ def traits_of(blobs: Sequence[bytes]) -> Traits:
     )
 
 
-def checked(block: str, opened: tuple[int, str] | None, traits: Traits) -> tuple[int, str]:
+def checked(block: str, opened: tuple[int, str] | None, features: Features) -> tuple[int, str]:
     """The dimension and model that a block's vectors were opened with.
 
     Raises:
         DimensionMismatch: They were not opened, or these have another length.
     """
-    if opened is None or opened[0] != traits.dimension:
+    if opened is None or opened[0] != features.dimension:
         known = opened or (0, "no embedder")
-        raise DimensionMismatch(mismatch(block, known, (traits.dimension, "unnamed")))
+        raise DimensionMismatch(mismatch(block, known, (features.dimension, "unnamed")))
     return opened
 
 

@@ -14,8 +14,8 @@ from agent_memory.errors import DimensionMismatch
 from agent_memory.stores.coding import mismatch
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features, Query
     from agent_memory.retrieval.index import Candidates, TraitIndex
-    from agent_memory.retrieval.traits import Sought, Traits
 
 MOST_BYTES = 256 * 2**20
 """What the kept indexes may take together; one is kept, however large."""
@@ -30,7 +30,7 @@ Changed = Mapping[str, tuple[int | None, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedIndex:
     version: int
     index: TraitIndex
     size: int
@@ -42,7 +42,7 @@ class Indexes:
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
         self._extending = fork_safe_lock()
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Key, _CachedIndex] = OrderedDict()
         self._told: set[_Key] = set()
 
     def get(self, key: _Key, version: int | None) -> TraitIndex | None:
@@ -59,24 +59,24 @@ class Indexes:
     ) -> TraitIndex:
         """An index of what was loaded; kept, where the version that it is of is known."""
         from agent_memory.retrieval.index import TraitIndex
-        from agent_memory.stores.blobs import traits_of
+        from agent_memory.stores.blobs import features_of
 
         if not ids:
             return TraitIndex(0)
-        traits = traits_of(blobs)
-        index = TraitIndex(traits.dimension).extended(ids, traits)
+        features = features_of(blobs)
+        index = TraitIndex(features.dimension).extended(ids, features)
         if version is not None:
             self._keep(key, version, index)
         return index
 
-    def extend(self, block: str, changed: Changed, ids: Sequence[str], traits: Traits) -> None:
+    def extend(self, block: str, changed: Changed, ids: Sequence[str], features: Features) -> None:
         """Take in what was just stored, where it is of one owner.
 
         Args:
             block: Whose.
             changed: By a write that added to the version before, and to nothing else since.
             ids: Of the records that it stored.
-            traits: Theirs.
+            features: Theirs.
         """
         if len(changed) != 1:
             return
@@ -88,16 +88,16 @@ class Indexes:
                 return
             if kept.index.holds(ids) or len(set(ids)) < len(ids):
                 return  # the next search loads it anew
-            longer = kept.index.extended(ids, traits)
+            longer = kept.index.extended(ids, features)
             with self._lock:
                 if self._kept.get(key) is kept:
-                    self._kept[key] = _Kept(after, longer, longer.nbytes)
+                    self._kept[key] = _CachedIndex(after, longer, longer.nbytes)
                     self._make_room()
 
     def _keep(self, key: _Key, version: int, index: TraitIndex) -> None:
         size = index.nbytes
         with self._lock:
-            self._kept[key] = _Kept(version, index, size)
+            self._kept[key] = _CachedIndex(version, index, size)
             self._kept.move_to_end(key)
             self._make_room()
         if size > MOST_BYTES and key not in self._told:
@@ -115,28 +115,28 @@ class Indexes:
             size -= gone.size
 
 
-def searched(block: str, index: TraitIndex, sought: Sought, depth: int) -> Candidates:
+def searched(block: str, index: TraitIndex, query: Query, depth: int) -> Candidates:
     """What an index finds.
 
     Raises:
         DimensionMismatch: The question's vector has another length than those stored.
     """
-    given = len(sought.meaning)
+    given = len(query.meaning)
     if len(index) and given not in (0, index.dimension):
         stored = (index.dimension, "the stored model")
         raise DimensionMismatch(mismatch(block, stored, (given, "unnamed")))
-    return index.search(sought, depth)
+    return index.search(query, depth)
 
 
 def search(
     block: str,
     index: TraitIndex,
-    sought: Sought,
+    query: Query,
     depth: int,
     read: Callable[[list[str]], Mapping[str, Record]],
 ) -> list[Hit]:
     """As `VectorStore.search_vectors`, over an index; `read` as in `records_of`."""
-    found = searched(block, index, sought, depth)
+    found = searched(block, index, query, depth)
     return hits(found, records_of(index, found.ids, read))
 
 

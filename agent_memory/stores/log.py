@@ -30,7 +30,7 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
     entries = entries_after(head.session_id, head.end, head.total, drafts)
     system = next((draft for draft in reversed(drafts) if draft.message.is_system), None)
-    after = grown(head, head.end + len(entries), entries[-1].total if entries else head.total)
+    after = with_tail(head, head.end + len(entries), entries[-1].total if entries else head.total)
     claimed = user_id is not None and head.user_id is None
     if claimed:
         after = replace(after, user_id=user_id, cursors={})
@@ -61,7 +61,7 @@ def _written(entry: Entry, draft: Draft) -> Entry:
     return replace(entry, message=message, created_at=message.created_at)
 
 
-def grown(head: Head, end: int, total: int) -> Head:
+def with_tail(head: Head, end: int, total: int) -> Head:
     """A copy of a head with another end; `replace` takes twice as long, and each append waits."""
     return Head(
         head.session_id,
@@ -73,7 +73,7 @@ def grown(head: Head, end: int, total: int) -> Head:
         head.start_total,
         head.pinned,
         head.pinned_tokens,
-        None if head.system is None else head.system.own(),
+        None if head.system is None else head.system.detached(),
         head.system_tokens,
         head.summary,
         dict(head.cursors),
@@ -83,9 +83,9 @@ def grown(head: Head, end: int, total: int) -> Head:
     )
 
 
-def lent(head: Head) -> Head:
+def copy_for_caller(head: Head) -> Head:
     """A copy for callers, who may change its dicts and lists."""
-    return grown(head, head.end, head.total)
+    return with_tail(head, head.end, head.total)
 
 
 def _stands(head: Head, system: Draft) -> bool:
@@ -94,9 +94,9 @@ def _stands(head: Head, system: Draft) -> bool:
     return head.system.to_json() == system.message.to_json()
 
 
-def lent_entry(entry: Entry) -> Entry:
+def entry_for_caller(entry: Entry) -> Entry:
     """An entry for callers, who may change what its message holds."""
-    message = entry.message.own()
+    message = entry.message.detached()
     return entry if message is entry.message else replace(entry, message=message)
 
 

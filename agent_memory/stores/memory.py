@@ -11,7 +11,7 @@ from math import inf
 from agent_memory.core.records import Draft, Entry, Head, Lease, empty_head
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import Counts
-from agent_memory.stores.log import LOST, extend, fairly, lent, lent_entry
+from agent_memory.stores.log import LOST, copy_for_caller, entry_for_caller, extend, fairly
 from agent_memory.stores.memory_records import MemoryRecords
 
 
@@ -58,7 +58,7 @@ class MemoryStore(MemoryRecords):
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         """See `SessionStore.append`."""
-        owned = [replace(draft, message=draft.message.own()) for draft in drafts]
+        owned = [replace(draft, message=draft.message.detached()) for draft in drafts]
         with self._lock:
             session = self._sessions.get(session_id) or _Session(
                 empty_head(session_id, None, datetime.now(UTC))
@@ -67,16 +67,16 @@ class MemoryStore(MemoryRecords):
             session.log.extend(entries)
             session.fall_due()
             self._sessions[session_id] = session
-            return lent(session.head)
+            return copy_for_caller(session.head)
 
     def head(self, session_id: str) -> Head | None:
         """See `SessionStore.head`."""
         with self._lock:
             session = self._sessions.get(session_id)
-            return None if session is None else lent(session.head)
+            return None if session is None else copy_for_caller(session.head)
 
-    def standing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.standing`."""
+    def existing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.existing`."""
         with self._lock:
             found = {name: self._sessions.get(name) for name in session_ids}
             return {name for name, one in found.items() if one and not one.head.deleting}
@@ -86,14 +86,14 @@ class MemoryStore(MemoryRecords):
         with self._lock:
             session = self._sessions.get(session_id)
             found = [] if session is None else session.entries(after, limit)
-        return [lent_entry(entry) for entry in found]
+        return [entry_for_caller(entry) for entry in found]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
         """See `SessionStore.pick`."""
         with self._lock:
             session = self._sessions.get(session_id)
             found = [] if session is None else session.picked(sorted(set(seqs)))
-        return [lent_entry(entry) for entry in found]
+        return [entry_for_caller(entry) for entry in found]
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """See `SessionStore.move`."""
@@ -110,7 +110,7 @@ class MemoryStore(MemoryRecords):
         lease: Lease | None = None,
     ) -> Head | None:
         """See `SessionStore.rewrite`."""
-        owned = [lent_entry(entry) for entry in entries]
+        owned = [entry_for_caller(entry) for entry in entries]
         with self._lock:
             self._guard(lease)
             if (self._begun(head) if head.version == 0 else self._cut(head, after)) is None:
@@ -120,12 +120,12 @@ class MemoryStore(MemoryRecords):
             last = session.log[-1] if session.log else None
             end, total = (last.seq, last.total) if last else (0, 0)
             session.head = replace(session.head, end=end, total=total)
-            return lent(session.head)
+            return copy_for_caller(session.head)
 
     def _begun(self, head: Head) -> Head | None:
         if head.session_id in self._sessions:
             return None
-        session = _Session(replace(lent(head), version=1))
+        session = _Session(replace(copy_for_caller(head), version=1))
         session.fall_due()
         self._sessions[head.session_id] = session
         return session.head
@@ -147,11 +147,13 @@ class MemoryStore(MemoryRecords):
         # a session that was deleted and begun anew has another time of creation
         if (now.version, now.created_at) != (head.version, head.created_at):
             return None
-        session.head = replace(lent(head), end=now.end, total=now.total, version=head.version + 1)
+        session.head = replace(
+            copy_for_caller(head), end=now.end, total=now.total, version=head.version + 1
+        )
         del session.log[: max(head.expired - now.expired, 0)]
         if head.deleting:
             session.fall_due()
-        return lent(session.head)
+        return copy_for_caller(session.head)
 
     def _guard(self, lease: Lease | None) -> None:
         if lease is not None:
@@ -206,10 +208,10 @@ class MemoryStore(MemoryRecords):
                 if session.due_at <= now
                 and (session.lease_owner is None or session.lease_until <= now)
             ]
-            return [lent(head) for head in fairly(waiting)[:limit]]
+            return [copy_for_caller(head) for head in fairly(waiting)[:limit]]
 
-    def put_off(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.put_off`."""
+    def schedule(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.schedule`."""
         with self._lock:
             session = self._sessions.get(head.session_id)
             if session is None:
@@ -220,8 +222,8 @@ class MemoryStore(MemoryRecords):
             session.due_at = inf if seconds is None else time.time() + seconds
             return True
 
-    def wake(self) -> None:
-        """See `SessionStore.wake`."""
+    def schedule_all(self) -> None:
+        """See `SessionStore.schedule_all`."""
         with self._lock:
             for session in self._sessions.values():
                 session.fall_due()
@@ -232,8 +234,8 @@ class MemoryStore(MemoryRecords):
             self._guard(lease)
             self._sessions.pop(session_id, None)
 
-    def scrub(self) -> None:
-        """See `SessionStore.scrub`."""
+    def secure_erase(self) -> None:
+        """See `SessionStore.secure_erase`."""
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -246,7 +248,7 @@ class MemoryStore(MemoryRecords):
                 if (after is None or name > after)
                 and (user_id is None or session.head.user_id == user_id)
             )
-            return [lent(self._sessions[name].head) for name in names[:limit]]
+            return [copy_for_caller(self._sessions[name].head) for name in names[:limit]]
 
     def counts(self) -> Counts:
         """See `SessionStore.counts`."""

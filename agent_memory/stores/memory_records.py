@@ -16,12 +16,12 @@ from agent_memory.stores.coding import mismatch
 from agent_memory.stores.indexes import Indexes, hits, searched
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.traits import Sought, Traits
+    from agent_memory.retrieval.features import Features, Query
 
 _PAGE = 200
 
 
-class _Shelf:
+class _Collection:
     """One block's records, findable by id, by owner and by session."""
 
     def __init__(self) -> None:
@@ -70,8 +70,8 @@ class MemoryRecords(ABC):
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._facts: dict[str, _Shelf] = {}
-        self._vectors: dict[str, _Shelf] = {}
+        self._facts: dict[str, _Collection] = {}
+        self._vectors: dict[str, _Collection] = {}
         self._blobs: dict[tuple[str, str], bytes] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._version = 0
@@ -79,7 +79,7 @@ class MemoryRecords(ABC):
         self._collections: dict[str, tuple[int, str]] = {}
         self._opened: dict[str, tuple[int, str]] = {}
 
-    def put_facts(
+    def put_records(
         self,
         block: str,
         records: Sequence[Record],
@@ -87,34 +87,39 @@ class MemoryRecords(ABC):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.put_facts`."""
+        """See `RecordStore.put_records`."""
         owned = [_own(record) for record in records]
         with self._lock:
             self._guard(lease)
-            shelf = self._facts.setdefault(block, _Shelf())
+            collection = self._facts.setdefault(block, _Collection())
             if replacing is not None:
                 session_id, first, last = replacing
-                for name in shelf.match(None, session_id, 0):
-                    if shelf.records[name].first <= last and shelf.records[name].last >= first:
-                        shelf.remove(name)
+                for name in collection.match(None, session_id, 0):
+                    if (
+                        collection.records[name].first <= last
+                        and collection.records[name].last >= first
+                    ):
+                        collection.remove(name)
             for record in owned:
-                shelf.put(record)
+                collection.put(record)
 
-    def facts(self, block: str, owner: str) -> list[Record]:
-        """See `FactStore.facts`."""
+    def records(self, block: str, owner: str) -> list[Record]:
+        """See `RecordStore.records`."""
         with self._lock:
-            shelf = self._facts.get(block, _Shelf())
-            found = [shelf.records[name] for name in shelf.by_owner.get(owner, ())]
+            collection = self._facts.get(block, _Collection())
+            found = [collection.records[name] for name in collection.by_owner.get(owner, ())]
         return [_own(r) for r in sorted(found, key=lambda r: (r.created_at, r.id))]
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
-        """See `FactStore.all_facts`."""
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """See `RecordStore.all_records`."""
         with self._lock:
-            shelves = self._facts.items()
-            found = [(block, r) for block, shelf in shelves for r in shelf.records.values()]
+            collections = self._facts.items()
+            found = [
+                (block, r) for block, collection in collections for r in collection.records.values()
+            ]
         return ((block, _own(record)) for block, record in found)
 
-    def delete_facts(
+    def delete_records(
         self,
         block: str,
         *,
@@ -124,12 +129,12 @@ class MemoryRecords(ABC):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.delete_facts`."""
+        """See `RecordStore.delete_records`."""
         with self._lock:
             self._guard(lease)
-            shelf = self._facts.get(block, _Shelf())
-            for name in shelf.match(owner, session_id, after, record_id):
-                shelf.remove(name)
+            collection = self._facts.get(block, _Collection())
+            for name in collection.match(owner, session_id, after, record_id):
+                collection.remove(name)
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         """See `VectorStore.open_vectors`."""
@@ -141,7 +146,7 @@ class MemoryRecords(ABC):
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
@@ -151,17 +156,17 @@ class MemoryRecords(ABC):
         if not records:
             return
         owned = [_own(record) for record in records]
-        blobs = blobs_of(owned, traits)
+        blobs = blobs_of(owned, features)
         with self._lock:
             self._guard(lease)
-            self._check(block, checked(block, self._opened.get(block), traits))
-            shelf = self._vectors.setdefault(block, _Shelf())
+            self._check(block, checked(block, self._opened.get(block), features))
+            collection = self._vectors.setdefault(block, _Collection())
             owners = {record.owner for record in owned}
             for record, blob in zip(owned, blobs, strict=True):
-                owners.add(shelf.put(record) or record.owner)
+                owners.add(collection.put(record) or record.owner)
                 self._blobs[block, record.id] = blob
             changed = {owner: self._renew(block, owner) for owner in owners}
-        self._indexes.extend(block, changed, [record.id for record in owned], traits)
+        self._indexes.extend(block, changed, [record.id for record in owned], features)
 
     def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
         """Give an owner's vectors a new version; tells the one before, and the new one."""
@@ -179,19 +184,19 @@ class MemoryRecords(ABC):
         if stored != given:
             raise DimensionMismatch(mismatch(block, stored, given))
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
         with self._lock:
             version = self._versions.get((block, owner))
             index = self._indexes.get((block, owner), version)
             if index is None:
-                shelf = self._vectors.get(block, _Shelf())
-                ids = sorted(shelf.by_owner.get(owner, ()))
+                collection = self._vectors.get(block, _Collection())
+                ids = sorted(collection.by_owner.get(owner, ()))
                 blobs = [self._blobs[block, name] for name in ids]
                 index = self._indexes.load((block, owner), version, ids, blobs)
-        found = searched(block, index, sought, depth)
+        found = searched(block, index, query, depth)
         with self._lock:
-            records = self._vectors.get(block, _Shelf()).records
+            records = self._vectors.get(block, _Collection()).records
             there = {name: _own(records[name]) for name in found.ids if name in records}
         return hits(found, {name: one for name, one in there.items() if one.owner == owner})
 
@@ -207,9 +212,9 @@ class MemoryRecords(ABC):
         """See `VectorStore.delete_vectors`."""
         with self._lock:
             self._guard(lease)
-            shelf = self._vectors.get(block, _Shelf())
-            for name in shelf.match(owner, session_id, after):
-                self._renew(block, shelf.remove(name))
+            collection = self._vectors.get(block, _Collection())
+            for name in collection.match(owner, session_id, after):
+                self._renew(block, collection.remove(name))
                 del self._blobs[block, name]
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
@@ -219,25 +224,29 @@ class MemoryRecords(ABC):
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import traits_of
+        from agent_memory.stores.blobs import features_of
 
         with self._lock:
-            shelf = self._vectors.get(block, _Shelf())
-            ids = shelf.records if session_id is None else shelf.by_session.get(session_id, ())
-            found = [(shelf.records[name], self._blobs[block, name]) for name in ids]
+            collection = self._vectors.get(block, _Collection())
+            ids = (
+                collection.records
+                if session_id is None
+                else collection.by_session.get(session_id, ())
+            )
+            found = [(collection.records[name], self._blobs[block, name]) for name in ids]
         for at in range(0, len(found), _PAGE):
             records, blobs = zip(*found[at : at + _PAGE], strict=True)
-            yield [_own(record) for record in records], traits_of(blobs)
+            yield [_own(record) for record in records], features_of(blobs)
 
     def clear_vectors(self, block: str) -> None:
         """See `VectorStore.clear_vectors`."""
         with self._lock:
-            shelf = self._vectors.pop(block, _Shelf())
-            for name in shelf.records:
+            collection = self._vectors.pop(block, _Collection())
+            for name in collection.records:
                 del self._blobs[block, name]
-            for owner in shelf.by_owner:
+            for owner in collection.by_owner:
                 self._renew(block, owner)
             self._collections.pop(block, None)
 

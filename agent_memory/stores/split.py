@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from agent_memory.core.emptying import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope
+from agent_memory.core.redacted import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.core.reserved import SYSTEM
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import Store
-from agent_memory.stores.passing import PassingStore
+from agent_memory.stores.wrapper import StoreWrapper
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _UNREADABLE_SECONDS = 600.0
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedHead:
     """What is known of a session's system messages.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Known:
         self.ids[text] = record_id
 
 
-class SplitStore(PassingStore):
+class SplitStore(StoreWrapper):
     """Keeps system messages in one store, all else in another.
 
         store = SplitStore(open_store("postgresql://..."), open_store("sqlite:///prompts.db"))
@@ -61,7 +61,7 @@ class SplitStore(PassingStore):
     def __init__(self, inner: Store, system: Store) -> None:
         super().__init__(inner)
         self._system = system
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedHead] = {}
 
     @property
     def remote(self) -> bool:
@@ -130,26 +130,26 @@ class SplitStore(PassingStore):
                 heads.append(self._opened(head))
             except StoreError as error:  # it must not keep the other sessions waiting
                 logger.warning("session %r is left for later: %s", head.session_id, error)
-                self._inner.put_off(head, _UNREADABLE_SECONDS)
+                self._inner.schedule(head, _UNREADABLE_SECONDS)
         return heads
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """See `SessionStore.delete`."""
         before = self._inner.head(session_id)
         if before is not None:
-            records = self._system.facts(_PLACE, _owner(session_id))
+            records = self._system.records(_PLACE, _owner(session_id))
             now = self._inner.head(session_id)
             # else it was deleted meanwhile, and these may be of one that began in its place
             if now is not None and now.created_at == before.created_at:
                 for record in records:
-                    self._system.delete_facts(_PLACE, record_id=record.id)
+                    self._system.delete_records(_PLACE, record_id=record.id)
         self._inner.delete(session_id, lease=lease)
         self._known.pop(session_id, None)
 
-    def scrub(self) -> None:
-        """See `SessionStore.scrub`."""
-        self._inner.scrub()
-        self._system.scrub()
+    def secure_erase(self) -> None:
+        """See `SessionStore.secure_erase`."""
+        self._inner.secure_erase()
+        self._system.secure_erase()
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -231,7 +231,7 @@ class SplitStore(PassingStore):
             sources=(),
             created_at=datetime.now(UTC),
         )
-        self._system.put_facts(_PLACE, [record])
+        self._system.put_records(_PLACE, [record])
 
     def _empty(self, entries: Sequence[Entry]) -> None:
         """Take out what system messages say in whose place others are to stand nowhere.
@@ -246,16 +246,16 @@ class SplitStore(PassingStore):
                 self._known.pop(entry.session_id, None)
 
     def _write_again(self, session_id: str, drafts: Sequence[Draft]) -> None:
-        known = self._known.get(session_id) or _Known()
+        known = self._known.get(session_id) or _CachedHead()
         ids = {_referred(draft.message) for draft in drafts}
-        there = {record.id for record in self._system.facts(_PLACE, _owner(session_id))}
+        there = {record.id for record in self._system.records(_PLACE, _owner(session_id))}
         for record_id, text in list(known.texts.items()):
             if record_id in ids - there:
                 self._write(session_id, record_id, text)
 
-    def _load(self, session_id: str) -> _Known:
-        known = _Known()
-        for record in self._system.facts(_PLACE, _owner(session_id)):
+    def _load(self, session_id: str) -> _CachedHead:
+        known = _CachedHead()
+        for record in self._system.records(_PLACE, _owner(session_id)):
             known.add(record.id, record.text)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from agent_memory.testing.facts import FactStoreContract
     from agent_memory.testing.fake_llm import FakeLLM
+    from agent_memory.testing.records import RecordStoreContract
     from agent_memory.testing.sessions import SessionStoreContract
     from agent_memory.testing.vectors import VectorStoreContract
     from agent_memory.testing.watching import watched
     from agent_memory.testing.work import WorkStoreContract
 
 __all__ = [
-    "FactStoreContract",
     "FakeLLM",
+    "RecordStoreContract",
     "SessionStoreContract",
     "VectorStoreContract",
     "WorkStoreContract",
@@ -31,7 +31,7 @@ if not TYPE_CHECKING:
     __getattr__ = lazily(
         __name__,
         {
-            ".facts": ("FactStoreContract",),
+            ".records": ("RecordStoreContract",),
             ".fake_llm": ("FakeLLM",),
             ".sessions": ("SessionStoreContract",),
             ".vectors": ("VectorStoreContract",),

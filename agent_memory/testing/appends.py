@@ -165,7 +165,7 @@ class AppendContract(Contract):
         assert append("f") == (4, 14, 3)
         other.append("s", [draft("rules", 2, "system")], "u")
         assert append("g") == (6, 17, 4)
-        assert other.put_off(stored(other), None)
+        assert other.schedule(stored(other), None)
         assert append("h") == (7, 20, 4)
         assert [head.end for head in other.due()] == [7]
         texts = [entry.message.text() for entry in other.read("s")]

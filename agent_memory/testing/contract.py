@@ -1,6 +1,6 @@
 """What every store must do, as tests. Subclass, give a `store` fixture, run pytest.
 
-    class TestMyStore(SessionStoreContract, FactStoreContract, VectorStoreContract):
+    class TestMyStore(SessionStoreContract, RecordStoreContract, VectorStoreContract):
         @pytest.fixture
         def store(self):
             store = MyStore(...)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, record
-from agent_memory.testing.traits import for_words, units, worded
+from agent_memory.testing.features import for_words, units, worded
 
 
 class AllFactsContract(Contract):
-    """What a `FactStore` must do when all of it is read."""
+    """What a `RecordStore` must do when all of it is read."""
 
     def test_all_facts_are_given_once(self, store: Store, other: Store) -> None:
         """Else: a deployment that is moved loses records, or has some twice."""
@@ -24,28 +24,28 @@ class AllFactsContract(Contract):
             records = [
                 record(f"{block}-{n}", f"user:{n % 7}", f"s{n % 5}", last=n) for n in range(count)
             ]
-            store.put_facts(block, records)
+            store.put_records(block, records)
             expected |= {(block, one.id) for one in records}
-        found = list(other.all_facts())
+        found = list(other.all_records())
         assert len(found) == len(expected)
         assert {(block, one.id) for block, one in found} == expected
         by_place = {(block, one.id): one for block, one in found}
-        (same,) = [one for one in store.facts("notes", "user:3") if one.id == "notes-3"]
+        (same,) = [one for one in store.records("notes", "user:3") if one.id == "notes-3"]
         assert by_place["notes", "notes-3"] == same
 
     def test_those_of_other_namespaces_are_not_read(self, store: Store, elsewhere: Store) -> None:
         """Else: a deployment that is moved takes records of another along."""
-        store.put_facts("facts", [record("a")])
-        elsewhere.put_facts("facts", [record("foreign")])
-        elsewhere.put_facts("theirs", [record("foreign")])
-        assert [(block, one.id) for block, one in store.all_facts()] == [("facts", "a")]
+        store.put_records("facts", [record("a")])
+        elsewhere.put_records("facts", [record("foreign")])
+        elsewhere.put_records("theirs", [record("foreign")])
+        assert [(block, one.id) for block, one in store.all_records()] == [("facts", "a")]
 
     def test_of_nothing_nothing(self, store: Store) -> None:
         """Else: an empty store can't be moved."""
-        assert list(store.all_facts()) == []
-        store.put_facts("facts", [record("a")])
-        store.delete_facts("facts", record_id="a")
-        assert list(store.all_facts()) == []
+        assert list(store.all_records()) == []
+        store.put_records("facts", [record("a")])
+        store.delete_records("facts", record_id="a")
+        assert list(store.all_records()) == []
 
 
 class AllVectorsContract(Contract):
@@ -90,16 +90,13 @@ class AllVectorsContract(Contract):
         store.open_vectors("v", 8, "model")
         store.put_vectors("v", records, worded(words, words[::-1], units(60), units(60, seed=8)))
         elsewhere.open_vectors("v", 8, "model")
-        for page, traits in store.all_vectors("v"):
-            elsewhere.put_vectors("v", page, traits)
+        for page, features in store.all_vectors("v"):
+            elsewhere.put_vectors("v", page, features)
         for place, question in enumerate(("red fox", "den owl3", "owl1 owl2 red")):
-            sought = for_words(question, units(9, seed=9)[place])
+            query = for_words(question, units(9, seed=9)[place])
             for owner in ("user:0", "user:1"):
                 before, after = (
-                    {
-                        hit.record.id: hit.scores
-                        for hit in one.search_vectors("v", owner, sought, 30)
-                    }
+                    {hit.record.id: hit.scores for hit in one.search_vectors("v", owner, query, 30)}
                     for one in (store, elsewhere)
                 )
                 assert before.keys() == after.keys()
@@ -128,15 +125,15 @@ class AllVectorsContract(Contract):
 _Row = tuple[np.ndarray, ...]
 
 
-def _row(traits: Traits, place: int) -> _Row:
-    """All traits of one record."""
-    terms = [np.stack(one[place]) for one in (traits.words, traits.words_around)]
+def _row(features: Features, place: int) -> _Row:
+    """All features of one record."""
+    terms = [np.stack(one[place]) for one in (features.words, features.words_around)]
     ordered = [one[:, np.argsort(one[0])] for one in terms]  # the order of words tells nothing
     parts = [part for one in ordered for part in one]
-    return (traits.meaning[place], traits.meaning_around[place], *parts)
+    return (features.meaning[place], features.meaning_around[place], *parts)
 
 
 def _read(store: Store, session_id: str | None = None) -> Iterator[tuple[Record, _Row]]:
-    for records, traits in store.all_vectors("v", session_id=session_id):
-        assert len(records) == len(traits)
-        yield from ((one, _row(traits, place)) for place, one in enumerate(records))
+    for records, features in store.all_vectors("v", session_id=session_id):
+        assert len(records) == len(features)
+        yield from ((one, _row(features, place)) for place, one in enumerate(records))

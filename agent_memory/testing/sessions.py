@@ -91,15 +91,15 @@ class SessionStoreContract(AppendContract, ExpiryContract, RewriteContract):
     def test_standing(self, store: Store, other: Store) -> None:
         """Else: recalls from a session that is being deleted are shown, or others are hidden."""
         names = [f"s{n}" for n in range(1, 700)]
-        assert store.standing(names) == set()
+        assert store.existing(names) == set()
         for name in names[:4]:
             store.append(name, [draft("x")])
-        assert store.standing([]) == set()
-        assert other.standing(names) == set(names[:4])
-        assert store.standing({"s2", "s3", "S2", "s9"}) == {"s2", "s3"}
+        assert store.existing([]) == set()
+        assert other.existing(names) == set(names[:4])
+        assert store.existing({"s2", "s3", "S2", "s9"}) == {"s2", "s3"}
         store.delete("s2")
         assert other.move(replace(stored(store, "s3"), deleting=True)) is not None
-        assert store.standing(names) == {"s1", "s4"}
+        assert store.existing(names) == {"s1", "s4"}
 
     def test_move_keeps_every_field(self, store: Store) -> None:
         """Else: a field of the head is forgotten or mangled on its way."""
@@ -221,14 +221,14 @@ class SessionStoreContract(AppendContract, ExpiryContract, RewriteContract):
         store.append("t", [draft("c")], "u")
         store.lease("s", "w", 60)
         if keeps_facts(store):
-            store.put_facts("facts", [record("r", session_id="s")])
+            store.put_records("facts", [record("r", session_id="s")])
         store.delete("s")
         store.delete("s")
         assert store.head("s") is None
         assert store.read("s") == []
         assert store.counts() == Counts(sessions=1, entries=1)
         if keeps_facts(store):
-            assert len(store.facts("facts", "user:a")) == 1
+            assert len(store.records("facts", "user:a")) == 1
         anew = store.append("s", [draft("d", 2)], "v")
         assert (anew.end, anew.total, anew.user_id) == (1, 2, "v")
         assert store.lease("s", "x", 60) is True

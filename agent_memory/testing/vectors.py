@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
+from agent_memory.testing.features import ranked, units
 from agent_memory.testing.reading import AllVectorsContract
-from agent_memory.testing.traits import ranked, units
 from agent_memory.testing.views import ViewsContract
 
 
-def _traits(count: int, dimension: int = 8, seed: int = 7) -> Traits:
-    return Traits.of_vectors(units(count, dimension, seed))
+def _features(count: int, dimension: int = 8, seed: int = 7) -> Features:
+    return Features.of_vectors(units(count, dimension, seed))
 
 
-def _sought(dimension: int = 8) -> Sought:
+def _sought(dimension: int = 8) -> Query:
     """What finds all of them."""
-    return Sought(units(1, dimension)[0])
+    return Query(units(1, dimension)[0])
 
 
 def _names(store: Store, block: str = "v", owner: str = "user:a", dimension: int = 8) -> list[str]:
@@ -35,12 +35,14 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Else: the nearest are missed or misjudged."""
         vectors, queries = units(300, signed=True), units(5, seed=8, signed=True)
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record(f"{n:03}") for n in range(300)], Traits.of_vectors(vectors))
+        store.put_vectors(
+            "v", [record(f"{n:03}") for n in range(300)], Features.of_vectors(vectors)
+        )
         for query in queries:
             scores = vectors @ query
             wanted = [place for place in np.argsort(-scores).tolist() if scores[place] > 0]
             for depth in (1, 10, 300, 1000):
-                found = ranked(other.search_vectors("v", "user:a", Sought(query), depth))
+                found = ranked(other.search_vectors("v", "user:a", Query(query), depth))
                 assert [int(r.id) for r, _ in found] == wanted[:depth]
                 assert [score for _, score in found] == pytest.approx(
                     scores[wanted[:depth]].tolist(), abs=1e-5
@@ -50,7 +52,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Else: which of several equals is found changes from call to call."""
         store.open_vectors("v", 8, "m")
         names = [f"{n * 37 % 101:03}" for n in range(101)]
-        same = Traits.of_vectors(np.repeat(units(1), 101, axis=0))
+        same = Features.of_vectors(np.repeat(units(1), 101, axis=0))
         store.put_vectors("v", [record(n) for n in names], same)
         found = ranked(store.search_vectors("v", "user:a", _sought(), 5))
         assert len(found) == 5
@@ -61,7 +63,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Else: a field of a record is lost."""
         kept = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [kept], _traits(1))
+        store.put_vectors("v", [kept], _features(1))
         (found,) = other.search_vectors("v", "user:a", _sought(), 3)
         assert found.record == kept
         assert found.scores == pytest.approx((0, 0, 1, 0), abs=1e-5)
@@ -71,8 +73,8 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Else: one user's search finds another's memory."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
-        store.put_vectors("v", [record("a"), record("b", owner="user:b")], _traits(2))
-        store.put_vectors("w", [record("c")], _traits(1))
+        store.put_vectors("v", [record("a"), record("b", owner="user:b")], _features(2))
+        store.put_vectors("w", [record("c")], _features(1))
         for owner, names in (("user:a", ["a"]), ("user:b", ["b"]), ("user:A", []), ("user:", [])):
             assert _names(store, owner=owner) == names
 
@@ -80,13 +82,13 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Else: a retry doubles what it wrote, or the old vector or owner stays."""
         old, new = np.eye(8, dtype=np.float32)[:2], units(3)[2:]
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a"), record("b")], Traits.of_vectors(old))
-        assert other.search_vectors("v", "user:a", Sought(old[0]), 1)[0].record.id == "a"
-        store.put_vectors("v", [record("a", text="new")], Traits.of_vectors(new))
-        (best, score), (second, _) = ranked(other.search_vectors("v", "user:a", Sought(new[0]), 9))
+        store.put_vectors("v", [record("a"), record("b")], Features.of_vectors(old))
+        assert other.search_vectors("v", "user:a", Query(old[0]), 1)[0].record.id == "a"
+        store.put_vectors("v", [record("a", text="new")], Features.of_vectors(new))
+        (best, score), (second, _) = ranked(other.search_vectors("v", "user:a", Query(new[0]), 9))
         assert (best.id, best.text, second.id) == ("a", "new", "b")
         assert score == pytest.approx(1.0, abs=1e-5)
-        store.put_vectors("v", [record("a", owner="user:b")], Traits.of_vectors(new))
+        store.put_vectors("v", [record("a", owner="user:b")], Features.of_vectors(new))
         assert _names(other) == ["b"]
         assert _names(other, owner="user:b") == ["a"]
 
@@ -98,8 +100,8 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         def fill() -> None:
             records = [record(f"a{n}", last=n) for n in range(4)]
             records += [record("t", session_id="t", last=9), record("b", owner="user:b", last=9)]
-            store.put_vectors("v", records, _traits(6))
-            store.put_vectors("w", [record("n", last=9)], _traits(1))
+            store.put_vectors("v", records, _features(6))
+            store.put_vectors("w", [record("n", last=9)], _features(1))
 
         def left() -> list[str]:
             return sorted(_names(other) + _names(other, owner="user:b"))
@@ -126,13 +128,13 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
     def test_vectors_a_write_is_seen_by_the_other_handle(self, store: Store, other: Store) -> None:
         """Else: a kept index outlives what it was made of."""
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _traits(1))
+        store.put_vectors("v", [record("a")], _features(1))
         assert _names(other) == ["a"]
-        store.put_vectors("v", [record("b")], _traits(1, seed=8))
+        store.put_vectors("v", [record("b")], _features(1, seed=8))
         assert _names(other) == _names(store) == ["a", "b"]
         store.delete_vectors("v", owner="user:a")
         assert _names(other) == _names(store) == []
-        store.put_vectors("v", [record("c")], _traits(1, seed=9))
+        store.put_vectors("v", [record("c")], _features(1, seed=9))
         assert _names(other) == _names(store) == ["c"]
 
     def test_handles_that_write_in_turn(self, store: Store, other: Store) -> None:
@@ -146,12 +148,12 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
             if n % 8 == 7:
                 writer.delete_vectors("v", session_id=f"s{n - 2}")
                 there.remove(f"{n - 2:02}")
-            writer.put_vectors("v", [record(f"{n:02}", session_id=f"s{n}")], _traits(1, seed=n))
+            writer.put_vectors("v", [record(f"{n:02}", session_id=f"s{n}")], _features(1, seed=n))
             there.append(f"{n:02}")
             assert _names(reader) == there
         vectors = np.concatenate([units(1, seed=int(name)) for name in there])
         for handle in handles:
-            found = ranked(handle.search_vectors("v", "user:a", Sought(vectors[3]), 99))
+            found = ranked(handle.search_vectors("v", "user:a", Query(vectors[3]), 99))
             scores = [score for _, score in sorted(found, key=lambda one: one[0].id)]
             assert scores == pytest.approx((vectors @ vectors[3]).tolist(), abs=1e-5)
 
@@ -159,13 +161,13 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Else: vectors of two embedders are compared with each other."""
         store.open_vectors("v", 8, "m")
         other.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _traits(1))
+        store.put_vectors("v", [record("a")], _features(1))
         for dimension, model in ((9, "m"), (8, "M"), (0, "m")):
             with pytest.raises(DimensionMismatch, match="replay"):
                 other.open_vectors("v", dimension, model)
         for dimension in (0, 9):
             with pytest.raises(DimensionMismatch):
-                store.put_vectors("v", [record("b")], _traits(1, dimension))
+                store.put_vectors("v", [record("b")], _features(1, dimension))
         with pytest.raises(DimensionMismatch):
             store.search_vectors("v", "user:a", _sought(9), 1)
         store.open_vectors("w", 9, "n")
@@ -175,13 +177,13 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Else: an embedder cannot be changed, or old vectors turn up after it was."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
-            store.put_vectors(block, [record("a")], _traits(1))
+            store.put_vectors(block, [record("a")], _features(1))
         assert _names(other) == ["a"]
         store.clear_vectors("v")
         store.clear_vectors("v")
         assert _names(other) == []
         other.open_vectors("v", 5, "n")
-        other.put_vectors("v", [record("b")], _traits(1, 5))
+        other.put_vectors("v", [record("b")], _features(1, 5))
         assert _names(store, dimension=5) == ["b"]
         assert _names(store, "w") == ["a"]
 
@@ -193,18 +195,18 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         other.clear_vectors("v")
         other.open_vectors("v", 8, "new")
         with pytest.raises(DimensionMismatch):
-            store.put_vectors("v", [record("a")], _traits(1))
+            store.put_vectors("v", [record("a")], _features(1))
 
     def test_vectors_nothing_to_put(self, store: Store) -> None:
         """Else: a block with nothing to say fails."""
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [], Traits.of_vectors(np.empty((0, 8), np.float32)))
+        store.put_vectors("v", [], Features.of_vectors(np.empty((0, 8), np.float32)))
         assert _names(store) == []
 
     def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
         """Else: one deployment finds or clears another's vectors."""
         store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _traits(1))
+        store.put_vectors("v", [record("a")], _features(1))
         elsewhere.open_vectors("v", 5, "n")
         assert _names(elsewhere, dimension=5) == []
         elsewhere.delete_vectors("v", owner="user:a")

@@ -13,12 +13,12 @@ import pytest
 
 from agent_memory.core.records import Hit
 from agent_memory.errors import DimensionMismatch
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.terms import Terms
-from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, record
-from agent_memory.testing.traits import for_words, halved, ranked, units, worded
+from agent_memory.testing.features import for_words, halved, ranked, units, worded
 
 _SAID = {
     "a": "red fox red den",
@@ -100,8 +100,8 @@ class ViewsContract(Contract):
         said = {name: "fox " + "grass " * (n * 7 % 60) for n, name in enumerate(names)}
         near = {name: "fox " + "stone " * (n * 11 % 60) for n, name in enumerate(names)}
         store.open_vectors("v", 8, "m")
-        traits = worded(list(said.values()), list(near.values()), rows, around)
-        store.put_vectors("v", [record(name) for name in names], traits)
+        features = worded(list(said.values()), list(near.values()), rows, around)
+        store.put_vectors("v", [record(name) for name in names], features)
         query = units(1, seed=5, signed=True)[0]
         wanted = {
             "words": bm25(said, "fox", 20),
@@ -162,7 +162,7 @@ class ViewsContract(Contract):
         store.open_vectors("v", 8, "m")
         records = [record(name) for name in "abc"]
         store.put_vectors("v", records, worded(["fox", "owl", "owl"], None, rows, around))
-        (found,) = store.search_vectors("v", "user:a", Sought(row[0]), 9)
+        (found,) = store.search_vectors("v", "user:a", Query(row[0]), 9)
         assert found.record.id == "a"
         two = store.search_vectors("v", "user:a", for_words("owl", row[0]), 1)
         assert sorted(hit.record.id for hit in two)[0] == "a"
@@ -249,11 +249,11 @@ class ViewsContract(Contract):
         store.open_vectors("v", 3, "m")
         records = [record(f"{n}") for n in range(6)]
         rows, around = units(6, 3), halved(units(6, 3, seed=8))
-        store.put_vectors("v", records, Traits(rows, around, terms, terms[::-1]))
+        store.put_vectors("v", records, Features(rows, around, terms, terms[::-1]))
         rarity = math.log(1 + (6 - 1 + 0.5) / (1 + 0.5))
         for place, number in enumerate(numbers):
-            sought = Sought(np.empty(0, np.float32), (number,))
-            found = {hit.record.id: hit for hit in other.search_vectors("v", "user:a", sought, 9)}
+            query = Query(np.empty(0, np.float32), (number,))
+            found = {hit.record.id: hit for hit in other.search_vectors("v", "user:a", query, 9)}
             assert set(found) == {f"{place}", f"{5 - place}"}
             assert found[f"{place}"].scores[0] == pytest.approx(rarity * weights[place], rel=1e-5)
             assert found[f"{5 - place}"].scores[1] == pytest.approx(

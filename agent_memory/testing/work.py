@@ -18,15 +18,15 @@ import pytest
 
 from agent_memory.core.records import Head, Lease, Record
 from agent_memory.errors import LeaseLost
-from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.stores.base import SessionStore, Store
 from agent_memory.testing.contract import draft, record, stored, together
+from agent_memory.testing.features import ranked
 from agent_memory.testing.locks import LockContract
 from agent_memory.testing.rewriting import entries
-from agent_memory.testing.traits import ranked
 
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
-_TRAITS = Traits.of_vectors(_VECTOR)
+_TRAITS = Features.of_vectors(_VECTOR)
 _LEASE = Lease("s", "w1")
 
 WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
@@ -34,10 +34,10 @@ WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
     "rewrite": lambda store, head, lease: store.rewrite(
         head, 1, entries(2, 3, total=3), lease=lease
     ),
-    "put_facts": lambda store, _, lease: store.put_facts(
+    "put_records": lambda store, _, lease: store.put_records(
         "facts", [record("new")], replacing=("s", 1, 2), lease=lease
     ),
-    "delete_facts": lambda store, _, lease: store.delete_facts(
+    "delete_records": lambda store, _, lease: store.delete_records(
         "facts", owner="user:a", lease=lease
     ),
     "put_vectors": lambda store, _, lease: store.put_vectors(
@@ -88,16 +88,16 @@ def filled(store: Store) -> Head:
     """A session with two entries, a fact and a vector."""
     store.open_vectors("v", 2, "m")
     store.append("s", [draft("a"), draft("b")], "u")
-    store.put_facts("facts", [record("old")])
+    store.put_records("facts", [record("old")])
     store.put_vectors("v", [record("old")], _TRAITS)
     return stored(store)
 
 
 def all_of(store: Store) -> Any:
     """All that a store has of a session that was `filled`."""
-    found = ranked(store.search_vectors("v", "user:a", Sought(_VECTOR[0]), 9))
+    found = ranked(store.search_vectors("v", "user:a", Query(_VECTOR[0]), 9))
     records = [one for one, _ in found]
-    return store.head("s"), store.read("s"), store.facts("facts", "user:a"), records
+    return store.head("s"), store.read("s"), store.records("facts", "user:a"), records
 
 
 def _names(store: SessionStore, limit: int = 100) -> list[str]:
@@ -107,7 +107,7 @@ def _names(store: SessionStore, limit: int = 100) -> list[str]:
 def _look(store: SessionStore, session_id: str = "s", seconds: float | None = None) -> Head:
     """What a worker does that finds nothing to do."""
     head = stored(store, session_id)
-    assert store.put_off(head, seconds) is True
+    assert store.schedule(head, seconds) is True
     return head
 
 
@@ -180,20 +180,20 @@ class WorkStoreContract(LockContract):
         def stalled(name: str, lease: Lease, written: threading.Event) -> None:
             with suppress(LeaseLost):
                 for n in range(20):
-                    store.put_facts("facts", [record(f"{name}{n}")], lease=lease)
+                    store.put_records("facts", [record(f"{name}{n}")], lease=lease)
                     written.set()
 
         def successor(owner: str, written: threading.Event) -> list[Record]:
             assert written.wait(60)
             assert other.lease("s", owner, 0)
-            return other.facts("facts", "user:a")
+            return other.records("facts", "user:a")
 
         for n in range(15):
             lease, written = Lease("s", f"stalled{n}"), threading.Event()
             assert store.lease("s", lease.owner, 0)
             late = [partial(stalled, f"{n}{name}", lease, written) for name in "abcd"]
             seen, *_ = together([partial(successor, f"successor{n}", written), *late])
-            assert store.facts("facts", "user:a") == seen
+            assert store.records("facts", "user:a") == seen
 
     def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
         """Else: a new message waits for the next one, or a worker looks in vain."""
@@ -225,7 +225,7 @@ class WorkStoreContract(LockContract):
             store.append(name, [draft("x")])
         for name in ("t", "s"):
             store.append(name, [draft("y")])
-        store.wake()
+        store.schedule_all()
         assert _names(store) == ["s", "t"]
         _look(store)
         store.append("s", [draft("z")])
@@ -246,13 +246,13 @@ class WorkStoreContract(LockContract):
     def test_put_off_for_a_while(self, store: Store, other: Store) -> None:
         """Else: what failed is tried again without a pause, or never."""
         head = store.append("s", [draft("x")])
-        assert store.put_off(head, 3600) is True
+        assert store.schedule(head, 3600) is True
         assert other.due() == []
-        assert store.put_off(head, 0.01) is True
+        assert store.schedule(head, 0.01) is True
         while not other.due():
             time.sleep(0.005)
         assert other.due() == [head]
-        assert store.put_off(head, 3600) is True
+        assert store.schedule(head, 3600) is True
         assert other.due() == []
         other.append("s", [draft("y")])
         assert _names(store) == ["s"]
@@ -260,8 +260,8 @@ class WorkStoreContract(LockContract):
     def test_put_off_leaves_the_head_alone(self, store: Store) -> None:
         """Else: looking at a session makes a compaction under way lose its compare-and-swap."""
         head = store.append("s", [draft("x")], "u")
-        store.put_off(head, None)
-        store.wake()
+        store.schedule(head, None)
+        store.schedule_all()
         assert stored(store) == head
 
     @pytest.mark.parametrize("seconds", [None, 0.0, 3600.0])
@@ -273,7 +273,7 @@ class WorkStoreContract(LockContract):
         def refused(head: Head) -> None:
             """Whether due or not, it stays so."""
             due = other.due()
-            assert store.put_off(head, seconds) is False
+            assert store.schedule(head, seconds) is False
             assert other.due() == due
 
         seen = store.append("s", [draft("a"), draft("b")])
@@ -308,13 +308,13 @@ class WorkStoreContract(LockContract):
 
     def test_wake(self, store: Store, other: Store) -> None:
         """Else: a block that was added never hears of sessions at rest."""
-        store.wake()
+        store.schedule_all()
         for name in ("s", "t", "r"):
             store.append(name, [draft("x")])
         _look(store, "s")
         _look(store, "t", 3600)
         assert store.lease("s", "w1", 60)
-        other.wake()
+        other.schedule_all()
         assert sorted(_names(store)) == ["r", "t"]
         assert _names(store)[0] == "r"
         store.release("s", "w1")
@@ -324,12 +324,12 @@ class WorkStoreContract(LockContract):
         """Else: one deployment's worker takes up, or silences, another's sessions."""
         head = store.append("s", [draft("x")])
         assert elsewhere.due() == []
-        assert elsewhere.put_off(head, None) is False
+        assert elsewhere.schedule(head, None) is False
         other_head = elsewhere.append("s", [draft("x")])
-        assert elsewhere.put_off(other_head, None) is True
+        assert elsewhere.schedule(other_head, None) is True
         assert store.due() == [head]
         _look(store)
-        elsewhere.wake()
+        elsewhere.schedule_all()
         assert store.due() == []
         assert elsewhere.due() == [other_head]
 
@@ -345,7 +345,7 @@ class WorkStoreContract(LockContract):
         def look(handle: Store) -> None:
             for head in handle.due():
                 handle.read(head.session_id, after=head.end - 1)
-                if handle.put_off(head, None):
+                if handle.schedule(head, None):
                     seen[head.session_id] = max(seen[head.session_id], head.end)
 
         handles = [store, other] * 2
@@ -362,12 +362,12 @@ class WorkStoreContract(LockContract):
 
     def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
         """Else: erasing one session's traces harms another, or fails where there are none."""
-        store.scrub()
+        store.secure_erase()
         filled(store)
         store.append("t", [draft("gone" * 1000)])
         store.delete("t")
         before = all_of(store)
-        store.scrub()
+        store.secure_erase()
         assert all_of(store) == all_of(other) == before
         other.append("s", [draft("more")])
         assert stored(store).end == 3

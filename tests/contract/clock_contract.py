@@ -136,17 +136,17 @@ class ClockContract(Contract):
         assert due(with_clock(store, MINUTES + 0.1)) == ["s", "t"]
         store.append("t", [draft("b")])  # whoever is right puts it right
         assert "t" in due(store)
-        store.wake()
+        store.schedule_all()
         assert sorted(due(store)) == ["s", "t"]
         for name in ("s", "t"):
-            assert store.put_off(stored(store, name), None)
+            assert store.schedule(stored(store, name), None)
         assert due(ahead) == due(behind) == []
         behind.append("s", [draft("c")])
         assert due(store) == ["s"]
-        assert store.put_off(stored(store), None)
+        assert store.schedule(stored(store), None)
         ahead.append("s", [draft("d")])
         assert due(with_clock(store, MINUTES + 0.1)) == ["s"]
-        assert ahead.put_off(stored(store), 60)
+        assert ahead.schedule(stored(store), 60)
         assert due(store) == []
         assert due(with_clock(store, MINUTES + 1.1)) == ([] if self.by_server else ["s"])
 
@@ -164,7 +164,7 @@ class ClockContract(Contract):
             assert handle.move(replace(first, start=1)) is None
             assert handle.rewrite(first, 1) is None
             assert handle.rewrite(first, 1, entries(2, 3)) is None
-            assert handle.put_off(first, None) is False
+            assert handle.schedule(first, None) is False
         assert ahead.append("s", [draft("e")], "bob").end == 3
         assert [entry.message.text() for entry in store.read("s")] == ["c", "d", "e"]
         assert [entry.seq for entry in behind.read("s")] == [1, 2, 3]

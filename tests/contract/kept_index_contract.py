@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores import blobs
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record, together
-from agent_memory.testing.traits import for_words, ranked, units, worded
+from agent_memory.testing.features import for_words, ranked, units, worded
 from tests.contract.vector_changes_contract import VectorChangesContract
 
 _QUERY = units(1, 4)[0]
@@ -38,9 +38,9 @@ class KeptIndexContract(VectorChangesContract):
     def loads(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         """How many indexes were loaded since it was last asked."""
         seen: list[int] = []
-        decoded = blobs.traits_of
+        decoded = blobs.features_of
 
-        def counted(given: Sequence[bytes]) -> Traits:
+        def counted(given: Sequence[bytes]) -> Features:
             seen.append(len(given))
             return decoded(given)
 
@@ -49,7 +49,7 @@ class KeptIndexContract(VectorChangesContract):
             seen.clear()
             return since
 
-        monkeypatch.setattr(blobs, "traits_of", counted)
+        monkeypatch.setattr(blobs, "features_of", counted)
         return count
 
     def test_own_writes_are_taken_in(self, store: Store, loads: Callable[[], int]) -> None:
@@ -86,10 +86,10 @@ class KeptIndexContract(VectorChangesContract):
         assert (_names(store), loads()) == (["b", "c", "d"], 1)
         assert (_names(store, "user:b"), loads()) == (["e"], 1)
         records = [record("f"), record("g", "user:b")]
-        store.put_vectors("v", records, Traits.of_vectors(units(2, 4)))
+        store.put_vectors("v", records, Features.of_vectors(units(2, 4)))
         assert (_names(store), loads()) == (["b", "c", "d", "f"], 1)
         assert (_names(store, "user:b"), loads()) == (["e", "g"], 1)
-        store.put_vectors("v", [record("h")] * 2, Traits.of_vectors(units(2, 4)))
+        store.put_vectors("v", [record("h")] * 2, Features.of_vectors(units(2, 4)))
         assert (_names(store), loads()) == (["b", "c", "d", "f", "h"], 1)
 
     def test_what_another_handle_wrote_is_loaded(

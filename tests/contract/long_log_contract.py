@@ -35,7 +35,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
         stored(store, session_id), stored(store, session_id).end - 1
     ),
     "rewrite": lambda store, session_id: _rewrite(store, stored(store, session_id)),
-    "put off": lambda store, session_id: store.put_off(stored(store, session_id), 60),
+    "put off": lambda store, session_id: store.schedule(stored(store, session_id), 60),
 }
 
 

@@ -54,8 +54,8 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
                 lambda: store.head("s"),
                 lambda: store.delete("s"),
                 lambda: store.due(),
-                lambda: store.wake(),
-                lambda: store.facts("f", "user:a"),
+                lambda: store.schedule_all(),
+                lambda: store.records("f", "user:a"),
             ):
                 with pytest.raises(StoreUnavailable, match="server could not be used") as caught:
                     call()

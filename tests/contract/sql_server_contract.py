@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (
-    FactStoreContract,
+    RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, record, stored, together
-from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
+from tests.contract.import_contract import ImportContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.servers.sql import (
@@ -86,13 +86,13 @@ if child:
 class ServerContract(
     ServerFixtures,
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     VectorStoreContract,
     KeptIndexContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
-    ArrivingContract,
+    ImportContract,
 ):
     """`SQLStore` on a server keeps the contract, whoever else writes."""
 
@@ -186,14 +186,14 @@ class ServerContract(
         """Else: of more sessions than are woken at once, the rest sleep on."""
         monkeypatch.setattr("agent_memory.stores.sql.server_connection._WOKEN_AT_ONCE", 2)
         for n in range(5):
-            assert store.put_off(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
-        together([store.wake, other.wake])
+            assert store.schedule(store.append(f"s{n}", [draft("a")]), None if n % 2 else 60)
+        together([store.schedule_all, other.schedule_all])
         assert len(store.due()) == 5
 
     def test_vectors_of_many_writers(self, store: Store, other: Store) -> None:
         """Else: two writers of one owner or record are in each other's way, or a cache is stale."""
-        vector = Traits.of_vectors(np.array([[0.6, 0.8]], dtype=np.float32))
-        sought = Sought(vector.meaning[0])
+        vector = Features.of_vectors(np.array([[0.6, 0.8]], dtype=np.float32))
+        query = Query(vector.meaning[0])
         for handle in (store, other):
             handle.open_vectors("v", 2, "m")
 
@@ -201,16 +201,16 @@ class ServerContract(
             for n in range(10):
                 handle.put_vectors("v", [record(f"{name}{n}")], vector)
                 handle.put_vectors("v", [record("shared", text=name)], vector)
-                handle.put_facts("f", [record("shared", text=name)])
-                found = handle.search_vectors("v", "user:a", sought, 999)
+                handle.put_records("f", [record("shared", text=name)])
+                found = handle.search_vectors("v", "user:a", query, 999)
                 assert f"{name}{n}" in {hit.record.id for hit in found}
 
         together(
             [partial(put, h, name) for h, name in zip([store, other] * 2, "abcd", strict=True)]
         )
         for handle in (store, other):
-            assert len(handle.search_vectors("v", "user:a", sought, 999)) == 41
-            assert len(handle.facts("f", "user:a")) == 1
+            assert len(handle.search_vectors("v", "user:a", query, 999)) == 41
+            assert len(handle.records("f", "user:a")) == 1
 
     def test_more_threads_than_connections(self, server: Served, store: Store) -> None:
         """Else: a burst of threads takes all connections that the server has."""

@@ -23,7 +23,7 @@ import pytest
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record
-from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.turns import ranked, record_of_turn, turn_said
 from agent_memory.stores import open_store
 from agent_memory.stores.base import VectorStore
@@ -69,7 +69,7 @@ class Said(NamedTuple):
     """Records of one session, and what they are found by."""
 
     records: list[Record]
-    traits: Traits
+    features: Features
 
 
 @cache
@@ -100,7 +100,7 @@ def sessions(owner: str, seed: int) -> Iterator[Said]:
             entries.append(Entry(f"{owner}-{number}", seq, message, 1, seq, "test", said_at))
         said = [(entry, turn_said(entry)) for entry in entries]
         records = [record_of_turn(*s, f"{s[0].session_id}/{s[0].seq:02}", owner) for s in said]
-        yield Said(records, Traits.of_turns([turn for _, turn in said], 0, embed))
+        yield Said(records, Features.of_turns([turn for _, turn in said], 0, embed))
 
 
 def questions(count: int, seed: int = 5) -> list[str]:
@@ -116,11 +116,11 @@ def filled(store: VectorStore, *seeds: tuple[str, int], dimension: int = DIMENSI
     store.open_vectors("v", dimension, "m")
     for owner, seed in seeds:
         for said in sessions(owner, seed):
-            traits = said.traits
+            features = said.features
             if not dimension:
-                nothing = np.empty((len(traits), 0), np.float32)
-                traits = Traits(nothing, nothing, traits.words, traits.words_around)
-            store.put_vectors("v", said.records, traits)
+                nothing = np.empty((len(features), 0), np.float32)
+                features = Features(nothing, nothing, features.words, features.words_around)
+            store.put_vectors("v", said.records, features)
 
 
 @pytest.fixture(params=STORES)
@@ -143,7 +143,7 @@ def recalls(
     store: VectorStore, owner: str, question: str, *, by_words: bool = False
 ) -> list[Recall]:
     vector = np.empty(0, np.float32) if by_words else embed([question])[0]
-    hits = store.search_vectors("v", owner, Sought.of(question, vector), DEPTH)
+    hits = store.search_vectors("v", owner, Query.of(question, vector), DEPTH)
     return ranked("v", question, hits, limit=10_000)
 
 

@@ -20,8 +20,8 @@ from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Summary
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable, UnsupportedOperation
+from agent_memory.retrieval.features import Query
 from agent_memory.retrieval.terms import asked
-from agent_memory.retrieval.traits import Sought
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
@@ -29,21 +29,21 @@ from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.encrypted.vectors import EncryptedVectors
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import (
-    FactStoreContract,
+    RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
 from agent_memory.testing.contract import DAY, draft, record, stored
-from agent_memory.testing.traits import for_words, ranked, worded
-from tests.contract.arriving_contract import ArrivingContract
+from agent_memory.testing.features import for_words, ranked, worded
+from tests.contract.import_contract import ImportContract
 from tests.contract.vector_changes_contract import VectorChangesContract
 from tests.servers.sql import told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"
 VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
-SOUGHT = Sought(VECTOR[0])
+QUERY = Query(VECTOR[0])
 SUMMARY = Summary(f"summary {CANARY}", 5, 1, "local", 0, f"before {CANARY}")
 
 
@@ -55,12 +55,12 @@ def _copied(inner: Store, target: Store) -> Store:
     for head in inner.sessions():
         log = inner.read(head.session_id)
         assert target.rewrite(replace(head, version=0), head.expired, log) is not None
-    for block, fact in inner.all_facts():
-        target.put_facts(block, [fact])
+    for block, fact in inner.all_records():
+        target.put_records(block, [fact])
     for block, (dimension, model) in inner.vector_blocks().items():
         target.open_vectors(block, dimension, model)
-        for page, traits in inner.all_vectors(block):
-            target.put_vectors(block, page, traits)
+        for page, features in inner.all_vectors(block):
+            target.put_vectors(block, page, features)
     return target
 
 
@@ -91,7 +91,7 @@ class SealedVectorsContract(VectorStoreContract):
         del elsewhere  # what was sealed is bound to its namespace
         filled(store, "s", "t")
         raw = _copied(cast("EncryptedStore", store)._inner, MemoryStore())
-        assert CANARY not in repr((raw.read("s"), raw.sessions(), list(raw.all_facts())))
+        assert CANARY not in repr((raw.read("s"), raw.sessions(), list(raw.all_records())))
         copy = encrypted(raw)
         heads, *rest = all_of(store)
         there, *found = all_of(copy)
@@ -99,10 +99,10 @@ class SealedVectorsContract(VectorStoreContract):
         assert [replace(head, version=0) for head in there] == [
             replace(head, version=0) for head in heads
         ]
-        assert sorted(copy.all_facts(), key=repr) == sorted(store.all_facts(), key=repr)
-        sought = for_words(f"{CANARY} s1", VECTOR[0])
+        assert sorted(copy.all_records(), key=repr) == sorted(store.all_records(), key=repr)
+        query = for_words(f"{CANARY} s1", VECTOR[0])
         before, after = (
-            {hit.record.id: hit.scores for hit in one.search_vectors("facts", "user:a", sought, 9)}
+            {hit.record.id: hit.scores for hit in one.search_vectors("facts", "user:a", query, 9)}
             for one in (store, copy)
         )
         assert len(before) == 4
@@ -112,10 +112,10 @@ class SealedVectorsContract(VectorStoreContract):
 
 class TestOverMemory(
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     SealedVectorsContract,
     WorkStoreContract,
-    ArrivingContract,
+    ImportContract,
 ):
     """`EncryptedStore` over `MemoryStore` keeps the contract."""
 
@@ -132,11 +132,11 @@ class TestOverMemory(
 
 class TestOverSQLite(
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     SealedVectorsContract,
     VectorChangesContract,
     WorkStoreContract,
-    ArrivingContract,
+    ImportContract,
 ):
     """`EncryptedStore` over a SQLite file keeps the contract."""
 
@@ -172,16 +172,16 @@ def filled(store: Store, *sessions: str) -> None:
         assert store.move(replace(head, summary=SUMMARY)) is not None
         about: dict[str, Any] = {"session_id": name, "metadata": {"note": CANARY}}
         records = [record(f"{name}{n}", text=f"{CANARY} {name}{n}", **about) for n in (1, 2)]
-        store.put_facts("facts", records)
+        store.put_records("facts", records)
         said = [one.text for one in records]
-        traits = worded(said, said, np.repeat(VECTOR, 2, axis=0))
-        store.put_vectors("facts", records, traits)
+        features = worded(said, said, np.repeat(VECTOR, 2, axis=0))
+        store.put_vectors("facts", records, features)
 
 
 def all_of(store: Store) -> Any:
-    found = [one for one, _ in ranked(store.search_vectors("facts", "user:a", SOUGHT, 9))]
+    found = [one for one, _ in ranked(store.search_vectors("facts", "user:a", QUERY, 9))]
     read = [store.read(name) for name in ("s", "t")]
-    return store.sessions(), read, store.facts("facts", "user:a"), found
+    return store.sessions(), read, store.records("facts", "user:a"), found
 
 
 def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
     filled(store, "s", "t")
-    store.put_facts("facts", [record("b", owner="user:b")])
+    store.put_records("facts", [record("b", owner="user:b")])
     before = all_of(store)
     connection = sqlite3.connect(tmp_path / "memory.db")
     try:
@@ -352,7 +352,7 @@ def test_namespaces_cannot_be_mixed() -> None:
     for read in (
         stranger.sessions,
         partial(stranger.read, "s"),
-        partial(stranger.facts, "facts", "user:a"),
+        partial(stranger.records, "facts", "user:a"),
     ):
         with pytest.raises(Undecryptable, match="namespace"):
             read()
@@ -410,9 +410,9 @@ def test_encryption_is_switched_on_later() -> None:
     filled(encrypted(MemoryStore()), "t")
     with pytest.raises(Undecryptable, match="plaintext=True"):
         encrypted(inner).read("s")
-    before = inner.read("s"), inner.head("s"), inner.facts("facts", "user:a")
+    before = inner.read("s"), inner.head("s"), inner.records("facts", "user:a")
     store = encrypted(inner, plaintext=True)
-    assert (store.read("s"), store.head("s"), store.facts("facts", "user:a")) == before
+    assert (store.read("s"), store.head("s"), store.records("facts", "user:a")) == before
     filled(store, "t")
     assert CANARY not in repr(inner.read("t"))
     assert [entry.message.text() for entry in store.read("t")][1] == f"{CANARY} 1 in t"
@@ -502,4 +502,4 @@ def test_one_round_another() -> None:
     assert [e.message.to_dict() for e in store.read("s")] == [
         e.message.to_dict() for e in plain.read("s")
     ]
-    assert store.facts("facts", "user:a") == plain.facts("facts", "user:a")
+    assert store.records("facts", "user:a") == plain.records("facts", "user:a")

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.terms import asked
-from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import record
-from agent_memory.testing.traits import for_words, ranked, worded
+from agent_memory.testing.features import for_words, ranked, worded
 from agent_memory.testing.views import bm25
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"
 VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
-SOUGHT = Sought(VECTOR[0])
+QUERY = Query(VECTOR[0])
 
 
 def encrypted(inner: MemoryStore) -> EncryptedStore:
@@ -34,13 +34,13 @@ def test_vectors_of_another_database() -> None:
     vectors.open_vectors("v", 2, "m")
     given = record("r", text=CANARY, metadata={"note": CANARY})
     vectors.put_vectors("v", [given], worded([CANARY], meaning=VECTOR))
-    assert CANARY not in repr(beside.search_vectors("v", "user:a", SOUGHT, 1))
-    for sought in (SOUGHT, for_words(CANARY)):
-        (found,) = vectors.search_vectors("v", "user:a", sought, 1)
+    assert CANARY not in repr(beside.search_vectors("v", "user:a", QUERY, 1))
+    for query in (QUERY, for_words(CANARY)):
+        (found,) = vectors.search_vectors("v", "user:a", query, 1)
         assert found.record == given
     assert beside.search_vectors("v", "user:a", for_words(CANARY), 1) == []
     vectors.delete_vectors("v", owner="user:a")
-    assert vectors.search_vectors("v", "user:a", SOUGHT, 1) == []
+    assert vectors.search_vectors("v", "user:a", QUERY, 1) == []
 
 
 class _Seen(MemoryStore):
@@ -49,23 +49,23 @@ class _Seen(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.stored: set[int] = set()
-        self.sought: set[int] = set()
+        self.query: set[int] = set()
 
     def put_vectors(
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
-        for terms in (*traits.words, *traits.words_around):
+        for terms in (*features.words, *features.words_around):
             self.stored.update(terms.ids.tolist())
-        super().put_vectors(block, records, traits, lease=lease)
+        super().put_vectors(block, records, features, lease=lease)
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
-        self.sought.update(sought.words)
-        return super().search_vectors(block, owner, sought, depth)
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+        self.query.update(query.words)
+        return super().search_vectors(block, owner, query, depth)
 
 
 def test_numbers_of_words_are_secret() -> None:
@@ -76,9 +76,9 @@ def test_numbers_of_words_are_secret() -> None:
     store.put_vectors("v", [record("a")], worded([words], [f"{words} tree"]))
     (found,) = store.search_vectors("v", "user:a", for_words(words), 9)
     plain = set(asked(f"{words} tree"))
-    assert (len(plain), len(inner.stored), len(inner.sought)) == (4, 4, 3)
-    assert not plain & (inner.stored | inner.sought)
-    assert inner.sought < inner.stored
+    assert (len(plain), len(inner.stored), len(inner.query)) == (4, 4, 3)
+    assert not plain & (inner.stored | inner.query)
+    assert inner.query < inner.stored
     assert found.scores[:2] == pytest.approx(
         (bm25({"a": words}, words, 20)["a"], bm25({"a": f"{words} tree"}, words, 50)["a"]),
         rel=1e-3,

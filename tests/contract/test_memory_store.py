@@ -8,26 +8,26 @@ import pytest
 
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import (
-    FactStoreContract,
+    RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
-from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
+from tests.contract.import_contract import ImportContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract
 
 
 class TestMemoryStore(
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     VectorStoreContract,
     KeptIndexContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
-    ArrivingContract,
+    ImportContract,
 ):
     """`MemoryStore` keeps the contract."""
 

@@ -16,18 +16,18 @@ from pymongo import MongoClient
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing import (
-    FactStoreContract,
+    RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, record, stored, together
-from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
+from tests.contract.import_contract import ImportContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.mongodb_suite import (
@@ -49,12 +49,12 @@ __all__ = ["documents", "namespace", "other", "server", "store", "url"]
 
 class TestMongoDB(
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     VectorStoreContract,
     KeptIndexContract,
     WorkStoreContract,
     ClockContract,
-    ArrivingContract,
+    ImportContract,
 ):
     """`MongoDBStore` keeps the contract."""
 
@@ -117,11 +117,11 @@ def test_nothing_is_left_of_what_was_removed(
     store.append("s", long_drafts("gone", 150), "u")
     store.append("s", long_drafts("gone", 30), "u")
     assert store.rewrite(stored(store), 0) is not None
-    store.put_facts("facts", [record("r", text="gone")])
-    store.put_facts("facts", [record("q", text="gone")], replacing=("s", 1, 1))
-    store.delete_facts("facts", session_id="s")
+    store.put_records("facts", [record("r", text="gone")])
+    store.put_records("facts", [record("q", text="gone")], replacing=("s", 1, 1))
+    store.delete_records("facts", session_id="s")
     store.open_vectors("v", 2, "m")
-    store.put_vectors("v", [record("r", text="gone")], Traits.of_vectors(VECTORS[:1]))
+    store.put_vectors("v", [record("r", text="gone")], Features.of_vectors(VECTORS[:1]))
     store.clear_vectors("v")
     store.append("t", long_drafts("gone", 150))
     store.delete("t")

@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import record
-from agent_memory.testing.traits import everything, units
+from agent_memory.testing.features import everything, units
 from tests.contract.mongodb_suite import brisk, server
 from tests.servers.mongodb import Link, MongoDBServer
 
@@ -22,7 +22,7 @@ __all__ = ["brisk", "server"]
 
 def _put(store: Store, *names: str) -> None:
     records = [record(name, session_id=name) for name in names]
-    store.put_vectors("v", records, Traits.of_vectors(units(len(names), 4)))
+    store.put_vectors("v", records, Features.of_vectors(units(len(names), 4)))
 
 
 def _names(store: Store) -> list[str]:

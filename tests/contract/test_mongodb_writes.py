@@ -14,12 +14,12 @@ from pymongo import MongoClient
 
 from agent_memory.core.records import Head, Lease
 from agent_memory.errors import LeaseLost, SessionDeleting, StoreUnavailable
-from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import DAY, draft, record, stored
+from agent_memory.testing.features import ranked
 from agent_memory.testing.rewriting import begun, entries
-from agent_memory.testing.traits import ranked
 from tests.contract.mongodb_suite import (
     VECTORS,
     Doc,
@@ -36,16 +36,16 @@ __all__ = ["brisk", "server", "url"]
 
 def _state(store: Store) -> Any:
     """All of a session and of what derives from it, but for its version and its time."""
-    every = sorted((block, one.id, one.text) for block, one in store.all_facts())
+    every = sorted((block, one.id, one.text) for block, one in store.all_records())
     read = sorted(one.id for records, _ in store.all_vectors("v") for one in records)
     head = store.head("s")
     owners = ("user:a", "user:b")
-    sought = Sought(VECTORS[0] + VECTORS[1] / 2)
-    found = [ranked(store.search_vectors("v", owner, sought, 9)) for owner in owners]
+    query = Query(VECTORS[0] + VECTORS[1] / 2)
+    found = [ranked(store.search_vectors("v", owner, query, 9)) for owner in owners]
     return (
         head and replace(head, version=0, created_at=DAY),
         [(e.seq, e.total, e.message.text()) for e in store.read("s")],
-        [store.facts("facts", owner) for owner in owners],
+        [store.records("facts", owner) for owner in owners],
         [[one for one, _ in records] for records in found],
         every,
         read,
@@ -54,13 +54,13 @@ def _state(store: Store) -> Any:
 
 def _put_facts(store: Store, lease: Lease | None) -> None:
     new = [record("f1", text="new", owner="user:b"), record("f9", last=9)]
-    store.put_facts("facts", new, replacing=("s", 2, 2), lease=lease)
+    store.put_records("facts", new, replacing=("s", 2, 2), lease=lease)
 
 
 def _put_vectors(store: Store, lease: Lease) -> None:
     store.open_vectors("v", 2, "m")
     new = [record("v1", text="new", owner="user:b"), record("v9")]
-    store.put_vectors("v", new, Traits.of_vectors(VECTORS), lease=lease)
+    store.put_vectors("v", new, Features.of_vectors(VECTORS), lease=lease)
 
 
 def _cut(store: Store, lease: Lease) -> Head | None:
@@ -140,9 +140,9 @@ def _prepared(store: Store, count: int) -> None:
         store.append("s", long_drafts("a", count))
         store.append("s", long_drafts("b", 1))
         assert store.lease("s", "w1", 0)
-    store.put_facts("facts", [record(f"f{n}", last=n) for n in range(1, 4)])
+    store.put_records("facts", [record(f"f{n}", last=n) for n in range(1, 4)])
     records = [record("v1"), record("v2", owner="user:b")]
-    store.put_vectors("v", records, Traits.of_vectors(VECTORS))
+    store.put_vectors("v", records, Features.of_vectors(VECTORS))
 
 
 @pytest.mark.usefixtures("brisk")
@@ -185,7 +185,7 @@ def test_cut_off_at_any_command(
             work(direct, Lease("s", "w2"))
             assert _state(direct) == after
         if name.startswith(("cut", "rewrite")):
-            direct.scrub()
+            direct.secure_erase()
             assert '"a9 ' in (written := _written(server.url, namespace))
             assert '"a10 ' not in written
         assert direct.move(stored(direct)) is not None
@@ -302,7 +302,7 @@ def test_others_act_between_any_two_commands(
         ]
         assert not _expired(url)
         assert len({e.message.text() for e in entries}) == len(entries)
-        facts = [r.id for owner in ("user:a", "user:b") for r in direct.facts("facts", owner)]
+        facts = [r.id for owner in ("user:a", "user:b") for r in direct.records("facts", owner)]
         assert facts in (["f1", "f2", "f3"], ["f9", "f1"])
         if meanwhile == "read" and name == "put facts":
             assert facts == ["f9", "f1"]

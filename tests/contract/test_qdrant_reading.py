@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.qdrant.names import Names
-from agent_memory.stores.qdrant.points import traits_at
+from agent_memory.stores.qdrant.points import features_at
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.contract import record
-from agent_memory.testing.traits import units
+from agent_memory.testing.features import units
 from tests.servers.qdrant import Request, StandIn
 
 LONG = f"hosted_vllm/{'a very long name: of a model ' * 5}v2"
@@ -35,8 +35,8 @@ def stores(server: StandIn) -> Iterator[list[QdrantStore]]:
 
 
 def _put(store: QdrantStore, names: str, dimension: int) -> None:
-    traits = Traits.of_vectors(units(len(names), dimension))
-    store.put_vectors("v", [record(name) for name in names], traits)
+    features = Features.of_vectors(units(len(names), dimension))
+    store.put_vectors("v", [record(name) for name in names], features)
 
 
 def _read(store: QdrantStore) -> list[Record]:
@@ -67,7 +67,9 @@ def test_a_block_that_is_cleared_meanwhile(server: StandIn, stores: list[QdrantS
     """Else: a copy that is made while a block is cleared ends with an error."""
     writer, reader, other = stores
     writer.open_vectors("v", 4, "m")
-    writer.put_vectors("v", [record(f"r{n}") for n in range(250)], Traits.of_vectors(units(250, 4)))
+    writer.put_vectors(
+        "v", [record(f"r{n}") for n in range(250)], Features.of_vectors(units(250, 4))
+    )
     pages = reader.all_vectors("v")
     assert len(next(pages)[0]) == 200
     other.clear_vectors("v")
@@ -93,11 +95,11 @@ def test_a_server_that_keeps_no_model(server: StandIn, stores: list[QdrantStore]
 
 def test_vectors_that_a_server_leaves_out() -> None:
     """Else: a record without any word, or of no vector, ends the reading of all others."""
-    traits = traits_at([{"meaning": [1.0, 0.0]}, {"meaning_around": [0.0, 1.0]}], 2)
-    assert np.array_equal(traits.meaning, [[1, 0], [0, 0]])
-    assert np.array_equal(traits.meaning_around, [[0, 0], [0, 1]])
-    assert [len(one.ids) for one in (*traits.words, *traits.words_around)] == [0] * 4
-    assert traits_at([{}], 0).meaning.shape == (1, 0)
+    features = features_at([{"meaning": [1.0, 0.0]}, {"meaning_around": [0.0, 1.0]}], 2)
+    assert np.array_equal(features.meaning, [[1, 0], [0, 0]])
+    assert np.array_equal(features.meaning_around, [[0, 0], [0, 1]])
+    assert [len(one.ids) for one in (*features.words, *features.words_around)] == [0] * 4
+    assert features_at([{}], 0).meaning.shape == (1, 0)
 
 
 def test_blocks_of_namespaces_that_begin_alike(server: StandIn, stores: list[QdrantStore]) -> None:

@@ -17,18 +17,18 @@ import pytest
 
 from agent_memory import VectorMemory
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable, UnknownStore
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.terms import Terms
-from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.stores.qdrant.names import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.contract import record, together
-from agent_memory.testing.traits import units
+from agent_memory.testing.features import units
 from tests.servers.qdrant import Refused, Request, StandIn
 
 ALIAS = "agent_memory_default_v"
 KEY = "k3y-of-the-test"
-QUESTION = Sought(units(1, 4)[0])
+QUESTION = Query(units(1, 4)[0])
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +50,8 @@ def stores(server: StandIn) -> Iterator[list[QdrantStore]]:
         store.close()
 
 
-def traits(count: int, dimension: int = 4) -> Traits:
-    return Traits.of_vectors(units(count, dimension))
+def features(count: int, dimension: int = 4) -> Features:
+    return Features.of_vectors(units(count, dimension))
 
 
 def asked(server: StandIn, what: str) -> list[Request]:
@@ -86,7 +86,7 @@ def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore
 
     def run(n: int) -> None:
         stores[n].open_vectors("v", 4, "m")
-        stores[n].put_vectors("v", [record(f"{n}")], traits(1))
+        stores[n].put_vectors("v", [record(f"{n}")], features(1))
 
     together([lambda n=n: run(n) for n in range(6)])
     (name,) = server.collections
@@ -111,7 +111,7 @@ def test_two_embedders_open_a_new_block_at_once(
     def run(n: int) -> str:
         try:
             stores[n].open_vectors("v", dimensions[n % 2], f"m{n % 2}")
-            stores[n].put_vectors("v", [record(f"{n}")], traits(1, dimensions[n % 2]))
+            stores[n].put_vectors("v", [record(f"{n}")], features(1, dimensions[n % 2]))
         except DimensionMismatch:
             return "refused"
         return "won"
@@ -150,10 +150,10 @@ def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore]
             stores[1].open_vectors("v", 5, "n")
     if cut % 2:
         stores[2].open_vectors("v", 4, "m")  # ends what was begun
-        stores[2].put_vectors("v", [record("a")], traits(1))
+        stores[2].put_vectors("v", [record("a")], features(1))
     stores[3].begin_vectors("v", 5, "n")
     stores[3].open_vectors("v", 5, "n")
-    stores[3].put_vectors("v", [record("b")], traits(1, 5))
+    stores[3].put_vectors("v", [record("b")], features(1, 5))
     stores[3].swap_vectors("v")
     (name,) = server.collections
     assert embedding(name)[0] == 5
@@ -167,7 +167,7 @@ def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore])
     assert server.collections == []
     assert server.aliases == {}
     assert stores[0].search_vectors("v", "user:a", QUESTION, 3) == []
-    stores[0].put_vectors("v", [record("a")], traits(1))
+    stores[0].put_vectors("v", [record("a")], features(1))
     assert len(stores[1].search_vectors("v", "user:a", QUESTION, 3)) == 1
 
 
@@ -213,14 +213,14 @@ def test_who_has_the_former_embedder_after_the_swap(stores: list[QdrantStore]) -
     where nobody reads."""
     old, new = stores[:2]
     old.open_vectors("v", 4, "m")
-    old.put_vectors("v", [record("a")], traits(1))
+    old.put_vectors("v", [record("a")], features(1))
     new.begin_vectors("v", 5, "n")
     new.open_vectors("v", 5, "n")
     assert len(old.search_vectors("v", "user:a", QUESTION, 3)) == 1
     new.swap_vectors("v")
     for use in (
         lambda: old.search_vectors("v", "user:a", QUESTION, 3),
-        lambda: old.put_vectors("v", [record("b")], traits(1)),
+        lambda: old.put_vectors("v", [record("b")], features(1)),
     ):
         with pytest.raises(DimensionMismatch, match="is rebuilt for 'n' with 5"):
             use()
@@ -378,7 +378,7 @@ def test_batches_keep_below_the_limits_of_servers() -> None:
         rows = np.full((len(texts), dimension), 1 / 3, np.float32)
         ids = np.arange(2**32 - words, 2**32, dtype=np.uint32)
         terms = [Terms(ids, np.full(words, 1 / 3, np.float32))] * len(texts)
-        found = list(batches(records, Traits(rows, rows, terms, terms)))
+        found = list(batches(records, Features(rows, rows, terms, terms)))
         assert all(
             len(batch) == 1 or sum(len(p.model_dump_json()) for p in batch) < 8 * 2**20
             for batch in found
@@ -393,7 +393,7 @@ def test_batches_keep_below_the_limits_of_servers() -> None:
     assert sizes(["x" * 40_000_000, "y"], 8) == [1, 1]
     assert sizes([], 8) == []
     with pytest.raises(ValueError, match="for each record"):
-        list(batches([record("a")], traits(2)))
+        list(batches([record("a")], features(2)))
 
 
 def test_no_two_share_a_name() -> None:

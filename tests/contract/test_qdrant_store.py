@@ -14,12 +14,12 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing import VectorStoreContract
 from agent_memory.testing.contract import record, together
-from agent_memory.testing.traits import everything, for_words
+from agent_memory.testing.features import everything, for_words
 from tests.contract.vector_changes_contract import VectorChangesContract
 from tests.servers.qdrant import StandIn
 
@@ -59,7 +59,7 @@ class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
             store.open_vectors("v", 16, "m")
             for turn in range(5):
                 records = [record(f"{n} {turn} {m}") for m in range(16)]
-                store.put_vectors("v", records, Traits.of_vectors(rows))
+                store.put_vectors("v", records, Features.of_vectors(rows))
                 store.search_vectors("v", "user:a", for_words("fox", rows[n]), 9)
                 store.delete_vectors("v", session_id="another")
 

@@ -12,8 +12,8 @@ import pytest
 from qdrant_client import models
 
 from agent_memory.errors import DimensionMismatch
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.terms import asked
-from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.coding import record_body, to_micros
 from agent_memory.stores.encrypted.keys import Keys
@@ -22,7 +22,7 @@ from agent_memory.stores.qdrant.names import embedding
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.stores.qdrant.views import hits
 from agent_memory.testing.contract import record
-from agent_memory.testing.traits import for_words, halved, ranked, units, worded
+from agent_memory.testing.features import for_words, halved, ranked, units, worded
 from tests.servers.qdrant import StandIn
 
 WORDS, MEANINGS = VIEWS[:2], VIEWS[2:]
@@ -42,27 +42,27 @@ def store(server: StandIn) -> Iterator[QdrantStore]:
     store.close()
 
 
-def fill(store: QdrantStore, count: int = 1) -> Traits:
+def fill(store: QdrantStore, count: int = 1) -> Features:
     """Records of the user a and as many of b, each with all four vectors."""
     store.open_vectors("v", 4, "m")
     said, near = ["fox den den"] * count, ["owl"] * count
     rows, around = units(count, 4), halved(units(count, 4, seed=8))
-    traits = worded(said, near, rows, around)
+    features = worded(said, near, rows, around)
     for owner in "ab":
         records = [record(f"{owner}{n:03}", f"user:{owner}") for n in range(count)]
-        store.put_vectors("v", records, traits)
-    return traits
+        store.put_vectors("v", records, features)
+    return features
 
 
 def test_a_point_has_four_vectors(server: StandIn, store: QdrantStore) -> None:
     """Wrong: a view has nothing to search, or weights that differ from those of other stores."""
-    traits = fill(store)
+    features = fill(store)
     sent = next(r for r in server.requests if str(r).startswith("PUT") and "points" in r.path)
     vectors = sent.body["points"][0]["vector"]
     assert set(vectors) == set(VIEWS)
-    for view, rows in zip(MEANINGS, (traits.meaning, traits.meaning_around), strict=True):
+    for view, rows in zip(MEANINGS, (features.meaning, features.meaning_around), strict=True):
         assert vectors[view] == rows[0].tolist()
-    for view, texts in zip(WORDS, (traits.words, traits.words_around), strict=True):
+    for view, texts in zip(WORDS, (features.words, features.words_around), strict=True):
         terms = dict(zip(vectors[view]["indices"], vectors[view]["values"], strict=True))
         assert terms == dict(zip(texts[0].ids.tolist(), texts[0].weights.tolist(), strict=True))
 
@@ -98,8 +98,8 @@ def test_views_that_nothing_is_sought_in(
     fill(store, 3)
     server.requests.clear()
     vector = units(1, 4)[0]
-    sought = for_words("fox owl") if left == WORDS else Sought(vector)
-    found = store.search_vectors("v", "user:a", sought, 2)
+    query = for_words("fox owl") if left == WORDS else Query(vector)
+    found = store.search_vectors("v", "user:a", query, 2)
     (request,) = server.requests
     assert [one["using"] for one in request.body["searches"]] == list(left)
     assert len(found) >= 2
@@ -108,7 +108,7 @@ def test_views_that_nothing_is_sought_in(
         assert all((given[view] > 0) == (view in left) for view in VIEWS)
     server.requests.clear()
     assert store.search_vectors("v", "user:a", for_words(""), 2) == []
-    assert store.search_vectors("v", "user:a", sought, 0) == []
+    assert store.search_vectors("v", "user:a", query, 0) == []
     assert server.requests == []
 
 
@@ -128,7 +128,7 @@ def test_words_only(server: StandIn, store: QdrantStore) -> None:
         found = handle.search_vectors("v", "user:a", for_words("fox"), 9)
         assert [one.id for one, _ in ranked(found)] == ["a", "b"]
         with pytest.raises(DimensionMismatch):
-            handle.search_vectors("v", "user:a", Sought(units(1, 4)[0]), 9)
+            handle.search_vectors("v", "user:a", Query(units(1, 4)[0]), 9)
     unopened.begin_vectors("v", 4, "m")
     unopened.open_vectors("v", 4, "m")
     assert unopened.fill_vectors("v")
@@ -193,4 +193,4 @@ def test_what_is_made_of_answers() -> None:
 def test_a_question_of_no_meaning(store: QdrantStore) -> None:
     """Wrong: the zeros that an embedder gives for words it does not know find just anything."""
     fill(store, 3)
-    assert store.search_vectors("v", "user:a", Sought(np.zeros(4, np.float32)), 9) == []
+    assert store.search_vectors("v", "user:a", Query(np.zeros(4, np.float32)), 9) == []

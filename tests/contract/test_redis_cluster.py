@@ -77,7 +77,7 @@ def test_whoever_looks_away_while_an_append_is_under_way(
 ) -> None:
     """Else: a message whose writer was between two nodes is never absorbed."""
     store = RedisStore(cluster.url, namespace)
-    assert store.put_off(store.append("s", [draft("a")]), None)
+    assert store.schedule(store.append("s", [draft("a")]), None)
     assert store.due() == []
     due = store._server.ask("HGET", Keys(namespace).index[4], "s")
     assert 0 < int(due[:16]) - now_micros() < 31e6
@@ -98,7 +98,7 @@ def test_an_append_between_two_looks(
             other.append("s", [draft("b")])
 
     monkeypatch.setattr(store._index, "_step", overtaken)
-    assert store.put_off(head, None) is False
+    assert store.schedule(head, None) is False
     assert [head.end for head in store.due()] == [2]
     store.close()
     other.close()
@@ -113,7 +113,7 @@ def test_an_append_that_lands_late(
     attempt = store._index.attempt
 
     def late(script: SessionScript, session_id: str, *values: Argument) -> Any:
-        assert other.put_off(head, None)
+        assert other.schedule(head, None)
         return attempt(script, session_id, *values)
 
     monkeypatch.setattr(store._index, "attempt", late)

@@ -13,13 +13,13 @@ import pytest
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Lease
 from agent_memory.errors import LeaseLost, StoreUnavailable
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.redis.scripts import SessionScript
 from agent_memory.stores.redis.server import Argument, Lost
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import DAY, draft, record, stored
+from agent_memory.testing.features import units
 from agent_memory.testing.rewriting import begun, entries
-from agent_memory.testing.traits import units
 from tests.servers.redis import RedisNodes, RedisServer, Relay
 from tests.servers.redis_suite import begun as started
 from tests.servers.redis_suite import namespace, server, start
@@ -237,19 +237,19 @@ def test_records_of_namespaces_with_odd_names(
     stores = [RedisStore(url, name) for name in (mine, "ab", "a", "b", "a:b:c")]
     for place, store in enumerate(stores):
         for block in blocks:
-            store.put_facts(block, [record(f"{place}")])
+            store.put_records(block, [record(f"{place}")])
             store.open_vectors(block, 8, f"model {place}")
-            store.put_vectors(block, [record(f"{place}")], Traits.of_vectors(units(1)))
+            store.put_vectors(block, [record(f"{place}")], Features.of_vectors(units(1)))
     for place, store in enumerate(stores):
-        assert sorted((block, one.id) for block, one in store.all_facts()) == sorted(
+        assert sorted((block, one.id) for block, one in store.all_records()) == sorted(
             (block, f"{place}") for block in blocks
         )
         assert store.vector_blocks() == dict.fromkeys(blocks, (8, f"model {place}"))
         for block in blocks:
-            ((found, traits),) = store.all_vectors(block)
-            assert ([one.id for one in found], len(traits)) == ([f"{place}"], 1)
+            ((found, features),) = store.all_vectors(block)
+            assert ([one.id for one in found], len(features)) == ([f"{place}"], 1)
         for block in blocks:
-            store.delete_facts(block, owner="user:a")
+            store.delete_records(block, owner="user:a")
             store.clear_vectors(block)
-        assert (list(store.all_facts()), store.vector_blocks()) == ([], {})
+        assert (list(store.all_records()), store.vector_blocks()) == ([], {})
         store.close()

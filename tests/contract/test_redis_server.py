@@ -14,13 +14,13 @@ import pytest
 
 from agent_memory.core.records import Lease
 from agent_memory.errors import ConfigError, StoreUnavailable, UnknownStore
-from agent_memory.retrieval.traits import Sought, Traits
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place
 from agent_memory.testing.contract import draft, record, stored
+from agent_memory.testing.features import ranked
 from agent_memory.testing.rewriting import entries
-from agent_memory.testing.traits import ranked
 from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import Start, server, start
@@ -42,10 +42,10 @@ def test_a_server_that_is_restarted(server: RedisServer) -> None:
         again()
         assert store.move(replace(head, start=1), lease=Lease("s", "w")) is not None
         again()
-        store.put_facts("facts", [record(f"r{end}")], lease=Lease("s", "w"))
+        store.put_records("facts", [record(f"r{end}")], lease=Lease("s", "w"))
         store.release("s", "w")
     assert [e.message.content for e in store.read("s")] == ["a", "more", "more"]
-    assert [r.id for r in store.facts("facts", "user:a")] == ["r2", "r3"]
+    assert [r.id for r in store.records("facts", "user:a")] == ["r2", "r3"]
     store.close()
 
 
@@ -68,7 +68,7 @@ def test_a_server_that_is_down(server: RedisServer) -> None:
         lambda: store.append("s", [draft("b")]),
         lambda: store.head("s"),
         lambda: store.due(),
-        lambda: store.facts("facts", "user:a"),
+        lambda: store.records("facts", "user:a"),
     ]
     for call in calls:
         with pytest.raises(
@@ -100,17 +100,17 @@ def test_a_server_without_memory(server: RedisServer) -> None:
     """Else: a part of a write stays, or what was deleted to make room stays too."""
     store = RedisStore(server.url)
     store.open_vectors("v", 2, "m")
-    vector = Traits.of_vectors(np.array([[1.0, 0.0]], dtype=np.float32))
-    sought = Sought(vector.meaning[0])
+    vector = Features.of_vectors(np.array([[1.0, 0.0]], dtype=np.float32))
+    query = Query(vector.meaning[0])
     for name in ("s", "t", "r"):
         head = store.append(name, [draft("a"), draft("b")], "u")
-        store.put_facts("facts", [record(f"r{name}", session_id=name)])
+        store.put_records("facts", [record(f"r{name}", session_id=name)])
         store.put_vectors("v", [record(f"v{name}", session_id=name)], vector)
     assert store.lease("t", "w", 60)
 
     def everything() -> object:
-        found = ranked(store.search_vectors("v", "user:a", sought, 9))
-        return store.sessions(), store.read("r"), store.facts("facts", "user:a"), found
+        found = ranked(store.search_vectors("v", "user:a", query, 9))
+        return store.sessions(), store.read("r"), store.records("facts", "user:a"), found
 
     before, waiting = everything(), store.due()
     writes: list[Callable[[], object]] = [
@@ -119,10 +119,10 @@ def test_a_server_without_memory(server: RedisServer) -> None:
         lambda: store.rewrite(head, 1),
         lambda: store.rewrite(stored(store, "r"), 1, entries(2, 9, "x" * 9)),
         lambda: store.rewrite(replace(head, session_id="begun", version=0), 0, entries(1, 9)),
-        lambda: store.put_off(stored(store, "r"), 60),
+        lambda: store.schedule(stored(store, "r"), 60),
         lambda: store.lease("r", "w", 60),
         lambda: store.lock("r", "w", 60),
-        lambda: store.put_facts("facts", [record("new")], replacing=("r", 1, 1)),
+        lambda: store.put_records("facts", [record("new")], replacing=("r", 1, 1)),
         lambda: store.put_vectors("v", [record("new")], vector),
     ]
     store._server.ask("CONFIG", "SET", "maxmemory", "1")
@@ -131,15 +131,15 @@ def test_a_server_without_memory(server: RedisServer) -> None:
             write()
     assert everything() == before
     assert store.due() == waiting
-    store.delete_facts("facts", session_id="s")
+    store.delete_records("facts", session_id="s")
     store.delete_vectors("v", session_id="s")
     store.delete("s")
     store._server.ask("CONFIG", "SET", "maxmemory", "0")
     assert [head.session_id for head in store.due()] == ["r"]
     store.release("t", "w")
     assert [head.session_id for head in store.due()] == ["t", "r"]
-    assert [r.id for r in store.facts("facts", "user:a")] == ["rr", "rt"]
-    assert len(store.search_vectors("v", "user:a", sought, 9)) == 2
+    assert [r.id for r in store.records("facts", "user:a")] == ["rr", "rt"]
+    assert len(store.search_vectors("v", "user:a", query, 9)) == 2
     for write in writes:
         write()
     store.close()
@@ -184,9 +184,9 @@ def test_the_permissions_that_are_asked_for_are_enough(
     store.open_vectors("v", 2, "m")
     head = store.append("s", [draft("a"), draft("b")], "u")
     assert store.lease("s", "w", 60)
-    store.put_facts("facts", [record("r")], replacing=("s", 1, 1), lease=Lease("s", "w"))
+    store.put_records("facts", [record("r")], replacing=("s", 1, 1), lease=Lease("s", "w"))
     assert store.rewrite(head, 1, lease=Lease("s", "w")) is not None
-    store.wake()
+    store.schedule_all()
     store.release("s", "w")
     assert store.lock("l", "w", 60)
     store.unlock("l", "w")
@@ -195,7 +195,7 @@ def test_the_permissions_that_are_asked_for_are_enough(
     store.clear_vectors("v")
     store.delete("s")
     assert "does not tell" in store.durability_note()
-    store.scrub()
+    store.secure_erase()
     assert "may stand in the server's files" in caplog.text
     store.close()
     admin.close()
@@ -259,7 +259,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer) -> None:
         time.sleep(0.01)
     store.delete("s")
     store._server.ask("CONFIG", "SET", "save", "3600 1")
-    store.scrub()
+    store.secure_erase()
     deadline = time.monotonic() + 30
     while b"canary" in told() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -301,6 +301,6 @@ def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixt
     store.append("s", [draft("a")])
     assert "does not tell" in store.durability_note()
     store.delete("s")
-    store.scrub()
+    store.secure_erase()
     assert "may stand in the server's files" in caplog.text
     store.close()

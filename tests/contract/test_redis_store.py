@@ -81,8 +81,8 @@ def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
     assert [e.message.text() for e in store.read("s")] == ["a", "b"] * 3
     assert [e.message.text() for e in store.read("t")] == ["a", "b"]
     relay.lose_answer = True
-    store.put_facts("facts", [record("r")])
-    assert [r.id for r in store.facts("facts", "user:a")] == ["r"]
+    store.put_records("facts", [record("r")])
+    assert [r.id for r in store.records("facts", "user:a")] == ["r"]
     store.close()
     relay.close()
 
@@ -111,7 +111,7 @@ def test_an_append_is_one_call(server: RedisServer) -> None:
     with server.watched() as calls:
         store.append("s", [draft("b"), draft("c")], "u")
     assert calls == ["EVALSHA"]
-    assert store.put_off(stored(store), None)
+    assert store.schedule(stored(store), None)
     assert len(store.read("s")) == 3
     with server.watched() as calls:
         store.append("s", [draft("d")])
@@ -129,13 +129,13 @@ def test_no_walk_over_the_keys(server: RedisServer) -> None:
     with server.watched(within_scripts=True) as calls:
         for name in ("s", "t"):
             head = store.append(name, [draft("a")], "u")
-            store.put_facts("facts", [record("r", session_id=name)], replacing=(name, 1, 1))
+            store.put_records("facts", [record("r", session_id=name)], replacing=(name, 1, 1))
             store.lease(name, "w", 60)
             store.release(name, "w")
             store.lock(name, "w", 60)
             store.unlock(name, "w")
-            store.put_off(head, 1)
-        store.wake()
+            store.schedule(head, 1)
+        store.schedule_all()
         store.due()
         store.sessions(user_id="u")
         store.counts()
@@ -206,8 +206,8 @@ def test_a_deleted_session_leaves_no_keys(server: RedisServer) -> None:
         store.append(name, [draft("a")], "u")
         store.lease(name, "w", 60)
         store.lock(name, "w", 60)
-        store.put_facts("facts", [record(f"r{name}", session_id=name)])
-        store.delete_facts("facts", session_id=name)
+        store.put_records("facts", [record(f"r{name}", session_id=name)])
+        store.delete_records("facts", session_id=name)
         store.delete(name)
         store.unlock(name, "w")
     assert store._server.ask("KEYS", "*") == [b"agent_memory:layout:{default}"]
@@ -248,7 +248,7 @@ def test_leases_go_by_the_servers_clock(
     store.release("s", "w1")
     monkeypatch.setattr(time, "time", lambda: 1e9)
     assert store.due() == [head]
-    assert store.put_off(head, 3600)
+    assert store.schedule(head, 3600)
     assert store.due() == []
     store.close()
 

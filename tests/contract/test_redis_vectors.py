@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.redis.server import Lost
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import record
-from agent_memory.testing.traits import everything, units
+from agent_memory.testing.features import everything, units
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import server, start
 
@@ -33,7 +33,7 @@ def handles(server: RedisServer) -> Iterator[Handles]:
 
 def _put(store: RedisStore, name: str) -> None:
     one = record(name, session_id=name)
-    store.put_vectors("v", [one], Traits.of_vectors(units(1, 4, seed=len(name))))
+    store.put_vectors("v", [one], Features.of_vectors(units(1, 4, seed=len(name))))
 
 
 def _names(store: RedisStore) -> list[str]:

@@ -14,13 +14,13 @@ from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores import MemoryStore, SplitStore, SQLStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import (
-    FactStoreContract,
+    RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, stored
-from tests.contract.arriving_contract import ArrivingContract
+from tests.contract.import_contract import ImportContract
 
 SECRET = "You are Aurelia, and the vault's word is xylophone."
 PROMPT = {"role": "system", "content": SECRET}
@@ -28,10 +28,10 @@ PROMPT = {"role": "system", "content": SECRET}
 
 class _Contracts(
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     VectorStoreContract,
     WorkStoreContract,
-    ArrivingContract,
+    ImportContract,
 ):
     pass
 
@@ -61,10 +61,10 @@ class Down(MemoryStore):
 
     down = False
 
-    def facts(self, block: str, owner: str) -> list[Record]:
+    def records(self, block: str, owner: str) -> list[Record]:
         if self.down:
             raise StoreUnavailable("The store of system messages is down.")
-        return super().facts(block, owner)
+        return super().records(block, owner)
 
 
 def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
@@ -95,7 +95,7 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
     assert _said(tmp_path, "system")
     assert not _said(tmp_path, "main")
     store.delete("s")
-    store.scrub()
+    store.secure_erase()
     assert not _said(tmp_path, "system")
     store.close()
 
@@ -109,7 +109,7 @@ def test_a_prompt_that_is_repeated_is_kept_once() -> None:
     again = SplitStore(store._inner, system)
     for handle in (store, again):
         assert handle.append("s", [draft(SECRET, role="system")]).version == first.version
-    assert len(system.facts("_system", "session:s")) == 1
+    assert len(system.records("_system", "session:s")) == 1
 
 
 def test_a_session_that_begins_anew_while_it_is_deleted() -> None:

@@ -16,7 +16,7 @@ from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
-from agent_memory.testing.traits import for_words, ranked, worded
+from agent_memory.testing.features import for_words, ranked, worded
 
 FOLDER = Path(__file__).parent
 VERSIONS = (1, 2, 3, 4)
@@ -110,11 +110,11 @@ def test_a_database_of_version_1_opens(path: Path) -> None:
     assert head.summary.text == "She said hello."
     assert [e.message.content for e in store.read("s-1")] == ["héllo", "hi"]
     assert store.due() == [head]
-    assert store.put_off(head, None) is True
+    assert store.schedule(head, None) is True
     assert store.due() == []
     assert store.append("s-1", [draft("more", 4)]).total == 13
     assert store.due() == [stored(store, "s-1")]
-    assert [r.text for r in store.facts("facts", "user:sarah")] == ["Sarah says hello."]
+    assert [r.text for r in store.records("facts", "user:sarah")] == ["Sarah says hello."]
     _find_hello(store)
     store.close()
 
@@ -135,7 +135,7 @@ def test_a_database_of_version_2_opens(path: Path) -> None:
     assert store.lease("s-2", "w2", 60) is True
     store.append("s-4", [draft("more")])
     assert [h.session_id for h in store.due()] == ["s-3", "s-4"]
-    assert [r.text for r in store.facts("facts", "user:sarah")] == ["Sarah says hello."]
+    assert [r.text for r in store.records("facts", "user:sarah")] == ["Sarah says hello."]
     _find_hello(store)
     store.close()
 

@@ -21,14 +21,14 @@ from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_statements import STATEMENTS
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (
-    FactStoreContract,
+    RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
 from agent_memory.testing.contract import draft, stored
-from tests.contract.arriving_contract import ArrivingContract
 from tests.contract.clock_contract import ClockContract
+from tests.contract.import_contract import ImportContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 
@@ -40,13 +40,13 @@ def path(tmp_path: Path) -> Path:
 
 class TestSQLite(
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     VectorStoreContract,
     KeptIndexContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
-    ArrivingContract,
+    ImportContract,
 ):
     """`SQLStore` on a SQLite file keeps the contract."""
 
@@ -235,7 +235,7 @@ def test_settings_of_the_file(path: Path) -> None:
     assert pragma("synchronous") == 1
     assert pragma("busy_timeout") == 30_000
     assert pragma("secure_delete") == 1
-    database.scrub()
+    database.secure_erase()
     assert pragma("busy_timeout") == 30_000
     database.close()
     assert not [name for name in SQLModel.metadata.tables if name.startswith("agent_memory")]
@@ -320,7 +320,7 @@ def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:
         "import sys\n"
         "from agent_memory.stores import open_store\n"
         f"store = open_store('sqlite:///' + {str(path)!r})\n"
-        "store.counts(), store.due(), store.facts('b', 'user:u'), store.close()\n"
+        "store.counts(), store.due(), store.records('b', 'user:u'), store.close()\n"
         "heavy = {'sqlalchemy', 'sqlmodel', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )

@@ -15,7 +15,7 @@ from agent_memory.core.records import Hit, Record
 from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
-from agent_memory.testing.traits import for_words, halved, units, worded
+from agent_memory.testing.features import for_words, halved, units, worded
 from agent_memory.testing.views import ViewsContract, bm25
 
 _WIDTH = 5
@@ -176,8 +176,8 @@ class VectorChangesContract(ViewsContract):
             self._check(model, handles[question.handle], question)
 
     def _check(self, model: _Model, handle: Store, question: _Question) -> None:
-        sought = for_words(question.words, _vector(question))
-        found = handle.search_vectors("v", question.owner, sought, question.depth)
+        query = for_words(question.words, _vector(question))
+        found = handle.search_vectors("v", question.owner, query, question.depth)
         by_name: dict[str, Hit] = {hit.record.id: hit for hit in found}
         wanted = model.scores(question, self.counts_within_owner)
         assert len(by_name) == len(found)

@@ -18,7 +18,7 @@ class Echo(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return [
             Recall(self.name, fact.id, fact.text, 1.0, sources=((fact.session_id, fact.last),))
-            for fact in self.resources.store.facts(self.name, scope.owner)
+            for fact in self.resources.store.records(self.name, scope.owner)
         ]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -35,8 +35,10 @@ class Echo(Block):
             )
             for entry in entries
         ]
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def delete(self, scope: Scope) -> None:
         where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
+        self.resources.store.delete_records(
+            self.name, **where, after=scope.after, lease=scope.lease
+        )

@@ -32,8 +32,8 @@ from agent_memory.errors import ModelOutputInvalid, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import DAY, draft, record, stored
+from agent_memory.testing.features import units, worded
 from agent_memory.testing.histories import PNG, call, result
-from agent_memory.testing.traits import units, worded
 from tests.integration.fact_model import Model
 
 SECONDS = 60.0
@@ -112,7 +112,7 @@ def fill(store: Store) -> None:
         memory.pop("b1")
     for name in ODD:
         store.append(name, [draft(f"I am {name}"), draft("ok", role="assistant")], f"u{name}")
-        store.put_facts("extractive", [record(f"odd {name}", f"user:u{name}", name)])
+        store.put_records("extractive", [record(f"odd {name}", f"user:u{name}", name)])
     store.append("forms", [draft(one.pop("content"), 7, **one) for one in _forms()], "ada")
     store.append("long", [draft(f"{n} of many") for n in range(1, 131)])
     _move(
@@ -125,7 +125,9 @@ def fill(store: Store) -> None:
     store.put_vectors("index", records, worded(words, words[::-1], units(450), units(450, seed=8)))
     store.open_vectors("bare", 0, "no embedder")
     store.put_vectors("bare", [record("a", session_id="")], worded(["red fox"]))
-    store.put_facts("items", [record(f"i{n}", session_id="", first=0, last=0) for n in range(430)])
+    store.put_records(
+        "items", [record(f"i{n}", session_id="", first=0, last=0) for n in range(430)]
+    )
 
 
 def fill_plainly(store: Store, count: int) -> None:
@@ -136,7 +138,7 @@ def fill_plainly(store: Store, count: int) -> None:
             mine.update([{"role": "user", "content": f"{name} says {n}"} for n in range(4)])
             mine.owner().notes().add(f"A note on {name}.")
     store.append("long", [draft(f"long {n}") for n in range(60)], "of a")
-    store.put_facts("facts", [record(f"f{n}", f"user:{n % 5}", "a") for n in range(count)])
+    store.put_records("facts", [record(f"f{n}", f"user:{n % 5}", "a") for n in range(count)])
     store.open_vectors("index", 8, "m")
     names = [record(f"v{n}", "user:of a", "abc"[n % 3]) for n in range(count)]
     words = [f"{'red ' * (n % 3)}fox{n}" for n in range(count)]
@@ -153,7 +155,7 @@ def everything(store: Store) -> dict[str, Any]:
         "entries": [_entry(entry) for head in heads for entry in store.read(head.session_id)],
         "facts": sorted(
             repr((block, asdict(one)))
-            for block, one in store.all_facts()
+            for block, one in store.all_records()
             if block != "_notes" or one.owner not in ("migration", "scrubs")
         ),
         "vectors": sorted(_vectors(store), key=repr),
@@ -235,8 +237,8 @@ def _entry(entry: Entry) -> str:
 
 def _vectors(store: Store) -> Iterator[tuple[Any, ...]]:
     for block in store.vector_blocks():
-        for records, traits in store.all_vectors(block):
+        for records, features in store.all_vectors(block):
             for place, one in enumerate(records):
-                terms = [*traits.words[place], *traits.words_around[place]]
-                arrays = [traits.meaning[place], traits.meaning_around[place], *terms]
+                terms = [*features.words[place], *features.words_around[place]]
+                arrays = [features.meaning[place], features.meaning_around[place], *terms]
                 yield block, asdict(one), [np.asarray(array).tolist() for array in arrays]

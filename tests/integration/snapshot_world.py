@@ -237,7 +237,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 def left_in(store: Store, session_id: str = "s") -> list[object]:
     """What a store has of a session."""
     found: list[object] = [head for head in store.sessions() if head.session_id == session_id]
-    found += [one for _, one in store.all_facts() if one.session_id == session_id]
+    found += [one for _, one in store.all_records() if one.session_id == session_id]
     for block in store.vector_blocks():
         with suppress(Exception):  # of encrypted ones nobody can tell
             found += [list(page) for page in store.all_vectors(block, session_id=session_id)]

@@ -219,7 +219,7 @@ def test_a_silent_session_is_absorbed(book: Book, monkeypatch: pytest.MonkeyPatc
         until(lambda: book.taken == {"ended": [1]} and not store.due())
         later = SimpleNamespace(now=lambda zone: now + timedelta(minutes=4.9))
         monkeypatch.setattr("agent_memory.engine.processing.session_work.datetime", later)
-        store.wake()
+        store.schedule_all()
         until(lambda: not store.due())
         assert "goes on" not in book.taken
         later.now = lambda zone: now + timedelta(minutes=5)
@@ -297,7 +297,7 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
         time.sleep(0.3)  # six polls
         assert 70 <= tries["before delete"] <= 3 * 70
     tries.clear()
-    store.wake()
+    store.schedule_all()
     config = AgentMemoryConfig(store=watched(store, watch), overflow=FlushToLTM(blocks=[book]))
     worker = assemble(config).worker(2)
     worker.run_once()

@@ -73,7 +73,7 @@ stuck = threading.Event()
 
 
 def hang(step):
-    if step == "before put_facts" and threading.current_thread().name == "block-notes":
+    if step == "before put_records" and threading.current_thread().name == "block-notes":
         stuck.set()
         time.sleep(300)
 
@@ -144,7 +144,7 @@ def until(true: Callable[[], object]) -> None:
 
 def absorbed(memory: AgentMemory) -> list[tuple[str, int]]:
     """The entries that were noted, one for each record."""
-    found = memory._store.facts("notes", "user:u")
+    found = memory._store.records("notes", "user:u")
     return sorted((record.session_id, record.last) for record in found)
 
 

@@ -65,10 +65,10 @@ class Facts(Block):
             )
             for one in entries
         ]  # fmt: skip
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def delete(self, scope: Scope) -> None:
-        self.resources.store.delete_facts(
+        self.resources.store.delete_records(
             self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease,
             owner=scope.owner if scope.session_id is None else None,
         )  # fmt: skip
@@ -146,8 +146,8 @@ def whole(store: MemoryStore, count: int) -> bool:
     """Whether the session has so many messages, each reflected once, and nobody at work."""
     head = store.head("s")
     if head is None:
-        return count == 0 and store.facts("facts", "user:ada") == []
-    records = Counter(record.first for record in store.facts("facts", "user:ada"))
+        return count == 0 and store.records("facts", "user:ada") == []
+    records = Counter(record.first for record in store.records("facts", "user:ada"))
     if records != dict.fromkeys(range(1, count + 1), 1):
         return False
     if head.end != count or [entry.seq for entry in store.read("s")] != list(range(1, count + 1)):
@@ -213,7 +213,7 @@ def test_cancelled_after_a_moment(name: str, way: str, tmp_path: Path) -> None:
                 again.flush()
                 head = again.update("s", say(1, 1), user_id="ada")
                 assert head.end in (7, LEFT[name] + 1)
-                records = again._store.facts("facts", "user:ada")
+                records = again._store.records("facts", "user:ada")
                 assert [record.first for record in records] == list(range(1, head.end + 1))
 
     at(way, main)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
 from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.traits import everything
+from agent_memory.testing.features import everything
 
 CONFIG = """
 store = "sqlite:///m.db"

@@ -189,7 +189,7 @@ def test_an_outage_of_the_store_is_told_to_the_model(fake: FakeLLM) -> None:
         fake.call(("memory_write", {"text": "Ada drinks tea."}))
         fake.default = lambda body: broken.clear() or "Done."
         tools = memory.tools("s", user_id="ada")
-        broken.append("before put_facts")
+        broken.append("before put_records")
         memory.completion("s", "I drink tea.", user_id="ada", tools=tools)
         assert "cannot be reached" in results(fake)[0]
         assert len(logged(memory)) == 4

@@ -282,7 +282,7 @@ def test_a_member_whose_store_is_down_is_named() -> None:
         both.memories["company"].update("c", said("The anchor."), user_id="ada")
         both.flush()
         assert len(both.get("s", "What?", user_id="ada").recalls) == 1
-        outage.at = {"before standing"}  # whether the session still stands nobody can tell
+        outage.at = {"before existing"}  # whether the session still stands nobody can tell
         context = both.get("s", "What?", user_id="ada")
         assert context.recalls == []
         assert "'company.echo' failed: StoreUnavailable" in context.warnings[0]

@@ -19,7 +19,7 @@ from agent_memory.errors import (
     InvalidInput,
     StoreError,
 )
-from agent_memory.ltm_blocks.base import KeepingBlock
+from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.stores.memory import MemoryStore
 from tests.integration.composing import Outage, composed, opened, said, texts
 from tests.integration.echoing import Echo
@@ -218,7 +218,7 @@ def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
     it keeps for a session's time only outlives that."""
     told: list[tuple[str, Scope]] = []
 
-    class Keeper(KeepingBlock):
+    class Keeper(ManualBlock):
         kind: str = "keeper"
 
         def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:

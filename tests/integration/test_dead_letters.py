@@ -335,7 +335,7 @@ def test_deletion_takes_them_along(world: World) -> None:
         assert [one[0] for one in ranges(memory)] == ["t", "u"]
         memory.delete_user("ada")
         assert [one[0] for one in ranges(memory)] == ["u"]
-        assert [record.session_id for record in store.facts("_failed", "picky")] == ["u"]
+        assert [record.session_id for record in store.records("_failed", "picky")] == ["u"]
         memory.update("s", say("fine"), user_id="eve")
         assert world.seqs("s") == {1: 1}
         assert ranges(memory) == [("u", 1, 1, 2)]
@@ -381,7 +381,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("step", ["before put_facts", "after put_facts", "before move"])
+@pytest.mark.parametrize("step", ["before put_records", "after put_records", "before move"])
 def test_killed_while_giving_up(world: World, step: str) -> None:
     """Wrong: a letter is noted of messages that are absorbed after all, or none of lost ones."""
     store, watching = MemoryStore(), [False]
@@ -415,4 +415,4 @@ def test_absorbed_after_a_restart_is_forgiven(world: World, tmp_path: Path) -> N
     with open_memory(world, url, 3) as memory:
         memory.flush()
         assert world.seqs("s") == {1: 1, 2: 1}
-        assert memory._store.facts("_failed", "picky") == []
+        assert memory._store.records("_failed", "picky") == []

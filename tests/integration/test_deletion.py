@@ -109,8 +109,8 @@ def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
 
 def traces(store: Store) -> list[str]:
     """What a store holds of Ada, and of deletions under way."""
-    facts = [fact for place in ("notes", "_failed") for fact in store.facts(place, "user:ada")]
-    notes = [*store.facts("_notes", "user deletions"), *store.facts("_notes", "scrubs")]
+    facts = [fact for place in ("notes", "_failed") for fact in store.records(place, "user:ada")]
+    notes = [*store.records("_notes", "user deletions"), *store.records("_notes", "scrubs")]
     heads = list(all_heads(store, "ada"))
     return [
         *(fact.text for fact in facts),
@@ -167,7 +167,7 @@ def by_running_worker(_: AgentMemory, settings: AgentMemoryConfig) -> None:
     assert not isinstance(store, str)
     with AgentMemory(**fields, overflow_mode="background"):
         deadline = time.monotonic() + SECONDS
-        while any(head.deleting for head in all_heads(store)) or store.facts("_notes", "scrubs"):
+        while any(head.deleting for head in all_heads(store)) or store.records("_notes", "scrubs"):
             assert time.monotonic() < deadline
             time.sleep(0.002)
 
@@ -198,7 +198,7 @@ def test_delete_cut_short_at_any_step(finish: Way) -> None:
         assert any("in a1" in trace for trace in traces(store)) is not (
             begun or finish is by_delete
         ), steps
-        assert not store.facts("_notes", "scrubs"), steps
+        assert not store.records("_notes", "scrubs"), steps
     assert step > 10
 
 
@@ -218,7 +218,7 @@ def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
             else:
                 break
         time.sleep(0.01)
-        begun = bool(store.facts("_notes", "user deletions") or not store.sessions(user_id="ada"))
+        begun = bool(store.records("_notes", "user deletions") or not store.sessions(user_id="ada"))
         if len(list(all_heads(store, "ada"))) < 2:  # one is erased: then all are marked
             assert not any(seen(AgentMemory(config(store)), name, "ada") for name in ("a1", "a2"))
         settings = config(store)
@@ -247,7 +247,7 @@ def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
                 pass
             else:
                 break
-        if not store.facts("_notes", "user deletions"):
+        if not store.records("_notes", "user deletions"):
             continue
         time.sleep(0.01)
         if session_id == "a1" and not all(head.deleting for head in all_heads(store, "ada")):
@@ -262,7 +262,7 @@ def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
                 steps
             )
             assert [head.session_id for head in memory.sessions(user_id="ada")] == [session_id]
-        assert not store.facts("_notes", "user deletions")
+        assert not store.records("_notes", "user deletions")
     assert step > 20
 
 
@@ -375,7 +375,7 @@ def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: thread
             assert time.monotonic() < deadline
             time.sleep(0.005)
         memory.flush()
-        found = [*kept.values(), *(fact.text for fact in store.facts("notes", "user:ada"))]
+        found = [*kept.values(), *(fact.text for fact in store.records("notes", "user:ada"))]
         assert found == (["something new"] if again else [])
 
 
@@ -547,7 +547,7 @@ def test_a_model_that_is_at_it(work: str, gate: threading.Event) -> None:
         gate.set()
         done.result(SECONDS)
         assert memory.update("s", user("something new"), user_id="ada").summary is None
-        assert store.facts("extractive", "user:ada") == []
+        assert store.records("extractive", "user:ada") == []
 
 
 # What is deleted is not in the files either.
@@ -660,7 +660,9 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
 def test_no_canary_after_a_cut(call: str, finish: Way, tmp_path: Path) -> None:
     """Wrong: who finishes a deletion that was cut short just before its last steps leaves the
     traces in the files."""
-    for n, where in enumerate(["before delete", "after delete", "before scrub", "after scrub"]):
+    for n, where in enumerate(
+        ["before delete", "after delete", "before secure_erase", "after secure_erase"]
+    ):
         canaries, folder = Canaries(), tmp_path / str(n)
         folder.mkdir()
         url = f"sqlite:///{folder}/m.db"

@@ -374,7 +374,7 @@ def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
         ]
         assert all((one.fact, one.text, one.evidence) == (None, "", None) for one in refused)
         assert all((one.session_id, one.first, one.last) == ("s", 1, 1) for one in refused)
-        kept = memory._store.facts("extractive", "user:ada")
+        kept = memory._store.records("extractive", "user:ada")
         assert "secret" not in str(kept).lower()
 
 
@@ -441,7 +441,7 @@ def test_redaction_comes_first(fake: FakeLLM) -> None:
         (fact,) = memory.user("ada").facts()
         assert fact.text == "Mail [email] or [email]."
         assert "ann@x.org" not in str(fake.requests)
-        assert "ann@x.org" not in str(memory._store.facts("extractive", "user:ada"))
+        assert "ann@x.org" not in str(memory._store.records("extractive", "user:ada"))
 
 
 SIXTY = " ".join(f"word{n % 10}" for n in range(28))

@@ -182,8 +182,8 @@ def test_forget_a_fact(store: Store, model: Model) -> None:
         assert MOVED not in texts(memory.user("ada").audit())
         (gone,) = [one for one in memory.user("ada").audit() if one.what == "forgotten"]
         assert (gone.why, gone.fact, gone.session_id) == ("not true", moved.id, "s2")
-        assert "Rome" not in str(store.facts("extractive", "user:ada"))
-        assert "Rome" not in str(store.facts(FORGOTTEN, "user:ada"))
+        assert "Rome" not in str(store.records("extractive", "user:ada"))
+        assert "Rome" not in str(store.records(FORGOTTEN, "user:ada"))
 
 
 def test_forget_a_session(store: Store, model: Model) -> None:
@@ -308,21 +308,21 @@ def test_deletion_leaves_nothing(call: str, store: Store, model: Model) -> None:
         memory.user("ada").forget(memory.user("ada").facts()[0].id, why="on a whim")
         memory.session("own").owner().forget(source="own")
         for name in (FORGOTTEN, "extractive"):
-            assert {one.session_id for one in store.facts(name, "user:ada")} == {"s1", "s2"}
+            assert {one.session_id for one in store.records(name, "user:ada")} == {"s1", "s2"}
         if call == "delete":
             memory.delete("s2")
             memory.delete("own")
         else:
             memory.delete_user("ada")
         for name in (FORGOTTEN, "extractive"):
-            left = {one.session_id for one in store.facts(name, "user:ada")}
+            left = {one.session_id for one in store.records(name, "user:ada")}
             assert left == ({"s1"} if call == "delete" else set())
         if call == "delete":
-            assert store.facts(FORGOTTEN, "session:own") == []
-            assert store.facts("extractive", "session:own") == []
-            assert store.facts("extractive", "version:session:own") == []
+            assert store.records(FORGOTTEN, "session:own") == []
+            assert store.records("extractive", "session:own") == []
+            assert store.records("extractive", "version:session:own") == []
         else:
-            assert store.facts("extractive", "version:user:ada") == []
+            assert store.records("extractive", "version:user:ada") == []
             assert memory.user("ada").audit() == memory.user("ada").facts() == []
         assert now(memory, "bob") == [HOME]
         absorbed(memory, "s2", said("I have a dog named Rex"))

@@ -254,7 +254,7 @@ class Fate:
 
 
 def kept(store: MemoryStore) -> list[Record]:
-    return store.facts("extractive", "user:ann")
+    return store.records("extractive", "user:ann")
 
 
 def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
@@ -289,7 +289,7 @@ def test_a_worker_killed_at_any_step_leaves_no_trace(
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     whole = Fate()
     wanted = kept(absorbed(fake, text, whole))
-    assert {"before put_facts", "after put_facts", "after lock"} <= set(whole.steps)
+    assert {"before put_records", "after put_records", "after lock"} <= set(whole.steps)
     assert sorted(one.text for one in wanted)[-3:] == ["batch"] * 3
     assert len(wanted) == 5  # two claims, and what came of each batch
     for step in range(len(whole.steps)):
@@ -306,7 +306,7 @@ def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
     fate = Fate()
 
     def die(step: str) -> None:
-        if fate.is_on and step == "after put_facts":
+        if fate.is_on and step == "after put_records":
             raise Killed(step)
 
     with opened(fake, watched(store, die)) as worker:

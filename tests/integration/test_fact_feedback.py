@@ -108,7 +108,7 @@ def test_what_is_recalled_is_not_learned_again(roles: Any, careful: bool) -> Non
         with memory:
             for _ in talk(memory):
                 facts = memory.user("ann").facts()
-                records = store.facts("extractive", "user:ann")
+                records = store.records("extractive", "user:ann")
                 others = [one for one in records if one.metadata.get("role") not in (None, "user")]
                 kept.append(([fact.text for fact in facts], [one.id for one in others]))
             texts, others_kept = kept[-1]

@@ -62,7 +62,7 @@ def test_one_who_recalls_often_reads_once(model: Model) -> None:
         recalled(memory)
         read.clear()
         recalled(memory)
-        assert read.count("before facts") == 1
+        assert read.count("before records") == 1
 
 
 @pytest.mark.parametrize("by", ["fact", "source"])
@@ -73,7 +73,7 @@ def test_forgetting_cut_short(model: Model, by: str) -> None:
         left, store = [step], MemoryStore()
 
         def cut(moment: str, left: list[int] = left) -> None:
-            if moment.split()[1] in ("put_facts", "delete_facts"):
+            if moment.split()[1] in ("put_records", "delete_records"):
                 left[0] -= 1
                 if left[0] == -1:
                     raise StoreUnavailable("cut short")
@@ -98,7 +98,7 @@ def test_forgetting_cut_short(model: Model, by: str) -> None:
                     break
                 other.user("ada").forget(**what)
                 assert sorted(texts(memory.user("ada").facts())) == recalled(memory) == rows
-                kept = store.facts("extractive", "user:ada")
+                kept = store.records("extractive", "user:ada")
                 assert not [record for record in kept if "Oslo" in record.text]
     assert ended
     assert step > 3

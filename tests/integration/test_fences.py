@@ -27,7 +27,7 @@ Kept = dict[tuple[str, int], tuple[str, str]]
 """By session and seq, the owner and the text of what a block keeps."""
 
 
-class Notebook(Block):
+class Notes(Block):
     """A block with a database of its own, which knows of no leases."""
 
     kind: str = "notebook"
@@ -95,7 +95,7 @@ class Place:
         self.two = self._opened(lambda step: None)
 
     def _opened(self, step: Callable[[str], None]) -> AgentMemory:
-        blocks = [Facts(), Notebook(pages=self.pages, step=step)]
+        blocks = [Facts(), Notes(pages=self.pages, step=step)]
         overflow = FlushToLTM(blocks=blocks, max_stm_ratio=0.9)
         store = watched(self.store, step)
         return AgentMemory(
@@ -123,7 +123,7 @@ class Place:
                 wanted[head.session_id, entry.seq] = owner, entry.message.text()
         facts: Kept = {}
         for owner in ("user:ann", "user:bob", "session:s", "session:t"):
-            for one in self.store.facts("facts", owner):
+            for one in self.store.records("facts", owner):
                 assert (one.session_id, one.first) not in facts
                 facts[one.session_id, one.first] = owner, one.text
         assert (facts, self.pages) == (wanted, wanted), self.steps.at
@@ -259,7 +259,7 @@ def prepared(work: Callable[[Place], None]) -> Place:
     place = Place()
     if work in (absorbs, takes_a_turn):
         place.say("one", "two", "three")
-        place.two.components.store.wake()
+        place.two.components.store.schedule_all()
         return place
     if work is absorbs_more:
         place.say("one")

@@ -201,7 +201,7 @@ def test_edits_at_the_same_time(kind: str, tmp_path: Path) -> None:
     create one file, or the last free place is taken twice."""
 
     def linger(step: str) -> None:
-        if step == "after facts":
+        if step == "after records":
             time.sleep(0.001)  # others come between what is read and what is written, if they can
 
     shared = MemoryStore()

@@ -57,7 +57,7 @@ def keep(memory: AgentMemory, user: str | None, session_id: str) -> None:
     mine.owner().files().create(f"/memories/{word}.txt", f"{word}\n")
     mine.owner().spatial().observe(f"Saw {word}.", (1.0, 2.0))
     name = f"skill-{user or 'nobody'}-{session_id}"
-    mine.open("skills").save(Skill(name, f"How to find {word}."))
+    mine.owner().skills().save(Skill(name, f"How to find {word}."))
 
 
 def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
@@ -73,7 +73,7 @@ def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
         [str(one) for one in mine.owner().notes().all()],
         [mine.owner().files().read(path) for path in mine.owner().files().paths()],
         [str(one) for one in mine.owner().spatial().all()],
-        [str(one) for one in mine.open("skills").all()],
+        [str(one) for one in mine.owner().skills().all()],
     ]
     return json.dumps(read, default=str)
 
@@ -103,7 +103,7 @@ def test_nobody_sees_what_another_keeps(memory: AgentMemory) -> None:
 def left(store: Store, *owners: str) -> list[Record]:
     """What the store itself has of some owners."""
     blocks = ("working", "notes", "files", "spatial")
-    return [one for block in blocks for owner in owners for one in store.facts(block, owner)]
+    return [one for block in blocks for owner in owners for one in store.records(block, owner)]
 
 
 def by_itself(memory: AgentMemory, delete: Callable[[AgentMemory], None]) -> None:
@@ -178,7 +178,7 @@ def test_what_is_kept_after_a_deletion_that_stopped_stays(tmp_path: Path) -> Non
     broken = [True]
 
     def watch(step: str) -> None:
-        if step == "before scrub" and broken:
+        if step == "before secure_erase" and broken:
             raise StoreUnavailable("down")
 
     store = watched(MemoryStore(), watch)

@@ -21,7 +21,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft, record, stored
-from agent_memory.testing.traits import units, worded
+from agent_memory.testing.features import units, worded
 from tests.integration.migrating import cut, everything, file_bytes, fill, moved, opened, seen
 
 KEY = {"k": bytes(range(32))}
@@ -62,7 +62,7 @@ def small() -> Store:
     store = MemoryStore()
     for name in ("a", "b", "c"):
         store.append(name, [draft(f"{name} says {n}") for n in range(3)], f"of {name}")
-        store.put_facts("facts", [record(f"f{name}", f"user:of {name}", name)])
+        store.put_records("facts", [record(f"f{name}", f"user:of {name}", name)])
     store.append("long", [draft(f"long {n}") for n in range(120)], "of a")
     store.open_vectors("vector", 8, "m")
     names = [record(f"v{n}", "user:of a", "abc"[n % 3]) for n in range(9)]
@@ -133,7 +133,7 @@ def test_one_namespace_at_a_time(tmp_path: Path) -> None:
             if file == "source" or name == "theirs":
                 store.append(f"{name} in {file}", [draft(name)])
                 _put_vectors(store, name)
-                store.put_facts("facts", [record(name)])
+                store.put_records("facts", [record(name)])
             store.close()
     urls = [f"sqlite:///{tmp_path}/{file}.db" for file in ("source", "target")]
     *_, last = operations.migrate(*urls, namespace="ours")
@@ -147,7 +147,7 @@ def test_one_namespace_at_a_time(tmp_path: Path) -> None:
 def test_sessions_arrive_due(small: Store, target: Store) -> None:
     """Wrong: what blocks had still to absorb waits until somebody writes to the session."""
     for head in small.due():
-        small.put_off(head, None)
+        small.schedule(head, None)
     moved(small, target)
     assert sorted(head.session_id for head in target.due()) == ["a", "b", "c", "long"]
     assert target.append("long", [draft("more")], "of a").end == 121
@@ -159,13 +159,13 @@ def test_nothing_is_seen_before_it_is_whole(small: Store) -> None:
     target = MemoryStore()
 
     def look(step: str) -> None:
-        for name in target.standing(["a", "b", "c", "long"]):
+        for name in target.existing(["a", "b", "c", "long"]):
             assert stored(target, name).end == stored(small, name).end
             assert {"fa", "fb", "fc"} == {one.id for _, one in _facts(target)}
             assert len(_ids(target)) == 9
 
     moved(small, watched(target, look))
-    assert len(target.standing(["a", "b", "c", "long"])) == 4
+    assert len(target.existing(["a", "b", "c", "long"])) == 4
 
 
 def test_vectors_of_no_session_come_along(small: Store, target: Store) -> None:
@@ -219,7 +219,7 @@ def test_system_messages_in_a_store_of_their_own(target: Store) -> None:
     ("put", "told"),
     [
         (lambda store: store.append("s", [draft("x")]), "1 sessions"),
-        (lambda store: store.put_facts("facts", [record("x")]), "facts of 'facts'"),
+        (lambda store: store.put_records("facts", [record("x")]), "facts of 'facts'"),
         (lambda store: _put_vectors(store, "x"), "vectors of 'vector'"),
     ],
 )
@@ -304,7 +304,7 @@ def test_cut_short_at_any_step(small: Store) -> None:
 
         ended = cut(small, watched(target, watch))
         assert ended == (steps[fatal].split()[1] in ("unlock", "release"))
-        done = len(target.standing(["a", "b", "c"]))
+        done = len(target.existing(["a", "b", "c"]))
         records = sum(1 for _ in _facts(target)) + len(_ids(target))
         again: list[str] = []
         if is_unfinished(target):
@@ -334,7 +334,7 @@ def _changed_unseen(store: Store) -> None:
 
 def _deleted(store: Store) -> None:
     store.delete("a")
-    store.delete_facts("facts", owner="user:of a")
+    store.delete_records("facts", owner="user:of a")
     store.delete_vectors("vector", session_id="a")
     store.delete("long")
 
@@ -349,9 +349,9 @@ def _marked(store: Store) -> None:
 
 
 def _other_records(store: Store) -> None:
-    store.put_facts("facts", [record("fb", "user:of b", "b", text="corrected"), record("fx")])
-    store.delete_facts("facts", record_id="fa")
-    store.put_facts("_keepers", [record("k")])
+    store.put_records("facts", [record("fb", "user:of b", "b", text="corrected"), record("fx")])
+    store.delete_records("facts", record_id="fa")
+    store.put_records("_keepers", [record("k")])
 
 
 def _another_model(store: Store) -> None:
@@ -374,7 +374,7 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     ("after", "times"),
-    [("put_facts", 2), ("put_vectors", 1), ("rewrite", 2), ("counts", 2), ("all_vectors", 2)],
+    [("put_records", 2), ("put_vectors", 1), ("rewrite", 2), ("counts", 2), ("all_vectors", 2)],
 )
 def test_the_source_goes_on_between_runs(
     small: Store, change: Callable[[Store], None], after: str, times: int
@@ -428,8 +428,8 @@ def test_the_source_goes_on_meanwhile(
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda store: store.delete_facts("facts", record_id="fa"), "facts of 'facts'"),
-        (lambda store: store.put_facts("facts", [record("fa")]), "facts of 'facts'"),
+        (lambda store: store.delete_records("facts", record_id="fa"), "facts of 'facts'"),
+        (lambda store: store.put_records("facts", [record("fa")]), "facts of 'facts'"),
         (lambda store: store.delete_vectors("vector", session_id="b"), "vectors of 'vector'"),
         (lambda store: store.append("extra", [draft("x")]), "sessions that only the target has"),
     ],
@@ -440,7 +440,7 @@ def test_what_is_wrong_is_found(small: Store, spoil: Callable[[Store], None], to
     target, spoilt = MemoryStore(), [False]
 
     def watch(step: str) -> None:
-        if len(target.standing(["a", "b", "c", "long"])) == 4 and not spoilt[0]:
+        if len(target.existing(["a", "b", "c", "long"])) == 4 and not spoilt[0]:
             spoilt[0] = True
             spoil(target)
 
@@ -456,7 +456,7 @@ def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None
     target, spoilt = MemoryStore(), [False]
 
     def watch(step: str) -> None:
-        if len(target.standing(["a", "b", "c", "long"])) == 4 and not spoilt[0]:
+        if len(target.existing(["a", "b", "c", "long"])) == 4 and not spoilt[0]:
             spoilt[0] = True
             _changed_unseen(target)
 
@@ -480,7 +480,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
             mine = memory.session(name, "ada" if name != "s3" else "ben")
             mine.update({"role": "user", "content": f"canary {name}"})
             mine.owner().notes().add(f"canary {name}")
-            source.put_facts("gone", [record(f"canary {name}", "session:x", name)])
+            source.put_records("gone", [record(f"canary {name}", "session:x", name)])
         with pytest.raises(StoreUnavailable):
             memory.delete_user("ada")
     assert [head.deleting for head in source.sessions()] == [True, True, False]
@@ -529,13 +529,13 @@ def test_traces_are_erased_even_if_that_was_cut_short(tmp_path: Path, target: St
     source.delete("a")
 
     def fail(step: str) -> None:
-        if step == "before scrub":
+        if step == "before secure_erase":
             raise StoreUnavailable("cut short")
 
     assert not cut(source, watched(target, fail))
     steps: list[str] = []
     moved(source, watched(target, steps.append))
-    assert "after scrub" in steps
+    assert "after secure_erase" in steps
     assert b"canary-a" not in file_bytes(tmp_path, "target.db")
 
 
@@ -554,7 +554,7 @@ def test_the_note_tells_nothing(source: Store, target: Store) -> None:
     """Wrong: what marks a target that is not complete holds something that was said, or an id."""
     begun = migrate_stores(source, target, "0" * 64)
     next(begun)
-    (note,) = target.facts("_notes", "migration")
+    (note,) = target.records("_notes", "migration")
     begun.close()
     assert (note.text, note.metadata, note.session_id) == ("0" * 64, {"removed": False}, "")
 
@@ -591,12 +591,12 @@ def test_it_goes_by_pages(source: Store) -> None:
     assert here.most["read"] <= 50
     assert there.most["rewrite"] <= 50
     assert here.most["sessions"] <= 500
-    assert 100 <= there.most["put_facts"] <= 200
+    assert 100 <= there.most["put_records"] <= 200
     assert 100 <= there.most["put_vectors"] <= 200
 
 
 def _facts(store: Store) -> list[tuple[str, Any]]:
-    return [(block, one) for block, one in store.all_facts() if block == "facts"]
+    return [(block, one) for block, one in store.all_records() if block == "facts"]
 
 
 def _ids(store: Store) -> list[str]:

@@ -21,7 +21,7 @@ from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft, record
-from agent_memory.testing.traits import for_words, units, worded
+from agent_memory.testing.features import for_words, units, worded
 from tests.integration.migrating import everything, fill_plainly
 
 SEED = 20260722
@@ -114,13 +114,13 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     """Wrong: there is a step at which the end of the process loses something, or doubles it."""
     source, steps = _fill(tmp_path / "source.db", 5), list[str]()
     _run(source, tmp_path / "whole.db", None, steps)
-    ended = len(steps) - steps[::-1].index("after delete_facts")
+    ended = len(steps) - steps[::-1].index("after delete_records")
     # before one call is after another
     for fatal in (n for n, step in enumerate(steps, 1) if step.startswith("before")):
         target = tmp_path / f"killed-{fatal}.db"
         assert _killed(source, target, fatal), steps[fatal - 1]
         with closing(_store(target)) as store:
-            begun = "after put_facts" in steps[:fatal]
+            begun = "after put_records" in steps[:fatal]
             assert is_unfinished(store) == (begun and fatal < ended)
         if fatal < ended:
             assert not _killed(source, target, None)
@@ -177,7 +177,7 @@ def _absorbed(store: Store) -> None:
     one = record("v1", "user:of a", "b", text="anew")
     store.put_vectors("index", [one], worded(["red"], meaning=units(1)))
     store.delete_vectors("index", session_id="c")
-    store.put_facts("facts", [record("f1"), record("new")], replacing=("a", 1, 1))
+    store.put_records("facts", [record("f1"), record("new")], replacing=("a", 1, 1))
 
 
 def test_the_source_is_used_between_kills(source: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cut_short_there(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Wrong: some database can't go on with what an interrupted run has left in it."""
     url = request.getfixturevalue(f"{kind}_url")
-    fatal = [("put_facts", 2), ("put_vectors", 1), ("rewrite", 2), ("rewrite", 2), ("read", 1)]
+    fatal = [("put_records", 2), ("put_vectors", 1), ("rewrite", 2), ("rewrite", 2), ("read", 1)]
     with closing(open_store(url, f"cut {uuid4().hex}")) as target:
         source = MemoryStore()
         fill_plainly(source, 250)
@@ -75,6 +75,6 @@ def test_cut_short_there(kind: str, request: pytest.FixtureRequest, tmp_path: Pa
         source.append("a", [draft("begun anew")], "of b")
         source.append("long", [draft("more")], "of a")
         source.delete_vectors("index", session_id="b")
-        source.delete_facts("facts", owner="user:3")
+        source.delete_records("facts", owner="user:3")
         moved(source, target)
         assert everything(target) == everything(source)

@@ -30,7 +30,7 @@ from agent_memory.ltm_blocks.base import Resources, record_id
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.traits import everything
+from agent_memory.testing.features import everything
 from agent_memory.testing.watching import watched
 
 EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "0"))
@@ -143,12 +143,12 @@ class Facts(Block):
         self.world.fail(self.name, "before")
         return [
             Recall(self.name, one.id, one.text, sources=((one.session_id, one.first),))
-            for one in self.resources.store.facts(self.name, scope.owner)
+            for one in self.resources.store.records(self.name, scope.owner)
         ]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         self.world.fail(self.name, "before")
-        put = self.resources.store.put_facts
+        put = self.resources.store.put_records
         put(self.name, [fact(self.name, scope, entries[0])], lease=scope.lease)
         self.world.fail(self.name, "between")
         put(self.name, [fact(self.name, scope, one) for one in entries], lease=scope.lease)
@@ -158,7 +158,7 @@ class Facts(Block):
         which: dict[str, Any] = {"session_id": scope.session_id, "after": scope.after}
         if scope.session_id is None:
             which = {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **which, lease=scope.lease)
+        self.resources.store.delete_records(self.name, **which, lease=scope.lease)
 
 
 def fact(block: str, scope: Scope, entry: Entry) -> Record:
@@ -456,8 +456,8 @@ class Story(RuleBasedStateMachine):
                 for session in SESSIONS:
                     self.call(Op("delete", session), 0)
                 assert all(not list(self.reflected(name)) for name in NAMES)
-                assert all(not self.raw.facts("_failed", name) for name in NAMES)
-                assert not self.raw.facts("_notes", "user deletions")
+                assert all(not self.raw.records("_failed", name) for name in NAMES)
+                assert not self.raw.records("_notes", "user deletions")
         finally:
             self.patch.undo()
             super().teardown()
@@ -575,7 +575,7 @@ class Story(RuleBasedStateMachine):
         owners = [f"user:{user}" for user in USERS] + [f"session:{name}" for name in SESSIONS]
         for owner in owners:
             if block == "facts":
-                records = self.raw.facts(block, owner)
+                records = self.raw.records(block, owner)
             else:
                 records = everything(self.raw, block, owner, 4)
             for one in records:

@@ -15,7 +15,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, Message, NoteMemory, VectorMemory
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidId, InvalidInput, ModelUnavailable, SessionOfAnotherUser
-from agent_memory.ltm_blocks.notes import Note, Notebook
+from agent_memory.ltm_blocks.notes import Note, Notes
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
@@ -30,7 +30,7 @@ def memory(url: str) -> Iterator[AgentMemory]:
         yield memory
 
 
-def texts(notes: Notebook) -> list[str]:
+def texts(notes: Notes) -> list[str]:
     return [note.text for note in notes.all()]
 
 
@@ -280,12 +280,12 @@ def test_a_change_does_not_bring_back_what_was_forgotten(way: str) -> None:
     store, reading, tried = MemoryStore(), threading.Event(), threading.Event()
 
     def writer(step: str) -> None:
-        if reading.is_set() and step == "before put_facts":
+        if reading.is_set() and step == "before put_records":
             gone.start()
             assert tried.wait(SECONDS)
 
     def forgetter(step: str) -> None:
-        if step in ("before lock", "after delete_facts"):
+        if step in ("before lock", "after delete_records"):
             tried.set()
 
     with (

@@ -30,12 +30,12 @@ from agent_memory import (
 )
 from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
 from agent_memory.models.embedders.vectors import unit_rows
-from agent_memory.retrieval.traits import Sought
+from agent_memory.retrieval.features import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Strategy
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.fake_llm import Outage
-from agent_memory.testing.traits import everything
+from agent_memory.testing.features import everything
 from agent_memory.testing.watching import watched
 
 MODEL = "openai/test-model"
@@ -52,7 +52,7 @@ WAYS = {
 }
 CALLS = {
     "vectors": {"put_vectors", "search_vectors", "delete_vectors"},
-    "facts": {"put_facts", "facts", "delete_facts"},
+    "facts": {"put_records", "facts", "delete_records"},
 }
 BLOCK = {
     "summaries": None,
@@ -148,11 +148,11 @@ class Rig:
         """How often the block reflects each entry of a session."""
         if block == "vector":
             vector = np.ones(self.fake.dimension, dtype=np.float32)
-            found = self.store.search_vectors("vector", "user:ada", Sought(vector), 1000)
+            found = self.store.search_vectors("vector", "user:ada", Query(vector), 1000)
             assert np.isfinite([hit.scores for hit in found]).all()
             records = everything(self.store, "vector", "user:ada", self.fake.dimension)
         else:
-            records = self.store.facts(block, "user:ada")
+            records = self.store.records(block, "user:ada")
         return Counter(seq for r in records if r.session_id == session for seq in r.sources)
 
     def check_all_is_there_once(self, count: int, session: str = "s") -> None:

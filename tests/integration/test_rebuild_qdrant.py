@@ -192,7 +192,7 @@ def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Non
         assert all(one.error is None for one in progress), step
         assert rig.roles == ("new", "new"), step
         assert rig.held() == {"new": everything}, step
-        assert rig.store.facts("_notes", "replays") == []
+        assert rig.store.records("_notes", "replays") == []
         rig.store = MemoryStore()
         for name in rig.server.collections:
             rig.server._client.delete_collection(name)

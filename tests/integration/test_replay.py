@@ -22,11 +22,11 @@ from agent_memory.engine.assembly import assemble
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.operations import rebuild
-from agent_memory.retrieval.traits import Sought
+from agent_memory.retrieval.features import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
-from agent_memory.testing.traits import everything, ranked
+from agent_memory.testing.features import everything, ranked
 from agent_memory.testing.watching import watched
 
 SECONDS = 60.0
@@ -57,11 +57,13 @@ class Notes(Block):
             )
             for entry in entries
         ]
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def delete(self, scope: Scope) -> None:
         where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
+        self.resources.store.delete_records(
+            self.name, **where, after=scope.after, lease=scope.lease
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +93,7 @@ def config(store: Store | str, *blocks: Block, **fields: Any) -> AgentMemoryConf
 
 def noted(store: Store, block: str = "notes") -> list[str]:
     """What was noted of Ada, sorted."""
-    return sorted(fact.text for fact in store.facts(block, "user:ada"))
+    return sorted(fact.text for fact in store.records(block, "user:ada"))
 
 
 def until(true: Callable[[], object]) -> None:
@@ -144,7 +146,7 @@ def test_cut_short_at_any_step() -> None:
             assert (progress[-1].done, progress[-1].total) == (3, 3)
         assert not set(seen) & set(second.fed), "begun anew"
         assert all(progress.error is None for progress in progress)
-        assert store.facts("_notes", "replays") == []
+        assert store.records("_notes", "replays") == []
     assert step > 30
 
 
@@ -184,7 +186,7 @@ def test_goes_on_while_others_do(tmp_path: Path) -> None:
         memory.flush()
         for name in ("s05", "s20", "s28"):
             del said[name]
-        kept = memory._store.facts("notes", "user:ada")
+        kept = memory._store.records("notes", "user:ada")
         assert Counter(fact.session_id for fact in kept) == said
         assert {fact.text.split()[0] for fact in kept} == {"v2"}
         assert not memory.stats().blocks["notes"].lag
@@ -310,7 +312,7 @@ def embedded(store: Store, fake: FakeLLM, embedding: str, name: str = "vector") 
         every = everything(store, name, "user:ada", width)
         for record in every if embedding != "local" else []:
             vector = np.array(fake.vector(record.text), dtype=np.float32)
-            found = store.search_vectors(name, "user:ada", Sought(vector), 1)
+            found = store.search_vectors(name, "user:ada", Query(vector), 1)
             best, score = ranked(found)[0]
             assert best.text == record.text
             assert score == pytest.approx(1, abs=1e-5)
@@ -348,7 +350,7 @@ def test_rebuild_cut_short_at_any_step(before: str, after: str, first: int, fake
         progress = list(rebuild(vectors(store, fake, after), "vector"))
         assert all(one.error is None for one in progress), step
         assert embedded(store, fake, after) == everything, step
-        assert store.facts("_notes", "replays") == []
+        assert store.records("_notes", "replays") == []
     assert step > 20
     assert embedded(store, fake, after) == everything
 

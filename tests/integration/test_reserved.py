@@ -28,7 +28,7 @@ from agent_memory.core.reserved import (
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ModelOutputInvalid
-from agent_memory.ltm_blocks.keepers import erase
+from agent_memory.ltm_blocks.registry import erase
 from agent_memory.operations import import_session
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
@@ -39,7 +39,14 @@ from tests.integration.snapshot_world import exported
 USER = "adacanary"
 SHARED = str(shared_session("team", "t"))
 NAMES = [collection.name for collection in RESERVED]
-KEEPING = {"facts", "put_facts", "delete_facts", "open_vectors", "put_vectors", "delete_vectors"}
+KEEPING = {
+    "records",
+    "put_records",
+    "delete_records",
+    "open_vectors",
+    "put_vectors",
+    "delete_vectors",
+}
 """Calls of a store that name a collection."""
 
 
@@ -55,7 +62,7 @@ class Refusing(Block):
         if "secret" in entries[-1].message.text():
             raise ModelOutputInvalid("it makes no sense to me")
         one = entries[-1]
-        self.resources.store.put_facts(
+        self.resources.store.put_records(
             self.name,
             [Record("id", scope.owner, one.session_id, one.seq, one.seq, "x", (), one.created_at)],
             lease=scope.lease,
@@ -81,7 +88,7 @@ class World:
             pages = [page for name in names for page in self.store.all_vectors(name)]
             return [record for records, _ in pages for record in records]
         store = self.system if collection is SYSTEM else self.store
-        return [record for name, record in store.all_facts() if name == collection.name]
+        return [record for name, record in store.all_records() if name == collection.name]
 
 
 def say(text: str) -> dict[str, str]:
@@ -154,7 +161,7 @@ def test_each_is_used_and_named(world: World) -> None:
         sessions = {record.session_id for record in records} & {"s", SHARED}
         assert bool(sessions) == collection.goes_with_session, collection.name
     for store in (world.store, world.system):
-        names = {name for name, _ in store.all_facts()} | store.vector_blocks().keys()
+        names = {name for name, _ in store.all_records()} | store.vector_blocks().keys()
         assert {name for name in names if name.startswith("_") and reserved(name) is None} == set()
 
 

@@ -160,7 +160,7 @@ def test_who_has_no_access_learns_nothing() -> None:
                         with pytest.raises(AccessDenied) as caught:
                             call(agent)
                         seen.add((type(caught.value), str(caught.value), tuple(steps)))
-        assert seen == {(AccessDenied, DENIED, ("before facts", "after facts"))}
+        assert seen == {(AccessDenied, DENIED, ("before records", "after records"))}
         assert operations.shares(memory) == ["team"]
         assert [head.session_id for head in team.sessions()] == ["s-1"]
 
@@ -168,7 +168,7 @@ def test_who_has_no_access_learns_nothing() -> None:
 @pytest.mark.parametrize("name", READING)
 def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
     """Wrong: a slow read gives away what its reader may not see any more."""
-    store, reads = MemoryStore(), ("read", "head", "sessions", "facts")
+    store, reads = MemoryStore(), ("read", "head", "sessions", "records")
     with AgentMemory(store=store) as memory:
         share = memory.share("team")
         share.grant("ann", "write")
@@ -494,7 +494,7 @@ def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
     store = MemoryStore()
 
     def watch(step: str) -> None:
-        if step == "before put_facts":
+        if step == "before put_records":
             with AgentMemory(store=store) as other:
                 other.share("team").revoke("ann")
 
@@ -514,8 +514,8 @@ def test_opening_without_shares_asks_the_store_nothing() -> None:
         ann.update("s", user("x"))
         steps.clear()
         ann.history("s")
-        assert steps.count("before facts") == 2
-        assert {step for step in steps if "facts" in step} == {"before facts", "after facts"}
+        assert steps.count("before records") == 2
+        assert {step for step in steps if "records" in step} == {"before records", "after records"}
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Block, Chain, FlushToLTM, Summarize, VectorMemory, operations
-from agent_memory.core.emptying import DELETED
 from agent_memory.core.ids import shared_session
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.redacted import DELETED
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.sharing.shares import Share
@@ -41,7 +41,7 @@ class Kept(Block):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return [
             Recall(self.name, fact.id, fact.text, sources=((fact.session_id, fact.last),))
-            for fact in self.resources.store.facts(self.name, scope.owner)
+            for fact in self.resources.store.records(self.name, scope.owner)
         ]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -54,11 +54,13 @@ class Kept(Block):
             )
             for entry in entries
         ]  # fmt: skip
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def delete(self, scope: Scope) -> None:
         where = {"session_id": scope.session_id} if scope.session_id else {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **where, after=scope.after, lease=scope.lease)
+        self.resources.store.delete_records(
+            self.name, **where, after=scope.after, lease=scope.lease
+        )
 
 
 def user(text: Any, **fields: Any) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def everything(store: Store) -> str:
     heads = list(all_heads(store))
     owners = {"shares", "agent:ann", "share:team", "user deletions", "scrubs", "kept"}
     owners |= {Scope(head.user_id).owner for head in heads} | {"user:ann", "user:\x1eteam"}
-    facts = [fact for place in PLACES for owner in owners for fact in store.facts(place, owner)]
+    facts = [fact for place in PLACES for owner in owners for fact in store.records(place, owner)]
     logs = [entry for head in heads for entry in store.read(head.session_id)]
     return f"{heads} {logs} {facts}"
 
@@ -152,7 +154,7 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
         assert only.messages == []
         assert memory.sessions() == []
         # what was said by others before is remembered as it was, once
-        kept = [fact.text for fact in store.facts("kept", "user:\x1eteam")]
+        kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
         assert sorted(text for text in kept if "long bed" in text) == sorted(
             f"Ben planted bencanary number {n} in the long bed." for n in range(12)
         )
@@ -316,7 +318,7 @@ def test_what_retention_left(store: Store) -> None:
             assert "bencanary" in str(context.to_messages())
             assert context.head is not None
             assert context.head.lag("kept") == 0
-        kept = [fact.text for fact in store.facts("kept", "user:\x1eteam")]
+        kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
         assert len([text for text in kept if "sage" in text]) == 20  # from before its first word
 
 
@@ -363,7 +365,7 @@ def test_what_was_given_up_is_forgotten_too() -> None:
         memory.delete_user("ann")
         assert operations.dead_letters(memory) == []
         memory.flush()
-        kept = [fact.text for fact in store.facts("kept", "user:\x1eteam")]
+        kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
         assert sorted(kept) == sorted(["sage", DELETED, "mint"])
         assert "poison" not in everything(store)
 
@@ -402,7 +404,7 @@ def test_revoked_before(store: Store) -> None:
         share.revoke("ann")
         memory.delete_user("ann")
         assert said(share, "s") == [DELETED]
-        assert not store.facts("_grants", "agent:ann")
+        assert not store.records("_grants", "agent:ann")
 
 
 def test_system_messages_in_a_store_of_their_own(tmp_path: Path) -> None:
@@ -427,7 +429,7 @@ def test_system_messages_in_a_store_of_their_own(tmp_path: Path) -> None:
             assert ben.get("s").to_messages()[0]["content"] == "By Ben."
             assert ben.get("t").to_messages() == []
             owners = [f"session:{shared_session('team', name)}" for name in ("s", "t")]
-            told = str([system.facts("_system", owner) for owner in owners])
+            told = str([system.records("_system", owner) for owner in owners])
             assert "By Ben." in told
             assert "anncanary" not in told
             assert "'ann'" not in told.replace('"', "'")
@@ -544,7 +546,7 @@ def test_cut_short_at_any_step(
             break
         time.sleep(0.006)
         with opened(store, **fields) as memory:
-            begun = bool(store.facts("_notes", "user deletions"))
+            begun = bool(store.records("_notes", "user deletions"))
             share = memory.share("team")
             whole = share.agents() == {"ann": "write", "ben": "write"}
             finish(memory, delete)
@@ -558,9 +560,9 @@ def test_cut_short_at_any_step(
             if delete is of_share:
                 assert "canary" not in left
                 assert (share.agents(), share.sessions(), operations.shares(memory)) == ({}, [], [])
-                assert not store.facts("_grants", "agent:ann")
+                assert not store.records("_grants", "agent:ann")
                 continue
-            assert not store.facts("_grants", "agent:ann")
+            assert not store.records("_grants", "agent:ann")
             memory.flush()
             for name in ("s", "t"):
                 assert said(share, name) == [
@@ -568,7 +570,7 @@ def test_cut_short_at_any_step(
                     DELETED,
                     f"bencanary in {name}",
                 ]
-            kept = [fact.text for fact in store.facts("kept", "user:\x1eteam")]
+            kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
             assert len(kept) == 6
             assert sum("bencanary" in text for text in kept) == 4
     assert step > 30
@@ -591,7 +593,7 @@ def test_who_is_granted_again_meanwhile_keeps_it(delete: Callable[[AgentMemory],
             break
         time.sleep(0.006)
         with AgentMemory(store=store) as memory:
-            if not store.facts("_notes", "user deletions"):
+            if not store.records("_notes", "user deletions"):
                 continue
             share = memory.share("team")
             share.grant("ann", "write")

@@ -33,7 +33,7 @@ def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Open
     """Wrong: part of a session is there, or the line is not named; or its id can't be used."""
     store = opener(kind)
     with remembering(store) as memory:
-        before = len(list(store.all_facts()))
+        before = len(list(store.all_records()))
         for at in range(0, len(lines), 3 if kind == "memory" else 16):
             damaged = [*lines[:at], lines[at].replace('"sum":"', '"sum":"x'), *lines[at + 1 :]]
             for bad in (damaged, lines[:at]):
@@ -41,8 +41,8 @@ def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Open
                     operations.import_session(memory, bad)
                 assert memory.history("s") == memory.sessions() == []
         assert not left_in(store)
-        named = {one.text for block, one in store.all_facts() if block == "_keepers"}
-        assert len(list(store.all_facts())) == before + len(named)
+        named = {one.text for block, one in store.all_records() if block == "_keepers"}
+        assert len(list(store.all_records())) == before + len(named)
         assert memory.search(CANARY, user_id="ada") == memory.user("ada").facts() == []
         operations.import_session(memory, lines)
         assert len(memory.history("s")) == 57
@@ -77,9 +77,9 @@ class Failing(MemoryStore):
         if not self.left:
             raise StoreUnavailable("It is down.")
 
-    def put_facts(self, *args: object, **more: object) -> None:
+    def put_records(self, *args: object, **more: object) -> None:
         self._count()
-        super().put_facts(*args, **more)  # type: ignore[arg-type]
+        super().put_records(*args, **more)  # type: ignore[arg-type]
 
     def put_vectors(self, *args: object, **more: object) -> None:
         self._count()

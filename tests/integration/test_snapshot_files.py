@@ -188,7 +188,7 @@ def test_records_of_somebodys_own_block_come_along(opener: Opener) -> None:
                        e.session_id, e.seq, e.seq, e.message.text(), (e.seq,), e.created_at)
                 for e in entries
             ]  # fmt: skip
-            self.resources.store.put_facts(self.name, records, lease=scope.lease)
+            self.resources.store.put_records(self.name, records, lease=scope.lease)
 
         def delete(self, scope: object) -> None: ...
 
@@ -211,7 +211,7 @@ def test_records_of_somebodys_own_block_come_along(opener: Opener) -> None:
         lines = exported(memory)
     with opened("sqlite") as memory:
         assert operations.import_session(memory, lines).cursors == {"promises": 3}
-        assert len(memory._store.facts("promises", "session:s")) == 3
+        assert len(memory._store.records("promises", "session:s")) == 3
 
 
 def test_heads_and_logs_without_messages(opener: Opener) -> None:

@@ -84,7 +84,7 @@ def test_another_users_records_are_safe(block: str, lines: list[str]) -> None:
         if block == "vector":
             theirs = next(records[0] for records, _ in store.all_vectors("vector"))
         else:
-            theirs = store.facts(block, "user:ben")[0]
+            theirs = store.records(block, "user:ben")[0]
         kind = "vector" if block == "vector" else "fact"
         place = next(
             at for at, one in enumerate(bodies)
@@ -193,7 +193,9 @@ def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
         operations.import_session(memory, lines)
         memory.delete_user("ada")
     assert not left_in(store)
-    assert not [one for block, one in store.all_facts() if block in ("working", "notes", "spatial")]
+    assert not [
+        one for block, one in store.all_records() if block in ("working", "notes", "spatial")
+    ]
 
 
 def test_dead_letters_come_along(opener: Opener) -> None:

@@ -176,10 +176,10 @@ def _check_moment(snapshot: list[str]) -> None:
 
 def _vectors(memory: AgentMemory) -> dict[str, tuple[object, ...]]:
     found: dict[str, tuple[object, ...]] = {}
-    for records, traits in memory._store.all_vectors("vector"):
+    for records, features in memory._store.all_vectors("vector"):
         for at, one in enumerate(records):
-            rows = traits.meaning[at].tobytes(), traits.meaning_around[at].tobytes()
-            found[one.id] = (one.text, one.first, rows, set(traits.words_around[at].ids.tolist()))
+            rows = features.meaning[at].tobytes(), features.meaning_around[at].tobytes()
+            found[one.id] = (one.text, one.first, rows, set(features.words_around[at].ids.tolist()))
     return found
 
 

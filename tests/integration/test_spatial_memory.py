@@ -28,7 +28,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     StoreUnavailable,
 )
-from agent_memory.ltm_blocks.spatial import Observation, Places
+from agent_memory.ltm_blocks.spatial import Observation, SpatialHandle
 from agent_memory.ltm_blocks.spatial.keeping import version_owner
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store
@@ -62,11 +62,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
-def texts(places: Places) -> list[str]:
+def texts(places: SpatialHandle) -> list[str]:
     return [one.text for one in places.all()]
 
 
-def nearest(places: Places, **more: Any) -> list[str]:
+def nearest(places: SpatialHandle, **more: Any) -> list[str]:
     return [one.observation.text for one in places.nearest(HERE, **more)]
 
 
@@ -268,7 +268,7 @@ def test_of_a_full_box_the_surest_are_compared(memory: AgentMemory) -> None:
     assert len(places.within((0, 0), (20, 20), limit=1000)) == 205
 
 
-def _middle(places: Places) -> float:
+def _middle(places: SpatialHandle) -> float:
     apart = sorted(one.distance or 0 for one in places.nearest(HERE, 1000))
     return apart[(len(apart) - 1) // 2]
 
@@ -358,7 +358,9 @@ def test_a_session_of_another_user(memory: AgentMemory) -> None:
 
 def kept(store: Store, owner: str) -> list[str]:
     """What the store itself holds of an owner, its version included."""
-    return [one.text for of in (owner, version_owner(owner)) for one in store.facts("spatial", of)]
+    return [
+        one.text for of in (owner, version_owner(owner)) for one in store.records("spatial", of)
+    ]
 
 
 def test_it_goes_with_its_session_and_its_user(memory: AgentMemory, store: Store) -> None:
@@ -421,7 +423,7 @@ def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as other:
 
         def watch(step: str) -> None:
-            if step == "before put_facts" and armed:
+            if step == "before put_records" and armed:
                 armed.clear()
                 other.delete("s")
 
@@ -465,7 +467,7 @@ def test_deleted_by_a_memory_without_the_block(memory: AgentMemory, store: Store
         assert nearest(places) == texts(places) == ["in s2"]
         other.delete_user("ada")
         assert (nearest(places), texts(places)) == ([], [])
-        assert store.facts("spatial", "user:ada") == []
+        assert store.records("spatial", "user:ada") == []
 
 
 # several at once
@@ -513,7 +515,7 @@ def test_others_see_each_change_at_once(pair: tuple[AgentMemory, AgentMemory]) -
 def test_own_writes_are_taken_in(store: Store) -> None:
     """Wrong: each search reads all that there is anew, or a search after one's own write does."""
     reads: list[str] = []
-    watch = watched(store, lambda step: reads.append(step) if step == "before facts" else None)
+    watch = watched(store, lambda step: reads.append(step) if step == "before records" else None)
     with AgentMemory(store=watch, blocks=[SpatialMemory()]) as memory:
         places = memory.user("ada").spatial()
         made = places.observe_many([{"text": str(n), "position": (n, 0)} for n in range(200)])
@@ -541,7 +543,7 @@ def test_a_reader_in_the_middle_of_a_write(store: Store) -> None:
     armed: list[str] = []
 
     def watch(step: str) -> None:
-        if step == "before facts":
+        if step == "before records":
             reads.append(1)
         if step in armed:
             armed.remove(step)
@@ -552,11 +554,11 @@ def test_a_reader_in_the_middle_of_a_write(store: Store) -> None:
     with AgentMemory(store=watched(store, watch), blocks=[SpatialMemory()]) as memory:
         places = memory.user("ada").spatial()
         places.observe("first", (1, 0))
-        armed += ["before put_facts", "after put_facts"]
+        armed += ["before put_records", "after put_records"]
         made = places.observe("second", (2, 0))
         assert not armed
         assert nearest(places) == ["first", "second"]
-        armed += ["before delete_facts", "after delete_facts", "after put_facts"]
+        armed += ["before delete_records", "after delete_records", "after put_records"]
         places.delete(made.id)
         assert not armed
         assert nearest(places) == ["first"]
@@ -568,7 +570,7 @@ def test_a_reader_that_was_slow(store: Store) -> None:
     reads: list[int] = []
 
     def watch(step: str) -> None:
-        if step == "after facts":
+        if step == "after records":
             reads.append(1)
             if len(reads) == 2:  # all of them are read, and not in the index yet
                 places.observe("second", (2, 0))
@@ -583,7 +585,7 @@ def test_a_reader_that_was_slow(store: Store) -> None:
         assert len(reads) == 10  # the version
 
 
-@pytest.mark.parametrize("step", ["before put_facts", "after put_facts"])
+@pytest.mark.parametrize("step", ["before put_records", "after put_records"])
 def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -> None:
     """Wrong: what failed is found until the process ends, or what was written after all is not."""
     block = pair[0].blocks["spatial"]
@@ -601,7 +603,7 @@ def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -
     armed.append(step)
     with pytest.raises(StoreUnavailable):
         places.observe("second", (2, 0))
-    wanted = ["first"] if step == "before put_facts" else ["first", "second"]
+    wanted = ["first"] if step == "before put_records" else ["first", "second"]
     assert nearest(places) == nearest(other) == wanted
     armed.append(step)
     with pytest.raises(StoreUnavailable):  # deleted, but others may not have been told

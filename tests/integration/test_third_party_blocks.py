@@ -27,9 +27,9 @@ from agent_memory.core.forms import Count, Form
 from agent_memory.core.records import Lease, Record, Scope, Span
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import InvalidSnapshot
-from agent_memory.ltm_blocks.base import KeepingBlock, NoteBlock
-from agent_memory.ltm_blocks.notes import Notebook
-from agent_memory.ltm_blocks.shelf import Shelf, forget
+from agent_memory.ltm_blocks.base import ManualBlock, NoteBlock
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
+from agent_memory.ltm_blocks.notes import Notes
 from agent_memory.ltm_blocks.versions import version_of
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import VectorStore
@@ -53,8 +53,8 @@ class Book(Arguments):
     cents: int = Field(ge=0)
 
 
-class Ledger(KeepingBlock):
-    """Sums by account; a handle is a shelf."""
+class Ledger(ManualBlock):
+    """Sums by account; a handle is a set of keyed records."""
 
     kind: Literal["ledger"] = "ledger"
     of_sessions: bool = False
@@ -68,8 +68,8 @@ class Ledger(KeepingBlock):
     def versioned(self) -> bool:
         return self.remembers
 
-    def open(self, scope: Scope) -> Shelf:
-        return Shelf(self.resources, self.name, scope, "user")
+    def open(self, scope: Scope) -> KeyedRecords:
+        return KeyedRecords(self.resources, self.name, scope, "user")
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return [Recall(self.name, one.id, one.text) for one in self.open(scope).all()[:limit]]
@@ -104,8 +104,10 @@ class Jotter(NoteBlock):
 
     kind: Literal["jotter"] = "jotter"
 
-    def open(self, scope: Scope) -> Notebook:
-        return Notebook(Shelf(self.resources, self.name, scope, "user"), NoteMemory(max_notes=2))
+    def open(self, scope: Scope) -> Notes:
+        return Notes(
+            KeyedRecords(self.resources, self.name, scope, "user"), NoteMemory(max_notes=2)
+        )
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return [Recall(self.name, one.id, one.text) for one in self.open(scope).all()[:limit]]
@@ -231,7 +233,7 @@ def test_notes_go_to_the_block_that_takes_them() -> None:
             assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")
         assert "no more are kept" in memory.call_tool("s", "memory_write", {"text": "Third."})
         tea, figs = memory.user("ada").notes().all()
-        assert {block for block, _ in memory._store.all_facts()} == {"jotter", "_keepers"}
+        assert {block for block, _ in memory._store.all_records()} == {"jotter", "_keepers"}
         assert {recall.block for recall in memory.get("s", "tea").recalls} == {"jotter"}
         assert memory.call_tool("s", "memory_forget", {"id": tea.id}) == f"Forgotten: {tea.id}."
         assert memory.user("ada").notes().all() == [figs]

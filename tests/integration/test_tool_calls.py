@@ -361,13 +361,13 @@ def test_an_outage_of_the_store_comes_back_as_text(caplog: pytest.LogCaptureFixt
         down["step"] = "before head"
         assert call("memory_read", query="tea") == DOWN
         for name, arguments in calls:
-            down["step"] = "before facts"
+            down["step"] = "before records"
             assert call(name, **arguments) == DOWN
         for name, arguments in (calls[0], calls[2]):
-            down["step"] = "before put_facts"
+            down["step"] = "before put_records"
             assert call(name, **arguments) == DOWN
         for name, arguments in (calls[1], calls[4]):
-            down["step"] = "before delete_facts"
+            down["step"] = "before delete_records"
             assert call(name, **arguments) == DOWN
         down["step"] = ""
         assert [one.text for one in memory.user("ada").notes().all()] == ["Likes tea."]

@@ -16,7 +16,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.core.records import Head, Record
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
 from benchmarks.torture_ledger import Finding, Ledger, Op, compare
@@ -62,17 +62,17 @@ class Place:
 
     def fact(self, **changes: object) -> Record:
         """A fact of the session, changed."""
-        claims = [one for one in self.store.facts(FACTS, "user:u") if one.sources]
+        claims = [one for one in self.store.records(FACTS, "user:u") if one.sources]
         return replace(claims[3], **changes)
 
     def put(self, block: str, **changes: object) -> None:
         """Keep a changed record as another one."""
         record = self.fact(id="planted", **changes)
         if block == FACTS:
-            self.store.put_facts(FACTS, [record])
+            self.store.put_records(FACTS, [record])
         else:
-            traits = Traits.of_vectors(np.eye(256, dtype=np.float32)[:1])
-            self.store.put_vectors(VECTORS, [record], traits)
+            features = Features.of_vectors(np.eye(256, dtype=np.float32)[:1])
+            self.store.put_vectors(VECTORS, [record], features)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
         {"vector missing"},
     ),
     "a fact lost": (
-        lambda place: place.store.delete_facts(FACTS, record_id=place.fact().id),
+        lambda place: place.store.delete_records(FACTS, record_id=place.fact().id),
         {"extractive missing"},
     ),
     "a cursor behind": (_turn_back, {"behind"}),

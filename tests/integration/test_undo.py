@@ -227,7 +227,7 @@ class Digests(Block):
     kind: str = "digests"
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        kept = self.resources.store.facts(self.name, scope.owner)
+        kept = self.resources.store.records(self.name, scope.owner)
         return [Recall(self.name, one.id, one.text) for one in kept]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -242,13 +242,13 @@ class Digests(Block):
             sources=(first, last),
             created_at=entries[0].created_at,
         )
-        self.resources.store.put_facts(self.name, [record], lease=scope.lease)
+        self.resources.store.put_records(self.name, [record], lease=scope.lease)
 
     def delete(self, scope: Scope) -> None:
         where: dict[str, Any] = {"session_id": scope.session_id, "after": scope.after}
         if scope.session_id is None:
             where = {"owner": scope.owner}
-        self.resources.store.delete_facts(self.name, **where, lease=scope.lease)
+        self.resources.store.delete_records(self.name, **where, lease=scope.lease)
 
 
 def test_a_record_of_many_messages_is_made_anew() -> None:

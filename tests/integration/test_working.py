@@ -274,12 +274,12 @@ def test_values_that_are_set_at_once_keep_the_limit() -> None:
     refused: list[str] = []
 
     def first(step: str) -> None:
-        if step == "before put_facts" and other:
+        if step == "before put_records" and other:
             other.pop().start()
             assert tried.wait(SECONDS)
 
     def second(step: str) -> None:
-        if step in ("before lock", "after put_facts"):
+        if step in ("before lock", "after put_records"):
             tried.set()
 
     block = WorkingMemory(max_keys=2)

@@ -13,12 +13,12 @@ import pytest
 from agent_memory.stores.base import Store
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing import (
-    FactStoreContract,
+    RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
-from tests.contract.arriving_contract import ArrivingContract
+from tests.contract.import_contract import ImportContract
 from tests.servers.process import CannotStart, untested
 from tests.servers.redis import RedisNodes, RedisServer, redis_binaries
 
@@ -77,10 +77,10 @@ def server(start: Start) -> RedisServer:
 
 class RedisContract(
     SessionStoreContract,
-    FactStoreContract,
+    RecordStoreContract,
     VectorStoreContract,
     WorkStoreContract,
-    ArrivingContract,
+    ImportContract,
 ):
     """What a `RedisStore` must do on the server at `url`."""
 

@@ -13,11 +13,11 @@ from agent_memory.core.ids import (
     OwnId,
     check_id,
     check_share,
-    given_id,
     readable,
     share_of,
     shared_session,
     shared_user,
+    visible_id,
 )
 from agent_memory.errors import InvalidId
 
@@ -42,10 +42,10 @@ def test_no_two_places_are_one(share: str, one: str, other: str, two: str) -> No
     """Wrong: a session of one namespace is one of another, or of nobody's."""
     first, second = shared_session(share, one), shared_session(other, two)
     assert (first == second) == ((share, one) == (other, two))
-    assert (share_of(first), given_id(first)) == (share, one)
+    assert (share_of(first), visible_id(first)) == (share, one)
     assert share_of(shared_user(share)) == share
     assert first != one
-    assert (share_of(one), given_id(one)) == (None, one)
+    assert (share_of(one), visible_id(one)) == (None, one)
     assert readable(one) == one
     assert share in readable(first)
     assert one in readable(first)

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.index import TraitIndex
 from agent_memory.retrieval.postings import Postings
 from agent_memory.retrieval.terms import Terms, rarity
-from agent_memory.retrieval.traits import Sought, Traits
 
 DIMENSION = 4
 texts = st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 8), max_size=5), max_size=8)
@@ -21,10 +21,10 @@ def terms(text: dict[int, int]) -> Terms:
     return Terms(np.array(list(text), np.uint32), np.array(list(text.values()), np.float32))
 
 
-def traits(some: Sequence[dict[int, int]], seed: int) -> Traits:
+def features(some: Sequence[dict[int, int]], seed: int) -> Features:
     rows = np.random.default_rng(seed).normal(size=(2, len(some), DIMENSION)).astype(np.float32)
     around = [terms({**text, 9: 1}) for text in some]
-    return Traits(rows[0], rows[1], [terms(text) for text in some], around)
+    return Features(rows[0], rows[1], [terms(text) for text in some], around)
 
 
 @given(st.lists(texts, max_size=6), st.sets(st.integers(0, 12)))
@@ -51,23 +51,23 @@ def test_each_view_gives_its_best(
     index, whole, ids = TraitIndex(DIMENSION), [], []
     for number, batch in enumerate(batches):
         names = [f"{number}-{n}" for n in range(len(batch))]
-        index = index.extended(names, traits(batch, number))
-        whole.append(traits(batch, number))
+        index = index.extended(names, features(batch, number))
+        whole.append(features(batch, number))
         ids += names
     vector = np.random.default_rng(99).normal(size=DIMENSION).astype(np.float32)
-    found = index.search(Sought(vector, tuple(sorted(question))), depth)
+    found = index.search(Query(vector, tuple(sorted(question))), depth)
     every = TraitIndex(DIMENSION)
     if ids:
         every = every.extended(
             ids,
-            Traits(
+            Features(
                 np.concatenate([part.meaning for part in whole]),
                 np.concatenate([part.meaning_around for part in whole]),
                 [text for part in whole for text in part.words],
                 [text for part in whole for text in part.words_around],
             ),
         )
-    table = every.search(Sought(vector, tuple(sorted(question))), len(ids))
+    table = every.search(Query(vector, tuple(sorted(question))), len(ids))
     scores = dict(zip(table.ids, table.scores, strict=True))
     wanted: set[str] = set()
     for view in range(4):
@@ -81,10 +81,10 @@ def test_each_view_gives_its_best(
 def test_a_state_stays_as_it_was() -> None:
     """Wrong: a search under way sees half of what is added meanwhile."""
     text = {1: 1}
-    first = TraitIndex(DIMENSION).extended(["a"], traits([text], 1))
-    second = first.extended(["b", "c"], traits([text, text], 2))
-    other = first.extended(["d"], traits([text], 3))
-    question = Sought(np.zeros(0, np.float32), (1,))
+    first = TraitIndex(DIMENSION).extended(["a"], features([text], 1))
+    second = first.extended(["b", "c"], features([text, text], 2))
+    other = first.extended(["d"], features([text], 3))
+    question = Query(np.zeros(0, np.float32), (1,))
     assert [sorted(i.search(question, 9).ids) for i in (first, second, other)] == [
         ["a"],
         ["a", "b", "c"],
@@ -98,7 +98,7 @@ def test_a_state_stays_as_it_was() -> None:
 def test_nothing_asked_or_nothing_there_gives_nothing() -> None:
     """Wrong: an empty memory or question fails."""
     nothing = np.zeros(0, np.float32)
-    assert TraitIndex(0).search(Sought(np.ones(DIMENSION, np.float32), (1,)), 9).ids == []
-    index = TraitIndex(DIMENSION).extended(["a"], traits([{1: 1}], 1))
-    assert index.search(Sought(nothing), 9).ids == []
-    assert index.search(Sought(nothing, (1,)), 0).ids == []
+    assert TraitIndex(0).search(Query(np.ones(DIMENSION, np.float32), (1,)), 9).ids == []
+    index = TraitIndex(DIMENSION).extended(["a"], features([{1: 1}], 1))
+    assert index.search(Query(nothing), 9).ids == []
+    assert index.search(Query(nothing, (1,)), 0).ids == []

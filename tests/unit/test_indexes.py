@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores import indexes
 from agent_memory.stores.blobs import blobs_of
 from agent_memory.stores.indexes import Indexes, records_of
 from agent_memory.testing.contract import record
 
 
-def stored(count: int, at: int = 0) -> tuple[list[Record], Traits]:
+def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:
     rows = np.random.default_rng(at).normal(size=(count, 8)).astype(np.float32)
-    return [record(f"{at + n}") for n in range(count)], Traits.of_vectors(rows)
+    return [record(f"{at + n}") for n in range(count)], Features.of_vectors(rows)
 
 
 def load(kept: Indexes, owner: str, version: int, count: int) -> None:
-    records, traits = stored(count)
+    records, features = stored(count)
     ids = [one.id for one in records]
-    kept.load(("v", owner), version, ids, blobs_of(records, traits))
+    kept.load(("v", owner), version, ids, blobs_of(records, features))
 
 
 def test_an_index_stands_as_long_as_its_version() -> None:
@@ -40,15 +40,15 @@ def test_own_writes_are_taken_in() -> None:
     another's is taken for all that changed."""
     kept = Indexes()
     load(kept, "ann", 7, 3)
-    records, traits = stored(2, 100)
+    records, features = stored(2, 100)
     ids = [one.id for one in records]
-    kept.extend("v", {"ann": (6, 8)}, ids, traits)
+    kept.extend("v", {"ann": (6, 8)}, ids, features)
     assert kept.get(("v", "ann"), 8) is None
-    kept.extend("v", {"ann": (7, 8)}, ids, traits)
+    kept.extend("v", {"ann": (7, 8)}, ids, features)
     longer = kept.get(("v", "ann"), 8)
     assert longer is not None
     assert len(longer) == 5
-    kept.extend("v", {"ann": (8, 9)}, ids, traits)  # written over: to be loaded anew
+    kept.extend("v", {"ann": (8, 9)}, ids, features)  # written over: to be loaded anew
     assert kept.get(("v", "ann"), 9) is None
 
 
@@ -89,8 +89,8 @@ def test_the_least_used_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
         True,
         False,
     ]
-    records, traits = stored(10, 100)
-    kept.extend("v", {"cleo": (1, 2)}, [one.id for one in records], traits)
+    records, features = stored(10, 100)
+    kept.extend("v", {"cleo": (1, 2)}, [one.id for one in records], features)
     assert kept.get(("v", "ann"), 1) is None
     assert kept.get(("v", "cleo"), 2) is not None
 

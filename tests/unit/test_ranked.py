@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from agent_memory.core.records import Hit, Record
 from agent_memory.retrieval.blending import blended, by_ranks, shares
+from agent_memory.retrieval.features import Features, Query, Turn
 from agent_memory.retrieval.index import TraitIndex
 from agent_memory.retrieval.priors import priors
 from agent_memory.retrieval.relevance import bears
-from agent_memory.retrieval.traits import Sought, Traits, Turn
 from agent_memory.retrieval.turns import ranked
 from agent_memory.retrieval.views import VIEWS, WEIGHTS
 
@@ -42,9 +42,9 @@ def record(name: str, of: Turn) -> Record:
 def order(question: str, *turns: Turn) -> list[int]:
     """The places of the turns that words find, best first."""
     index = TraitIndex(0).extended(
-        [str(place) for place in range(len(turns))], Traits.of_turns(turns, 0, no_vectors)
+        [str(place) for place in range(len(turns))], Features.of_turns(turns, 0, no_vectors)
     )
-    found = index.search(Sought.of(question, np.zeros(0, np.float32)), 99)
+    found = index.search(Query.of(question, np.zeros(0, np.float32)), 99)
     hits = [
         Hit(record(name, turns[int(name)]), tuple(row))
         for name, row in zip(found.ids, found.scores.tolist(), strict=True)

@@ -17,7 +17,7 @@ from agent_memory.core.records import Recall
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, told
 from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
-from agent_memory.retrieval.traits import Sought
+from agent_memory.retrieval.features import Query
 from tests.unit.claiming import claim, day, facts, linked
 
 NOW = day(30)
@@ -91,10 +91,10 @@ def ranked(
 ) -> list[Recall]:
     """What is recalled of facts for a question, at default weights."""
     rows = np.zeros((len(found), 0), np.float32) if vectors is None else vectors
-    sought = Sought.of(question, np.array(meaning, np.float32)) if question else None
+    query = Query.of(question, np.array(meaning, np.float32)) if question else None
     known = Remembered(found, rows)
     chosen = range(len(found)) if places is None else places
-    return recalls(known, chosen, sought, ImportanceScorer(), NOW, 50)
+    return recalls(known, chosen, query, ImportanceScorer(), NOW, 50)
 
 
 def recalled(found: list[Fact], question: str = "") -> list[str]:

@@ -21,7 +21,7 @@ from agent_memory import InvalidInput, SpatialMemory
 from agent_memory.ltm_blocks.spatial import Observation
 from agent_memory.ltm_blocks.spatial.index import Fading, Moment, PlaceIndex
 from agent_memory.ltm_blocks.spatial.observation import (
-    Sighting,
+    SpatialMatch,
     ago,
     confidence_of,
     moment_of,
@@ -145,12 +145,12 @@ def test_settings_in_files() -> None:
 def test_told_in_words() -> None:
     """Wrong: a model isn't told where, how long ago, or how sure; or gets twelve decimals."""
     door = seen("door", (3.0, -4.25), days_ago=12.4)
-    sighting = Sighting(door, 2.0, 0.6349, None, 0.5)
+    sighting = SpatialMatch(door, 2.0, 0.6349, None, 0.5)
     wanted = "text of door (at 3, -4.25; 12 days ago; confidence 0.63)"
     assert told(sighting, NOW) == wanted
     high = seen("high", (0.1 + 0.2, 1e12, -0.5))
     wanted = "text of high (at 0.3, 1e+12, -0.5; just now; confidence 1.00)"
-    assert told(Sighting(high, None, 1.0, None, 1.0), NOW) == wanted
+    assert told(SpatialMatch(high, None, 1.0, None, 1.0), NOW) == wanted
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.retrieval.features import Query
 from agent_memory.retrieval.texts import TextIndex
-from agent_memory.retrieval.traits import Sought
 
 TEXTS = ["Likes green tea", "Has a dog named Rex", "Works at Acme in Oslo", "Is from Norway"]
 MEANING = np.eye(5, dtype=np.float32)[:4]  # each means something of its own
@@ -19,8 +19,8 @@ NO_VECTOR = np.zeros(0, np.float32)
 UNRELATED = 0.25
 
 
-def asking(question: str, *meaning: float) -> Sought:
-    return Sought.of(question, np.array(meaning, np.float32))
+def asking(question: str, *meaning: float) -> Query:
+    return Query.of(question, np.array(meaning, np.float32))
 
 
 def best(relevance: np.ndarray) -> list[int]:
@@ -46,7 +46,7 @@ def test_words_and_meaning_count_alike() -> None:
 def test_a_rare_word_counts_more() -> None:
     """Wrong: words that are in every text tell as much as those of one."""
     index = TextIndex(["Oslo is cold", "Oslo is dear", "Oslo has trams"], np.zeros((3, 0)))
-    relevance = index.relevance(Sought.of("trams in Oslo", NO_VECTOR))
+    relevance = index.relevance(Query.of("trams in Oslo", NO_VECTOR))
     assert best(relevance)[0] == 2
     assert relevance[0] == relevance[1] < relevance[2]
 
@@ -54,13 +54,13 @@ def test_a_rare_word_counts_more() -> None:
 def test_only_some_of_them() -> None:
     """Wrong: what was left out is found; or takes part in the shares of the others."""
     index = TextIndex(["tea tea tea", "tea", "coffee"], np.zeros((3, 0), np.float32))
-    sought = Sought.of("tea", NO_VECTOR)
-    assert best(index.relevance(sought)) == [0, 1]
-    some = index.relevance(sought, [1, 2])
+    query = Query.of("tea", NO_VECTOR)
+    assert best(index.relevance(query)) == [0, 1]
+    some = index.relevance(query, [1, 2])
     assert best(some) == [1]
     assert some[1] == pytest.approx(1)
-    assert not index.relevance(sought, []).any()
-    assert not index.bearing("tea", sought, UNRELATED, []).any()
+    assert not index.relevance(query, []).any()
+    assert not index.bearing("tea", query, UNRELATED, []).any()
 
 
 def test_what_is_foreign_to_all_finds_nothing() -> None:
@@ -85,9 +85,9 @@ def test_without_vectors_words_decide(vectors: np.ndarray, meaning: tuple[float,
     error; or all but what repeats half of the question is held back, for want of a meaning."""
     index = TextIndex(TEXTS, vectors)
     question = "Which country did my dog come from, who sold it, and was its basket green?"
-    sought = asking(question, *meaning)
-    assert best(index.relevance(sought)) == [0, 1]
-    assert best(index.bearing(question, sought, UNRELATED)) == [0, 1]
+    query = asking(question, *meaning)
+    assert best(index.relevance(query)) == [0, 1]
+    assert best(index.bearing(question, query, UNRELATED)) == [0, 1]
     assert not index.bearing("tomorrow", asking("tomorrow", *meaning), UNRELATED).any()
 
 
@@ -95,17 +95,17 @@ def test_of_no_texts_none_is_found() -> None:
     """Wrong: an empty memory is an error."""
     index = TextIndex([], np.zeros((0, 5), np.float32))
     assert len(index) == 0
-    for sought in (asking("tea", 1, 0, 0, 0, 0), Sought.of("tea", NO_VECTOR)):
-        assert index.relevance(sought).shape == (0,)
-        assert index.bearing("tea", sought, UNRELATED).shape == (0,)
+    for query in (asking("tea", 1, 0, 0, 0, 0), Query.of("tea", NO_VECTOR)):
+        assert index.relevance(query).shape == (0,)
+        assert index.bearing("tea", query, UNRELATED).shape == (0,)
 
 
 def test_blank_texts_and_questions_find_nothing() -> None:
     """Wrong: what says nothing is found, or makes an error."""
     index = TextIndex(["", "  ", "tea"], np.zeros((3, 0), np.float32))
-    assert best(index.relevance(Sought.of("tea", NO_VECTOR))) == [2]
-    assert not index.relevance(Sought.of("", NO_VECTOR)).any()
-    assert not index.bearing("", Sought.of("", NO_VECTOR), UNRELATED).any()
+    assert best(index.relevance(Query.of("tea", NO_VECTOR))) == [2]
+    assert not index.relevance(Query.of("", NO_VECTOR)).any()
+    assert not index.bearing("", Query.of("", NO_VECTOR), UNRELATED).any()
 
 
 words = st.sampled_from(["tea", "dog", "Oslo", "Acme", "green", "named"])
@@ -119,9 +119,9 @@ def test_relevance_is_a_share_and_stays_in_its_places(
     """Wrong: a relevance above 1 or below 0, another best than 1, or one outside the places; or
     `bearing` gives others than `relevance`."""
     index = TextIndex(texts, np.zeros((len(texts), 0), np.float32))
-    sought = Sought.of(question, NO_VECTOR)
+    query = Query.of(question, NO_VECTOR)
     for wanted in (None, [place for place in places if place < len(texts)]):
-        relevance = index.relevance(sought, wanted)
+        relevance = index.relevance(query, wanted)
         assert relevance.shape == (len(texts),)
         assert ((relevance >= 0) & (relevance <= 1 + 1e-6)).all()
         allowed = set(range(len(texts))) if wanted is None else set(wanted)
@@ -130,4 +130,4 @@ def test_relevance_is_a_share_and_stays_in_its_places(
         assert set(best(relevance)) == {place for place in allowed if asked & said[place]}
         if relevance.any():
             assert relevance.max() == pytest.approx(1)
-        assert (index.bearing(question, sought, 0.0, wanted) == relevance).all()
+        assert (index.bearing(question, query, 0.0, wanted) == relevance).all()

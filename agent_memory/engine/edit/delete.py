@@ -21,7 +21,7 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.keepers import enrolled, erase, erase_derived, erase_indexed
+from agent_memory.ltm_blocks.registry import erase, erase_derived, erase_indexed, registered
 from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Deletion:
         store: The store.
         leases: Which keep other workers off meanwhile.
         absorber: Whose blocks forget.
-        keepers: Blocks that keep what they did not absorb, and forget too.
+        manual_blocks: Blocks that keep what they did not absorb, and forget too.
         tombstones: What is to stay forgotten.
         records: Where the deletion of a user is noted until it is finished.
         windows: What is kept of logs in memory.
@@ -63,7 +63,7 @@ class Deletion:
         store: Store,
         leases: Leases,
         absorber: Absorber,
-        keepers: Sequence[Block],
+        manual_blocks: Sequence[Block],
         tombstones: Tombstones,
         records: SystemRecords,
         windows: Windows,
@@ -72,7 +72,7 @@ class Deletion:
         self._store = store
         self._leases = leases
         self._absorber = absorber
-        self._keepers = keepers
+        self._manual_blocks = manual_blocks
         self._tombstones = tombstones
         self._records = records
         self._windows = windows
@@ -143,7 +143,7 @@ class Deletion:
         """
         if not cleared:
             self._shared.close(user_id)
-            self._clear_keepers(user_id)
+            self._clear_manual_blocks(user_id)
             self._records.write(
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
@@ -165,10 +165,10 @@ class Deletion:
                 self._records.drop(Kind.USER_DELETIONS, done)
         self._scrub()
 
-    def _clear_keepers(self, user_id: str) -> None:
-        for block in self._keepers:
+    def _clear_manual_blocks(self, user_id: str) -> None:
+        for block in self._manual_blocks:
             resolve(block.delete(Scope(user_id)))
-        for name in self._former_keepers():
+        for name in self._former_manual_blocks():
             erase(self._store, name, Scope(user_id))
         erase_indexed(self._store, user_id)
 
@@ -178,7 +178,7 @@ class Deletion:
 
     def _scrub(self) -> None:
         noted = self._records.read(Kind.SCRUBS)
-        self._store.scrub()
+        self._store.secure_erase()
         for key in noted:
             self._records.drop(Kind.SCRUBS, key)
 
@@ -201,9 +201,9 @@ class Deletion:
         scope = Scope(head.user_id, head.session_id, lease=lease)
         for block in self._absorber.blocks.values():
             self._absorber.forget(block, head, scope)
-        for keeper in self._keepers:
-            resolve(keeper.delete(scope))
-        for name in self._former_keepers():
+        for manual_block in self._manual_blocks:
+            resolve(manual_block.delete(scope))
+        for name in self._former_manual_blocks():
             erase(self._store, name, scope)
         for former in head.cursors.keys() - self._absorber.blocks.keys():
             self._forget_former(former, scope)
@@ -213,9 +213,9 @@ class Deletion:
         self._windows.forget(head.session_id)
         return True
 
-    def _former_keepers(self) -> set[str]:
+    def _former_manual_blocks(self) -> set[str]:
         """Blocks that keep something in this store, and are not configured now."""
-        return enrolled(self._store) - {block.name for block in self._keepers}
+        return registered(self._store) - {block.name for block in self._manual_blocks}
 
     def _forget_former(self, block: str, scope: Scope) -> None:
         erase_derived(self._store, block, scope)

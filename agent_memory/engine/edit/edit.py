@@ -22,7 +22,7 @@ from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, SessionDeleting
-from agent_memory.ltm_blocks.keepers import erase_derived
+from agent_memory.ltm_blocks.registry import erase_derived
 from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
@@ -194,7 +194,7 @@ class Editor:
         owner = Scope(head.user_id, head.session_id).owner
         cut += [
             record.first - 1
-            for record in self._store.facts(block, owner)
+            for record in self._store.records(block, owner)
             if record.session_id == head.session_id and record.first <= end < record.last
         ]
         return max(head.expired, min([end, *cut]))  # what has expired could not be made anew
@@ -248,7 +248,7 @@ class Editor:
             return head
         moved = self._store.move(replace(head, cursors=dict(cursors)), lease=lease)
         if moved is not None:
-            self._store.put_off(moved, 0)
+            self._store.schedule(moved, 0)
         return moved
 
     def _forget(self, name: str, before: Head, rewound: Head, after: int, lease: Lease) -> None:
@@ -273,5 +273,5 @@ class Editor:
         if stored is None:
             return None
         self._windows.forget(stored.session_id)
-        self._store.put_off(stored, 0)
+        self._store.schedule(stored, 0)
         return Edited(stored, edit.taken)

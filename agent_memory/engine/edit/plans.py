@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agent_memory.core.emptying import emptied
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Span
+from agent_memory.core.redacted import redacted_message
 from agent_memory.core.window import begun_anew, ruled
 from agent_memory.errors import InvalidInput, SessionOfAnotherUser, UnsupportedOperation
 from agent_memory.stores.log import entries_after
@@ -35,7 +35,7 @@ class LogEdit:
         since: Blocks forget what derives from entries after this seq: `end`, or a seq before it
             where entries that have expired are not to count any more either.
         anew: Names of the blocks that absorb the session from its beginning.
-        redacts: Whether the entries are those that were there, emptied: of what was to stay
+        redacts: Whether the entries are those that were there, redacted: of what was to stay
             forgotten they say nothing else.
     """
 
@@ -189,7 +189,7 @@ def redacted(
     Args:
         head: The session's.
         log: The session's.
-        theirs: Whether a message is to be emptied.
+        theirs: Whether a message is to be redacted.
         noted: A seq before which none of theirs was, where that is known: the log may have lost
             messages of theirs by now.
     """
@@ -214,4 +214,6 @@ def redacted(
 def _emptied(entry: Entry) -> Entry:
     """The entry without its words. What it adds to the running total stays, so that no total
     changes; without the name of an encoding, a context counts it anew."""
-    return replace(entry, message=emptied(entry.message), tokens=entry.counted, encoding="")
+    return replace(
+        entry, message=redacted_message(entry.message), tokens=entry.counted, encoding=""
+    )

@@ -17,7 +17,7 @@ from agent_memory.engine.recall.runner import TimeLimited, resolve, together
 from agent_memory.errors import ConfigError, LeaseLost, StoreError
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.base import SessionStore
-from agent_memory.stores.log import LOST, lent_entry
+from agent_memory.stores.log import LOST, entry_for_caller
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Batches:
             if len(self._read) > _KEPT:
                 del self._read[next(iter(self._read))]
         entries, last = found
-        return [lent_entry(entry) for entry in entries], last
+        return [entry_for_caller(entry) for entry in entries], last
 
     def _next(self, cursor: int, target: int) -> tuple[list[Entry], int]:
         limit = min(BATCH_ENTRIES, target - cursor)
@@ -187,7 +187,7 @@ class Absorber:
         while (head := self._store.head(session_id)) and not head.deleting:
             back = self._store.move(replace(head, cursors={**head.cursors, block: 0}), lease=lease)
             if back:
-                self._store.put_off(back, 0)
+                self._store.schedule(back, 0)
                 return
 
     def forget(self, block: Block, head: Head, scope: Scope) -> None:

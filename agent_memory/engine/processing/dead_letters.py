@@ -15,7 +15,7 @@ from agent_memory.errors import (
     StoreError,
 )
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import RecordStore
 
 _PLACE = FAILED.name
 _PASSING = (ModelUnavailable, ModelForbidden, ModelRequired, ConfigError, StoreError, OSError)
@@ -38,14 +38,14 @@ class DeadLetters:
         most: Attempts after which a batch is given up.
     """
 
-    def __init__(self, store: FactStore, most: int) -> None:
+    def __init__(self, store: RecordStore, most: int) -> None:
         self._store = store
         self._most = most
 
     def count(self, block: str, first: int, last: int, error: str, lease: Lease) -> bool:
         """One more attempt at a batch failed; whether the batch is given up now."""
         place = record_id(_PLACE, block, lease.session_id, first)
-        before = next((one for one in self._store.facts(_PLACE, block) if one.id == place), None)
+        before = next((one for one in self._store.records(_PLACE, block) if one.id == place), None)
         record = before or Record(
             id=place,
             owner=block,
@@ -62,7 +62,7 @@ class DeadLetters:
         given_up: bool = record.metadata.get("given_up", False) or attempts >= self._most
         metadata = {"attempts": attempts, "given_up": given_up}
         record = replace(record, last=last, text=error, metadata=metadata)
-        self._store.put_facts(_PLACE, [record], lease=lease)
+        self._store.put_records(_PLACE, [record], lease=lease)
         return given_up
 
     def keep(self, letter: DeadLetter, lease: Lease) -> None:
@@ -71,16 +71,16 @@ class DeadLetters:
         span = (letter.block, lease.session_id, letter.first, letter.last)
         metadata = {"attempts": letter.attempts, "given_up": True}
         record = Record(place, *span, letter.error, (), letter.since, metadata)
-        self._store.put_facts(_PLACE, [record], lease=lease)
+        self._store.put_records(_PLACE, [record], lease=lease)
 
     def clear(self, block: str, first: int, lease: Lease) -> None:
         """The batch was absorbed after all."""
         place = record_id(_PLACE, block, lease.session_id, first)
-        self._store.delete_facts(_PLACE, record_id=place, lease=lease)
+        self._store.delete_records(_PLACE, record_id=place, lease=lease)
 
     def forget(self, session_id: str, after: int = 0, lease: Lease | None = None) -> None:
         """Forget a session's failures: all, or those that reach past a seq."""
-        self._store.delete_facts(_PLACE, session_id=session_id, after=after, lease=lease)
+        self._store.delete_records(_PLACE, session_id=session_id, after=after, lease=lease)
 
     def dead(self, block: str, session_id: str | None = None) -> list[DeadLetter]:
         """The batches that a block gave up, oldest first."""
@@ -94,6 +94,6 @@ class DeadLetters:
                 error=record.text,
                 since=record.created_at,
             )
-            for record in self._store.facts(_PLACE, block)
+            for record in self._store.records(_PLACE, block)
             if record.metadata["given_up"] and session_id in (None, record.session_id)
         ]

@@ -169,7 +169,7 @@ class SessionWork:
                 return Processed(done)
             again = self._again(now, self._idle_wait(now) if everything else idle)
             if everything or again != 0:  # a worker goes on at once without asking the store
-                self._store.put_off(now, again)
+                self._store.schedule(now, again)
             return Processed(done, again)
 
     def absorb(self, session_id: str, block: str, *, wait: float, anew: bool = False) -> str | None:
@@ -198,7 +198,7 @@ class SessionWork:
             fed = self._absorber.absorb({block: head.end}, lease)
             error = next((one.error for one in fed if one.error), None)
             if error and anew:  # a worker goes on with it
-                self._store.put_off(self._store.head(session_id) or head, 0)
+                self._store.schedule(self._store.head(session_id) or head, 0)
             return error
 
     def retry(self, letter: DeadLetter, wait: float) -> Absorbed:

@@ -104,7 +104,7 @@ class Housekeeping:
         known = self._records.read(Kind.JOBS).keys()
         new = self._jobs - known
         if new:
-            self._store.wake()  # whatever a new block has to absorb falls due
+            self._store.schedule_all()  # whatever a new block has to absorb falls due
         for name in sorted(known - self._jobs):
             self._records.drop(Kind.JOBS, name)
         for name in sorted(new):
@@ -115,7 +115,7 @@ class Housekeeping:
         times = {name: note["again_at"] for name, note in self._records.read(Kind.JOBS).items()}
         late = [name for name, at in times.items() if at is not None and at <= time()]
         if late:
-            self._store.wake()
+            self._store.schedule_all()
         for name in late:
             self._records.write(Kind.JOBS, name, again_at=None)
 
@@ -303,7 +303,7 @@ class Worker:
         with suppress(Exception):  # the store is down: then at least this worker remembers
             if head := self._store.head(session_id):
                 wait = max(POLL_SECONDS, self._backoff.seconds(session_id))
-                self._store.put_off(head, wait)
+                self._store.schedule(head, wait)
 
     def _done(self, session_id: str, owner: str, again: float | None) -> None:
         with self._changed:

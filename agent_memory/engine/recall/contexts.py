@@ -89,7 +89,7 @@ class Contexts:
 def existing(store: SessionStore, found: Found) -> Found:
     """What was recalled, without what comes from sessions that are gone."""
     named = {source[0] for recalls in found.values() for one in recalls for source in one.sources}
-    gone = named - store.standing(named) if named else named
+    gone = named - store.existing(named) if named else named
     return {
         block: [one for one in recalls if not any(source[0] in gone for source in one.sources)]
         for block, recalls in found.items()

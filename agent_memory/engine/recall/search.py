@@ -18,8 +18,8 @@ def search_log(store: SessionStore, head: Head, query: str, limit: int) -> list[
     By their words alone: an index is made for this search, and words cost least.
     """
     from agent_memory.models.embedders.none import NoEmbedder
+    from agent_memory.retrieval.features import Features, Query
     from agent_memory.retrieval.index import TraitIndex
-    from agent_memory.retrieval.traits import Sought, Traits
     from agent_memory.retrieval.turns import ranked, record_of_turn, spoken
     from agent_memory.retrieval.views import depth_for
     from agent_memory.stores.indexes import hits
@@ -28,9 +28,9 @@ def search_log(store: SessionStore, head: Head, query: str, limit: int) -> list[
     if not said:
         return []
     nothing = NoEmbedder()
-    traits = Traits.of_turns([turn for _, turn in said], 0, nothing.embed)
+    features = Features.of_turns([turn for _, turn in said], 0, nothing.embed)
     records = [record_of_turn(*one, f"{one[0].session_id}#{one[0].seq}", "") for one in said]
     by_id = {record.id: record for record in records}
-    index = TraitIndex(nothing.dimension).extended(list(by_id), traits)
-    found = index.search(Sought.of(query, nothing.embed([query])[0]), depth_for(limit))
+    index = TraitIndex(nothing.dimension).extended(list(by_id), features)
+    found = index.search(Query.of(query, nothing.embed([query])[0]), depth_for(limit))
     return ranked(LOG, query, hits(found, by_id), limit)

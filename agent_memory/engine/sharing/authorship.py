@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from agent_memory.core.emptying import EMPTY_SYSTEM
 from agent_memory.core.messages import Message
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Record
+from agent_memory.core.redacted import EMPTY_SYSTEM
 from agent_memory.core.reserved import AUTHORS
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import RecordStore
 
 _PLACE = AUTHORS.name
 _MOST_KNOWN = 10_000
@@ -22,7 +22,7 @@ def signed(message: Message, agent: str) -> Message:
 
 
 def is_by(message: Message | None, agent: str) -> bool:
-    """Whether an agent wrote a message of a shared namespace; also one that is half emptied."""
+    """Whether an agent wrote a message of a shared namespace; also one that is half redacted."""
     if message is None:
         return False
     unsigned = message.is_system and message.to_dict() == EMPTY_SYSTEM.to_dict()
@@ -38,7 +38,7 @@ class Authors:
         store: Where it is kept.
     """
 
-    def __init__(self, store: FactStore) -> None:
+    def __init__(self, store: RecordStore) -> None:
         self._store = store
         self._lock = fork_safe_lock()
         self._known: dict[tuple[str, str], datetime] = {}
@@ -69,18 +69,18 @@ class Authors:
 
     def first(self, agent: str, session_id: str) -> int | None:
         """A seq before which the agent wrote nothing in the session; None where it never wrote."""
-        found = self._store.facts(_PLACE, _owner(agent, session_id))
+        found = self._store.records(_PLACE, _owner(agent, session_id))
         return min((record.first for record in found), default=None)
 
     def drop(self, agent: str, session_id: str) -> None:
         """Forget it: nothing of the agent is left in the session."""
-        self._store.delete_facts(_PLACE, owner=_owner(agent, session_id))
+        self._store.delete_records(_PLACE, owner=_owner(agent, session_id))
         self._known.pop((agent, session_id), None)
 
     def _note(self, agent: str, session_id: str, first: int) -> None:
         owner = _owner(agent, session_id)
         record = Record(owner, owner, session_id, first, first, "", (), datetime.now(UTC))
-        self._store.put_facts(_PLACE, [record])
+        self._store.put_records(_PLACE, [record])
 
 
 def _owner(agent: str, session_id: str) -> str:

@@ -9,7 +9,7 @@ from agent_memory.core.ids import Access
 from agent_memory.core.records import Record
 from agent_memory.core.reserved import GRANTS
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import RecordStore
 
 _PLACE, _SHARES = GRANTS.name, "shares"
 _NONE = "none"
@@ -26,7 +26,7 @@ class Grants:
         store: Where they are kept.
     """
 
-    def __init__(self, store: FactStore) -> None:
+    def __init__(self, store: RecordStore) -> None:
         self._store = store
 
     def begin(self, shares: Mapping[str, Mapping[str, Access]]) -> None:
@@ -38,19 +38,19 @@ class Grants:
                 if agent not in known:
                     new += _records(share, agent, access, is_initial=True)
         if new:
-            self._store.put_facts(_PLACE, new)
+            self._store.put_records(_PLACE, new)
 
     def put(self, share: str, agent: str, access: Access | None) -> None:
         """Grant, or with None revoke. Durable, and in force everywhere, on return."""
-        self._store.put_facts(_PLACE, _records(share, agent, access))
+        self._store.put_records(_PLACE, _records(share, agent, access))
 
     def access(self, share: str, agent: str) -> Access | None:
         """What an agent may do: one small read, by an index, of no other's grant."""
-        return _effective(self._store.facts(_PLACE, _pair(share, agent)))
+        return _effective(self._store.records(_PLACE, _pair(share, agent)))
 
     def knows(self, share: str, agent: str) -> bool:
         """Whether anything was granted or revoked, or a configuration's grant was written."""
-        return bool(self._store.facts(_PLACE, _pair(share, agent)))
+        return bool(self._store.records(_PLACE, _pair(share, agent)))
 
     def allows(self, share: str, agent: str, access: Access) -> bool:
         """Whether an agent may do so."""
@@ -69,11 +69,11 @@ class Grants:
 
     def shares(self) -> list[str]:
         """The namespaces for which there are grants, or were."""
-        return sorted(record.text for record in self._store.facts(_PLACE, _SHARES))
+        return sorted(record.text for record in self._store.records(_PLACE, _SHARES))
 
     def shares_of(self, agent: str) -> list[str]:
         """The namespaces in which an agent has access, or had."""
-        found = self._store.facts(_PLACE, _agent(agent))
+        found = self._store.records(_PLACE, _agent(agent))
         return sorted({record.metadata["share"] for record in found})
 
     def close(self, agent: str) -> None:
@@ -91,16 +91,16 @@ class Grants:
         """Erase a namespace's grants."""
         for agent in {record.metadata["agent"] for record in self._of_share(share)}:
             self._drop(share, agent, found_by="share")
-        self._store.delete_facts(_PLACE, record_id=_id("name", share, ""))
+        self._store.delete_records(_PLACE, record_id=_id("name", share, ""))
 
     def _drop(self, share: str, agent: str, found_by: str) -> None:
         # last what the others are found by, and what wins, should this stop half-way
         for kind in sorted(("pair", "share", "agent"), key=lambda kind: kind == found_by):
             for initial in (True, False):
-                self._store.delete_facts(_PLACE, record_id=_id(kind, share, agent, initial))
+                self._store.delete_records(_PLACE, record_id=_id(kind, share, agent, initial))
 
     def _of_share(self, share: str) -> list[Record]:
-        return self._store.facts(_PLACE, _share(share))
+        return self._store.records(_PLACE, _share(share))
 
 
 def _records(

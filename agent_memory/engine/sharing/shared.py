@@ -11,12 +11,12 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall, Span
 from agent_memory.engine.paging import page_of
 from agent_memory.engine.sharing.authorship import signed
-from agent_memory.engine.sharing.given import (
-    given_context,
-    given_entry,
-    given_fact,
-    given_head,
-    given_recall,
+from agent_memory.engine.sharing.visible import (
+    visible_context,
+    visible_entry,
+    visible_fact,
+    visible_head,
+    visible_recall,
 )
 from agent_memory.errors import AccessDenied, InvalidInput, ToolRefused
 
@@ -83,14 +83,14 @@ class SharedMemory:
             if not self._allowed("write"):
                 self._components.deletion.settle(self.agent_id)  # if that is because it is deleted
                 self._components.redaction.late(self.agent_id, session)
-        return given_head(head)
+        return visible_head(head)
 
     def get(self, session_id: str, message: Any = None) -> MemoryContext:
         """As `AgentMemory.get`."""
 
         def read() -> MemoryContext:
             context = self._memory.get(self._session(session_id), message, user_id=self._user)
-            return given_context(context)
+            return visible_context(context)
 
         return self._reading(read)
 
@@ -101,7 +101,7 @@ class SharedMemory:
             log = self._memory.history(
                 self._session(session_id), user_id=self._user, after=after, limit=limit
             )
-            return [given_entry(entry) for entry in log]
+            return [visible_entry(entry) for entry in log]
 
         return self._reading(read)
 
@@ -112,7 +112,7 @@ class SharedMemory:
             found = self._memory.search(
                 query, user_id=self._user, session_id=self._maybe(session_id), limit=limit
             )
-            return [given_recall(one) for one in found]
+            return [visible_recall(one) for one in found]
 
         return self._reading(read)
 
@@ -127,7 +127,7 @@ class SharedMemory:
                 after=self._maybe(after),
                 shared=True,
             )
-            return [given_head(head) for head in page]
+            return [visible_head(head) for head in page]
 
         return self._reading(read)
 
@@ -157,7 +157,7 @@ class SharedMemory:
             found = self._memory.user(self._user).facts(
                 session_id=self._maybe(session_id), as_of=as_of, known_at=known_at
             )
-            return [given_fact(one) for one in found]
+            return [visible_fact(one) for one in found]
 
         return self._reading(read)
 

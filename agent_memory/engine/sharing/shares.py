@@ -8,8 +8,8 @@ from weakref import WeakValueDictionary
 from agent_memory.core.ids import Access, check_id, check_share, shared_session, shared_user
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.engine.paging import page_of
-from agent_memory.engine.sharing.given import given_head
 from agent_memory.engine.sharing.shared import SharedMemory
+from agent_memory.engine.sharing.visible import visible_head
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Share:
         store, user = self._components.store, shared_user(self.name)
         since = None if after is None else shared_session(self.name, after)
         page = page_of(store, user, limit=limit, after=since, shared=True)
-        return [given_head(head) for head in page]
+        return [visible_head(head) for head in page]
 
     def delete(self) -> None:
         """Erase the namespace: its grants first, then its sessions and all that derives from them.

@@ -18,7 +18,7 @@ from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block
-from agent_memory.ltm_blocks.keepers import enrolled
+from agent_memory.ltm_blocks.registry import registered
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.stores.base import Store
 
@@ -75,7 +75,7 @@ class Exporter:
         yield writing.head()
         for entry in self._entries(head):
             yield writing.entry(entry)
-        names = sorted({*self._blocks, *head.cursors, *enrolled(self._store)})
+        names = sorted({*self._blocks, *head.cursors, *registered(self._store)})
         for name in names:
             yield from self._vectors(name, head, writing, left_out)
         for name in names:
@@ -85,7 +85,7 @@ class Exporter:
             for letter in self._failures.dead(name, head.session_id):
                 if head.expired < letter.first and letter.last <= head.cursors[name]:
                     yield writing.dead_letter(letter)
-        for note in self._store.facts(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
+        for note in self._store.records(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
             if note.session_id == head.session_id:
                 yield writing.forgotten(note)
 
@@ -99,7 +99,7 @@ class Exporter:
     def _facts(self, block: str, head: Head, writing: Writing) -> Iterator[str]:
         reach = self._reach(block, head)
         for owner in owners_of(head):
-            for record in self._store.facts(block, owner):
+            for record in self._store.records(block, owner):
                 if record.session_id == head.session_id and record.last <= reach:
                     yield writing.fact(block, record)
 
@@ -123,8 +123,8 @@ class Exporter:
         from agent_memory.stores.blobs import blobs_of
 
         reach, owners = self._reach(name, head), owners_of(head)
-        for records, traits in chain([first], pages):
-            for record, blob in zip(records, blobs_of(records, traits), strict=True):
+        for records, features in chain([first], pages):
+            for record, blob in zip(records, blobs_of(records, features), strict=True):
                 if record.owner in owners and record.last <= reach:
                     yield writing.vector(name, record, blob)
 

@@ -16,11 +16,11 @@ from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Fact, Forgotten, Item, Vector, Vectors
-from agent_memory.engine.transfer.validate_import import is_bound, is_keyed, traits_in, validated
+from agent_memory.engine.transfer.validate_import import features_in, is_bound, is_keyed, validated
 from agent_memory.errors import ConfigError, DimensionMismatch, ModelError
 from agent_memory.ltm_blocks.base import Block, Resources
-from agent_memory.ltm_blocks.keepers import enrol
-from agent_memory.ltm_blocks.shelf import Shelf
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords
+from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.ltm_blocks.versions import new_version, version_of
 
@@ -36,7 +36,7 @@ class RecordImport:
     """Takes the records of one session.
 
     Args:
-        resources: What blocks are lent.
+        resources: What blocks are given.
         failures: What blocks could not absorb.
         blocks: Bound blocks, by name.
         head: The session's, as the snapshot says it.
@@ -110,7 +110,7 @@ class RecordImport:
             if letter.block in cursors:
                 self._failures.keep(letter, self._lease)
         tombstones = [one.record for one in self._forgotten]
-        self._store.put_facts(FORGOTTEN, tombstones, lease=self._lease)
+        self._store.put_records(FORGOTTEN, tombstones, lease=self._lease)
         return cursors
 
     def _cursors(self) -> dict[str, int]:
@@ -139,7 +139,7 @@ class RecordImport:
             for number, record in facts
             if not is_bound(block, record) and not is_keyed(block, record)
         }
-        for block, there in self._store.all_facts() if loose else ():
+        for block, there in self._store.all_records() if loose else ():
             number = loose.get((block, there.id))
             if number is not None and there.session_id != self._head.session_id:
                 raise refused(number, f"block {block!r} has another record of its id already")
@@ -147,17 +147,17 @@ class RecordImport:
     def _put_facts(self, block: str, owner: str, records: Sequence[Record]) -> None:
         head = self._head
         if block not in head.cursors:  # whoever deletes the session has to know of the block
-            enrol(self._store, block)
+            register(self._store, block)
         own = Scope(None, head.session_id).owner == owner
         scope = Scope(head.user_id, head.session_id)
-        with Shelf(self._resources, block, scope, "session" if own else "user").changing():
-            there = {one.id: one.session_id for one in self._store.facts(block, owner)}
+        with KeyedRecords(self._resources, block, scope, "session" if own else "user").changing():
+            there = {one.id: one.session_id for one in self._store.records(block, owner)}
             # what was changed in another session since stays as it is
             kept = [one for one in records if there.get(one.id, one.session_id) == one.session_id]
             version = [new_version(owner)] if self._is_versioned(block, owner, records) else []
             for at in range(0, len(kept), _PAGE):
                 page = kept[at : at + _PAGE]
-                self._store.put_facts(block, [*page, *version], lease=self._lease)
+                self._store.put_records(block, [*page, *version], lease=self._lease)
 
     def _is_versioned(self, name: str, owner: str, records: Sequence[Record]) -> bool:
         """Whether others may remember the owner's records, or will."""
@@ -191,12 +191,12 @@ class RecordImport:
             return
         announced, kept = self._place
         block, session_id = announced.block, self._head.session_id
-        traits = traits_in(self._vectors, announced.dimension)
+        features = features_in(self._vectors, announced.dimension)
         records = [one.record for _, one in self._vectors]
         self._vectors = []
         try:
             if all(is_bound(block, record) for record in records):
-                kept.put_vectors(block, records, traits, lease=self._lease)
+                kept.put_vectors(block, records, features, lease=self._lease)
                 return
         except DimensionMismatch as error:  # it is being rebuilt for another embedding
             logger.warning("vectors of block %r are made anew: %s", block, error)

@@ -33,7 +33,7 @@ class Importer:
     """Imports sessions.
 
     Args:
-        resources: What blocks are lent.
+        resources: What blocks are given.
         leases: Which keep workers off meanwhile.
         deletion: Erases what has not arrived.
         failures: What blocks could not absorb.
@@ -197,7 +197,7 @@ class ImportTransaction:
         here = self._head
         shown = replace(head, end=here.end, total=here.total, version=here.version, deleting=False)
         arrived = self._there(self._store.move(shown, lease=self.lease))
-        self._store.put_off(arrived, 0)
+        self._store.schedule(arrived, 0)
         return arrived
 
     def _there(self, head: Head | None) -> Head:

@@ -13,10 +13,10 @@ from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Vector
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Block, batch_id, record_id
-from agent_memory.ltm_blocks.shelf import keyed_id
+from agent_memory.ltm_blocks.keyed_records import keyed_id
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.traits import Traits
+    from agent_memory.retrieval.features import Features
 
 _MOST = 1.01  # a unit vector in half precision may be that long
 _HEAVIEST = 2.0  # no word is worth more; see `ranking.terms`
@@ -58,40 +58,40 @@ def validated(number: int, record: Record, block: Block | None) -> Record:
         raise refused(number, str(error).rstrip(".")) from None
 
 
-def traits_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Traits:
-    """The traits of vectors.
+def features_in(lines: Sequence[tuple[int, Vector]], dimension: int) -> Features:
+    """The features of vectors.
 
     Args:
         lines: The vectors, each with the number of its line.
         dimension: Of what they are to be.
 
     Raises:
-        InvalidSnapshot: Of one they are not traits of a record.
+        InvalidSnapshot: Of one they are not features of a record.
     """
-    from agent_memory.stores.blobs import traits_of
+    from agent_memory.stores.blobs import features_of
 
     for number, one in lines:
         if not _are_traits(one, dimension):
             raise refused(number, f"its `traits` are not those of {dimension} dimensions")
-    return traits_of([one.traits for _, one in lines])
+    return features_of([one.traits for _, one in lines])
 
 
 def _are_traits(one: Vector, dimension: int) -> bool:
     import numpy as np
 
-    from agent_memory.stores.blobs import blobs_of, traits_of
+    from agent_memory.stores.blobs import blobs_of, features_of
 
     try:
-        traits = traits_of([one.traits])
+        features = features_of([one.traits])
     except (ValueError, struct.error):
         return False
     # written anew they are the same, or else longer or shorter than they say
-    if traits.dimension != dimension or blobs_of([one.record], traits) != [one.traits]:
+    if features.dimension != dimension or blobs_of([one.record], features) != [one.traits]:
         return False
-    for vector in (traits.meaning[0], traits.meaning_around[0]):
+    for vector in (features.meaning[0], features.meaning_around[0]):
         if not (np.isfinite(vector).all() and float(np.linalg.norm(vector)) <= _MOST):
             return False
-    for terms in (traits.words[0], traits.words_around[0]):
+    for terms in (features.words[0], features.words_around[0]):
         if len(np.unique(terms.ids)) < len(terms.ids):
             return False
         if not ((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all():

@@ -158,8 +158,8 @@ class ExtractiveMemory(FactBlock):
         question = message.text().strip() if message else ""
         if not shown:
             return []
-        sought = self._meanings.sought(question) if question else None
-        return recalls(known, shown, sought, self.scorer, now, limit)
+        query = self._meanings.query(question) if question else None
+        return recalls(known, shown, query, self.scorer, now, limit)
 
     def delete(self, scope: Scope) -> None:
         self._keeper.delete(scope)

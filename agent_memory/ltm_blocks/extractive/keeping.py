@@ -16,7 +16,7 @@ from agent_memory.ltm_blocks.extractive.history.coding import (
 )
 from agent_memory.ltm_blocks.tombstones import Tombstone, bury, overlap, tombstones
 from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import RecordStore
 
 
 class Keeper:
@@ -27,14 +27,14 @@ class Keeper:
         block: The block's name.
     """
 
-    def __init__(self, store: FactStore, block: str) -> None:
+    def __init__(self, store: RecordStore, block: str) -> None:
         self._store = store
         self._block = block
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
         """An owner's journal; without what comes from a part of a session."""
         gone = tombstones(self._store, self._block, owner)
-        journal = journal_of(self._store.facts(self._block, owner), gone)
+        journal = journal_of(self._store.records(self._block, owner), gone)
         if without is None:
             return journal
         claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
@@ -51,7 +51,7 @@ class Keeper:
         name = batch_id(self._block, owner, *span)
         records = [record_of_claim(claim, owner) for claim in claims]
         records += [record_of_batch(batch, name, owner), new_version(owner)]
-        self._store.put_facts(self._block, records, replacing=span, lease=lease)
+        self._store.put_records(self._block, records, replacing=span, lease=lease)
 
     def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
         """Have claims stay forgotten; those that are left stay. `erase` them then."""
@@ -65,15 +65,15 @@ class Keeper:
     def erase(self, owner: str, claims: Sequence[Claim]) -> None:
         """Take claims away."""
         for claim in claims:
-            self._store.delete_facts(self._block, record_id=claim.id)
+            self._store.delete_records(self._block, record_id=claim.id)
         self._renew(owner)
 
     def delete(self, scope: Scope) -> None:
         """Erase what derives from a session, from its messages after a seq, or from a user."""
         if scope.session_id is None:
-            self._store.delete_facts(self._block, owner=scope.owner)
+            self._store.delete_records(self._block, owner=scope.owner)
         else:
-            self._store.delete_facts(
+            self._store.delete_records(
                 self._block, session_id=scope.session_id, after=scope.after, lease=scope.lease
             )
             if scope.user_id is not None:  # it may have been its own before
@@ -82,10 +82,10 @@ class Keeper:
 
     def _renew(self, owner: str, lease: Lease | None = None) -> None:
         """Have what others remember of an owner's claims count for nothing."""
-        if self._store.facts(self._block, owner):
-            self._store.put_facts(self._block, [new_version(owner)], lease=lease)
+        if self._store.records(self._block, owner):
+            self._store.put_records(self._block, [new_version(owner)], lease=lease)
         else:
-            self._store.delete_facts(self._block, owner=version_owner(owner), lease=lease)
+            self._store.delete_records(self._block, owner=version_owner(owner), lease=lease)
 
 
 def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:

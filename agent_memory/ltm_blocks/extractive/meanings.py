@@ -13,7 +13,7 @@ from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 if TYPE_CHECKING:
     from agent_memory.models.embedders.best_effort import BestEffort
-    from agent_memory.retrieval.traits import Sought
+    from agent_memory.retrieval.features import Query
 
 
 class Meanings:
@@ -40,9 +40,9 @@ class Meanings:
             return True
         return self._embedder.has_vectors() is False
 
-    def sought(self, question: str) -> Sought:
+    def query(self, question: str) -> Query:
         """What a question looks for."""
-        return self._embedder.sought(question)
+        return self._embedder.query(question)
 
     def marked(self, claims: Sequence[Claim]) -> tuple[list[Claim], np.ndarray]:
         """Claims with their vectors in them, and the vectors."""

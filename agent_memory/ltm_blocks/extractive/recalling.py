@@ -12,8 +12,8 @@ from agent_memory.core.records import Recall
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, told
 from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_told
+from agent_memory.retrieval.features import Query
 from agent_memory.retrieval.texts import TextIndex
-from agent_memory.retrieval.traits import Sought
 
 _SECONDS_A_DAY = 86_400
 
@@ -55,15 +55,15 @@ class Remembered:
         """Days since a fact was last said."""
         return (now.timestamp() - self._told_at[place]) / _SECONDS_A_DAY
 
-    def relevance(self, sought: Sought, places: Sequence[int]) -> np.ndarray:
+    def relevance(self, query: Query, places: Sequence[int]) -> np.ndarray:
         """What some facts have in common with a question, over the best of them; 0 for all else."""
-        return self._index.relevance(sought, places)
+        return self._index.relevance(query, places)
 
 
 def recalls(
     known: Remembered,
     places: Sequence[int],
-    sought: Sought | None,
+    query: Query | None,
     scorer: ImportanceScorer,
     now: datetime,
     limit: int,
@@ -73,12 +73,12 @@ def recalls(
     Args:
         known: The owner's facts.
         places: Of those that may be recalled.
-        sought: The question; None for what is worth knowing in general.
+        query: The question; None for what is worth knowing in general.
         scorer: Weighs what speaks for each.
         now: When they are recalled.
         limit: So many at most.
     """
-    relevance = (known.relevance(sought, places) if sought else np.zeros(len(known.facts))).tolist()
+    relevance = (known.relevance(query, places) if query else np.zeros(len(known.facts))).tolist()
 
     def factors(place: int) -> dict[str, float]:
         fact = known.facts[place]

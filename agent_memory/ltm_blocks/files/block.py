@@ -13,12 +13,12 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.tools import Tool
 from agent_memory.errors import ToolRefused
-from agent_memory.ltm_blocks.base import KeepingBlock
+from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.ltm_blocks.files.commands import DESCRIPTION, FileCommand
 from agent_memory.ltm_blocks.files.editing import check_text, inserted, replaced, viewed
 from agent_memory.ltm_blocks.files.paths import ROOT, above, below, checked_path, is_there, listed
 from agent_memory.ltm_blocks.files.replies import PROFILES
-from agent_memory.ltm_blocks.shelf import Shelf, forget
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
 
 
 def _path(text: str) -> str:
@@ -31,14 +31,14 @@ def _path(text: str) -> str:
     return text
 
 
-class _Kept(Form):
+class _StoredForm(Form):
     """The metadata of a file's record."""
 
     id: Name
     path: Annotated[str, AfterValidator(_path)]
 
 
-class FileMemory(KeepingBlock):
+class FileMemory(ManualBlock):
     """Files that a model writes and looks up by itself, with a tool or as Claude's memory; per
     user. Nothing of them is recalled: the model looks where it wants to.
 
@@ -60,7 +60,7 @@ class FileMemory(KeepingBlock):
 
     def open(self, scope: Scope) -> Files:
         """The files of a user, or of a session without one."""
-        return Files(Shelf(self.resources, self.name, scope, "user"), self)
+        return Files(KeyedRecords(self.resources, self.name, scope, "user"), self)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Nothing: the model looks into its files by itself."""
@@ -70,7 +70,7 @@ class FileMemory(KeepingBlock):
         forget(self.resources, self.name, scope)
 
     def validate_import(self, record: Record) -> Record:
-        _Kept.model_validate(record.metadata)
+        _StoredForm.model_validate(record.metadata)
         return record
 
     def tools(self) -> Sequence[Tool]:
@@ -87,12 +87,12 @@ class Files:
     is to read, and raise `ToolRefused` with the text of what went wrong; nothing changed then.
 
     Args:
-        shelf: Where they are kept.
+        keyed: Where they are kept.
         limits: What the block allows, and how it puts things.
     """
 
-    def __init__(self, shelf: Shelf, limits: FileMemory) -> None:
-        self._shelf = shelf
+    def __init__(self, keyed: KeyedRecords, limits: FileMemory) -> None:
+        self._keyed = keyed
         self._limits = limits
         self._say = PROFILES[limits.profile]
 
@@ -136,7 +136,7 @@ class Files:
         """
         path = checked_path(path)
         check_text(file_text)
-        with self._shelf.changing():
+        with self._keyed.changing():
             files = self._all()
             if is_there(files, path):
                 raise ToolRefused(self._say.exists.format(path=path))
@@ -187,13 +187,13 @@ class Files:
         """
         path = checked_path(path)
         self._keep_root(path, "delete")
-        with self._shelf.changing():
+        with self._keyed.changing():
             files = self._all()
             gone = below(files, path)
             if not gone:
                 raise ToolRefused(self._say.missing_to_move.format(path=path))
             for one in gone:
-                self._shelf.drop(files[one].metadata["id"])
+                self._keyed.drop(files[one].metadata["id"])
         return self._say.deleted.format(path=path)
 
     def rename(self, old_path: str, new_path: str) -> str:
@@ -208,7 +208,7 @@ class Files:
         """
         old_path, new_path = checked_path(old_path), checked_path(new_path)
         self._keep_root(old_path, "rename")
-        with self._shelf.changing():
+        with self._keyed.changing():
             files = self._all()
             if is_there(files, new_path):
                 raise ToolRefused(self._say.taken.format(path=new_path))
@@ -225,17 +225,17 @@ class Files:
 
     def clear(self) -> None:
         """Delete all files."""
-        with self._shelf.changing():
-            self._shelf.clear()
+        with self._keyed.changing():
+            self._keyed.clear()
 
     def _all(self) -> dict[str, Record]:
-        return {record.metadata["path"]: record for record in self._shelf.all()}
+        return {record.metadata["path"]: record for record in self._keyed.all()}
 
     def _edit(
         self, path: str, missing: str, folder: str, change: Callable[[str, str], tuple[str, str]]
     ) -> str:
         path = checked_path(path)
-        with self._shelf.changing():
+        with self._keyed.changing():
             files = self._all()
             record = _found(files, path, missing, folder)
             text, reply = change(path, record.text)
@@ -245,7 +245,7 @@ class Files:
 
     def _put(self, name: str, path: str, text: str) -> None:
         # its id stays when it is renamed: one write, after which it is at the new path only
-        self._shelf.put(name, text, {"id": name, "path": path}, with_session=False)
+        self._keyed.put(name, text, {"id": name, "path": path}, with_session=False)
 
     def _keep_root(self, path: str, verb: str) -> None:
         if path == ROOT:

@@ -17,7 +17,7 @@ from agent_memory.core.records import Recall, Scope
 from agent_memory.core.text import last_break
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
-from agent_memory.ltm_blocks.base import KeepingBlock, Resources, record_id
+from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import checked
 from agent_memory.ltm_blocks.skills.library import Found, Library
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, found_by, told
@@ -28,7 +28,7 @@ _READABLE = 24
 _NEAR = 0.8  # of `Embedder.unrelated`, which is the best of many texts; each skill is one
 
 
-class SkillMemory(KeepingBlock):
+class SkillMemory(ManualBlock):
     """Skills: those of everybody, which people put into a folder, and those of a user's own.
 
     A model and `User.skills` of a user save only that user's own. They go with their user,
@@ -99,12 +99,12 @@ class SkillMemory(KeepingBlock):
         from agent_memory.retrieval.words import words
 
         texts = [found_by(skill) for skill in skills]
-        vectors, sought = self._embedder.embed(texts), self._embedder.sought(question)
+        vectors, query = self._embedder.embed(texts), self._embedder.query(question)
         unrelated = self._embedder.unrelated
-        scores = TextIndex(texts, vectors).bearing(question, sought, unrelated)
-        if 0 < len(sought.meaning) == vectors.shape[1]:
+        scores = TextIndex(texts, vectors).bearing(question, query, unrelated)
+        if 0 < len(query.meaning) == vectors.shape[1]:
             least = _NEAR * unrelated if self.min_similarity is None else self.min_similarity
-            near = (vectors @ sought.meaning >= least).tolist()
+            near = (vectors @ query.meaning >= least).tolist()
         else:
             asked = set(words(question))
             near = [2 * len(asked & set(words(text))) >= len(asked) for text in texts]
@@ -306,7 +306,7 @@ class Skills:
     def _stands(self) -> bool:
         """Whether the session is there yet, if the skills are its own."""
         session_id = self._session_id
-        return session_id is None or bool(self._block.resources.store.standing([session_id]))
+        return session_id is None or bool(self._block.resources.store.existing([session_id]))
 
     def _begin(self) -> None:
         """Begin the session, if the skills are its own, so that its deletion takes them along."""

@@ -8,10 +8,10 @@ from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory
-    from agent_memory.ltm_blocks.spatial.observation import Observation, Sighting
-    from agent_memory.ltm_blocks.spatial.places import Places
+    from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
+    from agent_memory.ltm_blocks.spatial.observation import Observation, SpatialMatch
 
-__all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
+__all__ = ["Observation", "SpatialHandle", "SpatialMatch", "SpatialMemory"]
 
 if not TYPE_CHECKING:
     __getattr__ = lazily(
@@ -20,8 +20,8 @@ if not TYPE_CHECKING:
             ".block": ("SpatialMemory",),
             ".observation": (
                 "Observation",
-                "Sighting",
+                "SpatialMatch",
             ),
-            ".places": ("Places",),
+            ".handle": ("SpatialHandle",),
         },
     )

@@ -13,10 +13,10 @@ from agent_memory.core.forms import Form, Plain, Share
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.errors import ConfigError, InvalidInput, MissingExtra
-from agent_memory.ltm_blocks.base import KeepingBlock, Resources
+from agent_memory.ltm_blocks.base import ManualBlock, Resources
+from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
 from agent_memory.ltm_blocks.spatial.keeping import Indexes, Keeper, erase
-from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, Sighting, told
-from agent_memory.ltm_blocks.spatial.places import Places
+from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, SpatialMatch, told
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.scoring import Found
     from agent_memory.models.embedders.best_effort import BestEffort
 
-__all__ = ["Observation", "Places", "Sighting", "SpatialMemory"]
+__all__ = ["Observation", "SpatialHandle", "SpatialMatch", "SpatialMemory"]
 
 
-class _Kept(Form):
+class _StoredForm(Form):
     """The metadata of an observation's record."""
 
     position: Annotated[
@@ -39,7 +39,7 @@ class _Kept(Form):
     metadata: Plain = Field(default_factory=dict)
 
 
-class SpatialMemory(KeepingBlock):
+class SpatialMemory(ManualBlock):
     """Observations at places, written by tool or by `User.spatial`; per user.
 
     Positions are plain numbers in a unit of your own: distances are Euclidean, so degrees of
@@ -80,10 +80,10 @@ class SpatialMemory(KeepingBlock):
         bound._indexes = Indexes(bound._index_of)
         return bound
 
-    def open(self, scope: Scope) -> Places:
+    def open(self, scope: Scope) -> SpatialHandle:
         """What a user has observed, or a session without one."""
         keeper = Keeper(self.resources, self.name, scope, self._indexes)
-        return Places(keeper, self, scope.session_id or "")
+        return SpatialHandle(keeper, self, scope.session_id or "")
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """What was observed that bears on the message, best first; without one the newest.
@@ -115,7 +115,7 @@ class SpatialMemory(KeepingBlock):
         return True
 
     def validate_import(self, record: Record) -> Record:
-        dimensions = len(_Kept.model_validate(record.metadata).position)
+        dimensions = len(_StoredForm.model_validate(record.metadata).position)
         if dimensions != self.dimensions:
             raise InvalidInput(
                 f"block {self.name!r} has {self.dimensions} dimensions, and this {dimensions}"
@@ -133,8 +133,8 @@ class SpatialMemory(KeepingBlock):
 
         texts = [one.text for one in found.observations]
         index = TextIndex(texts, self._embedder.embed(texts))
-        sought = self._embedder.sought(question)
-        return index.bearing(question, sought, self._embedder.unrelated)
+        query = self._embedder.query(question)
+        return index.bearing(question, query, self._embedder.unrelated)
 
     def _index_of(self, observations: Sequence[Observation]) -> PlaceIndex:
         from agent_memory.ltm_blocks.spatial.index import Fading, PlaceIndex

@@ -11,7 +11,7 @@ import numpy as np
 from rtree.index import Index, Property
 
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.ltm_blocks.spatial.observation import Observation, Position, own
+from agent_memory.ltm_blocks.spatial.observation import Observation, Position, detached
 from agent_memory.ltm_blocks.spatial.scoring import Found, distances, left
 
 _SPARE = 64
@@ -72,13 +72,13 @@ class PlaceIndex:
         """An observation by its id."""
         with self._lock:
             slot = self._slots.get(observation_id)
-            return None if slot is None else own(self._observations[slot])
+            return None if slot is None else detached(self._observations[slot])
 
     def all(self) -> list[Observation]:
         """All, oldest first."""
         with self._lock:
             found = self._living()
-        return [own(one) for one in sorted(found, key=lambda one: (one.at, one.id))]
+        return [detached(one) for one in sorted(found, key=lambda one: (one.at, one.id))]
 
     def add(self, observations: Sequence[Observation]) -> None:
         """Take in observations that it does not hold."""

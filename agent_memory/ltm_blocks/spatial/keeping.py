@@ -11,11 +11,11 @@ from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Resources
-from agent_memory.ltm_blocks.keepers import enrol
-from agent_memory.ltm_blocks.shelf import Shelf, forget, kept_with
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, kept_with
+from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import Observation
 from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
-from agent_memory.stores.base import FactStore
+from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.index import PlaceIndex
@@ -82,17 +82,17 @@ class Keeper:
         self._block = block
         self._scope = scope
         self._indexes = indexes
-        self._shelf = Shelf(resources, block, scope, "user")
-        self._owner = self._shelf.owner
+        self._keyed = KeyedRecords(resources, block, scope, "user")
+        self._owner = self._keyed.owner
 
     def index(self) -> PlaceIndex:
         """All of them, ready to be searched."""
         return self._index(self._version())
 
-    def standing(self, named: Iterable[str]) -> set[str]:
+    def existing(self, named: Iterable[str]) -> set[str]:
         """Those of the sessions whose deletion has not begun; "" stands always."""
         sessions = set(named) - {""}
-        return {"", *(self._store.standing(sessions) if sessions else ())}
+        return {"", *(self._store.existing(sessions) if sessions else ())}
 
     def add(self, observations: Sequence[Observation], most: int) -> None:
         """Keep observations, all or none.
@@ -108,7 +108,7 @@ class Keeper:
         """
         session_id = self._scope.session_id
         records = [_record_of(one, self._owner) for one in observations]
-        with self._shelf.changing():
+        with self._keyed.changing():
             version = self._version()
             index = self._index(version)
             if len(index) + len(observations) > most:
@@ -116,35 +116,35 @@ class Keeper:
                     f"There are {len(index)} observations, and no more than {most} are kept. "
                     "Delete some that are not needed any more, or raise `max_observations`."
                 )
-            enrol(self._store, self._block)
+            register(self._store, self._block)
 
             def undo() -> None:
-                self._store.delete_facts(self._block, owner=self._owner, session_id=session_id)
+                self._store.delete_records(self._block, owner=self._owner, session_id=session_id)
                 _outdate(self._store, self._block, self._scope)
 
             with (
                 self._renewing(version, index) as renewed,
                 kept_with(self._store, self._scope, session_id or "", undo),
             ):
-                self._store.put_facts(self._block, [*records, renewed])
+                self._store.put_records(self._block, [*records, renewed])
                 index.add(observations)
 
     def remove(self, observation_id: str) -> bool:
         """Erase an observation; whether there was one."""
-        with self._shelf.changing():
+        with self._keyed.changing():
             version = self._version()
             if version is None:
                 return False
             index = self._index(version)
             with self._renewing(version, index) as renewed:
                 # even where there is none: a call before may have been cut off in the middle
-                self._store.delete_facts(self._block, record_id=observation_id, owner=self._owner)
-                self._store.put_facts(self._block, [renewed])
+                self._store.delete_records(self._block, record_id=observation_id, owner=self._owner)
+                self._store.put_records(self._block, [renewed])
                 return index.remove(observation_id)
 
     def clear(self) -> None:
         """Erase all of them."""
-        with self._shelf.changing():
+        with self._keyed.changing():
             _clear(self._store, self._block, self._owner)
             self._indexes.drop(self._owner)
 
@@ -172,7 +172,7 @@ class Keeper:
         index = self._indexes.get(self._owner, version)
         if index is None:
             # what is read may be newer than the version, never older
-            records = self._store.facts(self._block, self._owner)
+            records = self._store.records(self._block, self._owner)
             index = self._indexes.build([_observation_of(record) for record in records])
             if version is not None and self._version() == version:  # else another's is newer
                 self._indexes.keep(self._owner, [version], index)
@@ -183,7 +183,7 @@ def erase(resources: Resources, block: str, scope: Scope) -> None:
     """Erase what is kept for a session, or for a user: the block's `delete`."""
     if scope.after:  # what was observed derives from no message that is taken back
         return
-    with Shelf(resources, block, scope, "user").changing():
+    with KeyedRecords(resources, block, scope, "user").changing():
         if scope.session_id is None:
             _clear(resources.store, block, scope.owner)
         else:
@@ -191,17 +191,17 @@ def erase(resources: Resources, block: str, scope: Scope) -> None:
             _outdate(resources.store, block, scope)
 
 
-def _clear(store: FactStore, block: str, owner: str) -> None:
-    store.delete_facts(block, owner=owner)
-    store.delete_facts(block, owner=version_owner(owner))
+def _clear(store: RecordStore, block: str, owner: str) -> None:
+    store.delete_records(block, owner=owner)
+    store.delete_records(block, owner=version_owner(owner))
 
 
-def _outdate(store: FactStore, block: str, scope: Scope) -> None:
+def _outdate(store: RecordStore, block: str, scope: Scope) -> None:
     """Have indexes that were made before a session was erased count for nothing."""
     own = Scope(None, scope.session_id).owner  # it may have had no user before
-    store.delete_facts(block, owner=version_owner(own), lease=scope.lease)
+    store.delete_records(block, owner=version_owner(own), lease=scope.lease)
     if scope.user_id is not None and version_of(store, block, scope.owner) is not None:
-        store.put_facts(block, [new_version(scope.owner)], lease=scope.lease)
+        store.put_records(block, [new_version(scope.owner)], lease=scope.lease)
 
 
 def _record_of(observation: Observation, owner: str) -> Record:

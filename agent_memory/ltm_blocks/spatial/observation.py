@@ -44,7 +44,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class SpatialMatch:
     """An observation that a search found.
 
     Attributes:
@@ -130,7 +130,7 @@ def confidence_of(given: float) -> float:
     return confidence
 
 
-def own(one: Observation) -> Observation:
+def detached(one: Observation) -> Observation:
     """A copy, which its reader may change."""
     metadata = deepcopy(one.metadata) if one.metadata else {}
     return Observation(
@@ -138,11 +138,11 @@ def own(one: Observation) -> Observation:
     )
 
 
-def told(sighting: Sighting, now: datetime) -> str:
-    """A sighting in words: "red door (at 3, 4.5; 12 days ago; confidence 0.63)"."""
-    seen = sighting.observation
+def told(match: SpatialMatch, now: datetime) -> str:
+    """A match in words: "red door (at 3, 4.5; 12 days ago; confidence 0.63)"."""
+    seen = match.observation
     where = ", ".join(f"{number:.10g}" for number in seen.position)
-    sure = f"confidence {sighting.confidence:.2f}"
+    sure = f"confidence {match.confidence:.2f}"
     return f"{seen.text} (at {where}; {ago(now - seen.at)}; {sure})"
 
 

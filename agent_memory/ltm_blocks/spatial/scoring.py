@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent_memory.ltm_blocks.spatial.observation import Observation, Sighting, own
+from agent_memory.ltm_blocks.spatial.observation import Observation, SpatialMatch, detached
 
 
 class Found(NamedTuple):
@@ -96,7 +96,7 @@ def scored(found: Found, relevance: np.ndarray | None = None) -> np.ndarray:
     return np.asarray(sure if relevance is None else (sure + relevance) / 2)
 
 
-def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> list[Sighting]:
+def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> list[SpatialMatch]:
     """The best of what was found. Of those with the same score the nearest is first, then the
     newest.
 
@@ -108,8 +108,8 @@ def ranked(found: Found, count: int, relevance: np.ndarray | None = None) -> lis
     scores = scored(found, relevance)
     apart = np.zeros(len(scores)) if found.distances is None else found.distances
     return [
-        Sighting(
-            observation=own(found.observations[row]),
+        SpatialMatch(
+            observation=detached(found.observations[row]),
             distance=None if found.distances is None else float(apart[row]),
             confidence=float(found.confidences[row]),
             relevance=None if relevance is None else float(relevance[row]),

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import Arguments, Tool
-from agent_memory.ltm_blocks.spatial.observation import Sighting
+from agent_memory.ltm_blocks.spatial.observation import SpatialMatch
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory
@@ -84,18 +84,18 @@ def tools_of(block: SpatialMemory) -> list[Tool]:
     ]
 
 
-def _told(found: Sequence[Sighting]) -> str:
+def _told(found: Sequence[SpatialMatch]) -> str:
     """Sightings as a model is to read them: data."""
     return json.dumps([_fields(one) for one in found], ensure_ascii=False)
 
 
-def _fields(sighting: Sighting) -> dict[str, Any]:
-    seen, far = sighting.observation, sighting.distance
+def _fields(match: SpatialMatch) -> dict[str, Any]:
+    seen, far = match.observation, match.distance
     return {
         "id": seen.id,
         "text": seen.text,
         "position": list(seen.position),
         **({} if far is None else {"distance": float(f"{far:.6g}")}),
-        "confidence": round(sighting.confidence, 2),
+        "confidence": round(match.confidence, 2),
         "at": f"{seen.at:%Y-%m-%dT%H:%MZ}",
     }

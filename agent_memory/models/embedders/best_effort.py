@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agent_memory.models.embedders.base import Embedder
-    from agent_memory.retrieval.traits import Sought
+    from agent_memory.retrieval.features import Query
 
 logger = logging.getLogger(__name__)
 
@@ -57,11 +57,11 @@ class BestEffort:
                 self._rest(error)
         return np.zeros((len(texts), 0), np.float32)
 
-    def sought(self, question: str) -> Sought:
+    def query(self, question: str) -> Query:
         """What a question looks for."""
-        from agent_memory.retrieval.traits import Sought
+        from agent_memory.retrieval.features import Query
 
-        return Sought.of(question, self.embed([question])[0])
+        return Query.of(question, self.embed([question])[0])
 
     def has_vectors(self) -> bool | None:
         """Whether it gives any; None while that can't be told."""

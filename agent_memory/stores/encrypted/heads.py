@@ -18,7 +18,7 @@ _Identity = tuple[str, datetime]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedHead:
     """What was opened last of a session's head, beside what it was opened from."""
 
     sealed_system: _Identity | None
@@ -44,7 +44,7 @@ class HeadSeals:
         self._keys = keys
         self._namespace = namespace
         self._plaintext = plaintext
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedHead] = {}
 
     def system(self, session_id: str, message: Message) -> Message:
         """The carrier of a system message. The same message gives the same, so that repeating it
@@ -74,7 +74,7 @@ class HeadSeals:
             known = self._known[head.session_id] = self._open(head)
         if known.system is None and known.summary is None:
             return head
-        system = None if known.system is None else known.system.own()
+        system = None if known.system is None else known.system.detached()
         return replace(head, system=system, summary=known.summary)
 
     def knows(self, session_id: str) -> bool:
@@ -85,9 +85,9 @@ class HeadSeals:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
 
-    def _open(self, head: Head) -> _Known:
+    def _open(self, head: Head) -> _CachedHead:
         session_id, system, summary = head.session_id, head.system, head.summary
-        return _Known(
+        return _CachedHead(
             _identity(system),
             None if system is None else self._system(session_id, system),
             summary,

@@ -18,7 +18,7 @@ from agent_memory.stores.encrypted.vectors import (
     EncryptedVectors,
     RecordSeals,
 )
-from agent_memory.stores.passing import PassingStore
+from agent_memory.stores.wrapper import StoreWrapper
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _UNREADABLE_SECONDS = 600.0
 _UNSEEN = Message(role="user", content="")  # before its seq is known, a store is shown no more
 
 
-class EncryptedStore(EncryptedVectors, PassingStore):
+class EncryptedStore(EncryptedVectors, StoreWrapper):
     """Encrypts messages, system messages, summaries and the texts of records, each bound to its
     place, and keeps them in another store.
 
@@ -53,7 +53,7 @@ class EncryptedStore(EncryptedVectors, PassingStore):
         plaintext: bool = False,
     ) -> None:
         EncryptedVectors.__init__(self, inner, RecordSeals(keys, namespace, plaintext))
-        PassingStore.__init__(self, inner)
+        StoreWrapper.__init__(self, inner)
         self._messages = MessageSeals(keys, namespace, plaintext)
         self._heads = HeadSeals(keys, namespace, plaintext)
 
@@ -132,7 +132,7 @@ class EncryptedStore(EncryptedVectors, PassingStore):
                 heads.append(self._heads.opened(head))
             except Undecryptable as error:  # it must not keep the other sessions waiting
                 logger.warning("session %r is left for later: %s", head.session_id, error)
-                self._inner.put_off(head, _UNREADABLE_SECONDS)
+                self._inner.schedule(head, _UNREADABLE_SECONDS)
         return heads
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
@@ -151,7 +151,7 @@ class EncryptedStore(EncryptedVectors, PassingStore):
         found = self._inner.sessions(user_id=user_id, limit=limit, after=after)
         return [self._heads.opened(head) for head in found]
 
-    def put_facts(
+    def put_records(
         self,
         block: str,
         records: Sequence[Record],
@@ -159,26 +159,26 @@ class EncryptedStore(EncryptedVectors, PassingStore):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.put_facts`."""
+        """See `RecordStore.put_records`."""
         sealed = [self._records.sealed("fact", block, record) for record in records]
-        self._inner.put_facts(block, sealed, replacing=replacing, lease=lease)
+        self._inner.put_records(block, sealed, replacing=replacing, lease=lease)
 
-    def facts(self, block: str, owner: str) -> list[Record]:
-        """See `FactStore.facts`.
+    def records(self, block: str, owner: str) -> list[Record]:
+        """See `RecordStore.records`.
 
         Raises:
             Undecryptable: One of them cannot be opened.
         """
-        found = self._inner.facts(block, owner)
+        found = self._inner.records(block, owner)
         return [self._records.opened("fact", block, record) for record in found]
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
-        """See `FactStore.all_facts`.
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """See `RecordStore.all_records`.
 
         Raises:
             Undecryptable: One of them cannot be opened.
         """
-        for block, record in self._inner.all_facts():
+        for block, record in self._inner.all_records():
             yield block, self._records.opened("fact", block, record)
 
     def _sealed(self, session_id: str, draft: Draft) -> Draft:
@@ -191,5 +191,5 @@ def _as_given(stored: Head | None, given: Head) -> Head | None:
     """A head that was just written, with what was sealed of it as it was before."""
     if stored is None:
         return None
-    system = None if given.system is None else given.system.own()
+    system = None if given.system is None else given.system.detached()
     return replace(stored, system=system, summary=given.summary)

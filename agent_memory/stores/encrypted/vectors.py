@@ -15,11 +15,11 @@ from agent_memory.stores.coding import to_micros
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import sealed_text
 from agent_memory.stores.encrypted.sealing import Place
-from agent_memory.stores.passing import PassingVectors
+from agent_memory.stores.wrapper import VectorStoreWrapper
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features, Query
     from agent_memory.retrieval.terms import Terms
-    from agent_memory.retrieval.traits import Sought, Traits
 
 
 class RecordSeals:
@@ -54,8 +54,8 @@ class RecordSeals:
         text, metadata = json.loads(plain)
         return replace(record, text=text, metadata=metadata)
 
-    def blinded(self, traits: Traits) -> Traits:
-        """Traits with numbers for words that only who has the key can tell."""
+    def blinded(self, features: Features) -> Features:
+        """Features with numbers for words that only who has the key can tell."""
         import numpy as np
 
         key = self._keys.current
@@ -65,17 +65,17 @@ class RecordSeals:
             return terms._replace(ids=ids)
 
         return replace(
-            traits,
-            words=[blind(terms) for terms in traits.words],
-            words_around=[blind(terms) for terms in traits.words_around],
+            features,
+            words=[blind(terms) for terms in features.words],
+            words_around=[blind(terms) for terms in features.words_around],
         )
 
-    def sought(self, sought: Sought) -> Sought:
+    def query(self, query: Query) -> Query:
         """The same for a question, under each of the keys: records may be of any of them."""
-        terms = [key.blind(term) for key in self._keys.known for term in sought.words]
+        terms = [key.blind(term) for key in self._keys.known for term in query.words]
         if self._plaintext:
-            terms += sought.words
-        return replace(sought, words=tuple(dict.fromkeys(terms)))
+            terms += query.words
+        return replace(query, words=tuple(dict.fromkeys(terms)))
 
     def _place(self, kind: str, block: str, record: Record) -> Place:
         origin = (record.owner, record.session_id, record.first, record.last)
@@ -83,7 +83,7 @@ class RecordSeals:
         return (kind, self._namespace, block, record.id, *origin, record.sources, moment)
 
 
-class EncryptedVectors(PassingVectors):
+class EncryptedVectors(VectorStoreWrapper):
     """Encrypts the texts and metadata of a vector store's records, and numbers their words by a
     secret. The vectors it can't encrypt: they are what is searched.
 
@@ -93,28 +93,28 @@ class EncryptedVectors(PassingVectors):
     """
 
     def __init__(self, inner: VectorStore, seals: RecordSeals) -> None:
-        PassingVectors.__init__(self, inner)
+        VectorStoreWrapper.__init__(self, inner)
         self._records = seals
 
     def put_vectors(
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
         """See `VectorStore.put_vectors`."""
         sealed = [self._records.sealed("vector", block, record) for record in records]
-        self._vectors.put_vectors(block, sealed, self._records.blinded(traits), lease=lease)
+        self._vectors.put_vectors(block, sealed, self._records.blinded(features), lease=lease)
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`.
 
         Raises:
             Undecryptable: A record that was found cannot be opened.
         """
-        blinded = self._records.sought(sought)
+        blinded = self._records.query(query)
         found = self._vectors.search_vectors(block, owner, blinded, depth)
         return [
             replace(hit, record=self._records.opened("vector", block, hit.record)) for hit in found
@@ -122,7 +122,7 @@ class EncryptedVectors(PassingVectors):
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         """See `VectorStore.all_vectors`.
 
         Raises:

@@ -13,7 +13,7 @@ from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import StoreError
 from agent_memory.stores.coding import now_micros, to_micros
-from agent_memory.stores.log import extend, lent
+from agent_memory.stores.log import copy_for_caller, extend
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import (
     NO_TAIL,
@@ -35,8 +35,8 @@ _TURN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A session as it was seen last: its log's name, its head (lent to nobody), its tail's size."""
+class _CachedHead:
+    """A session as it was seen last: its log's name, its head (no caller's), its tail's size."""
 
     log: str
     head: Head
@@ -81,7 +81,7 @@ class Appender:
         self._namespace = namespace
         self._sessions = sessions
         self._log = log
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedHead] = {}
         self._begin_anew()
         begin_anew_in_child(self, Appender._begin_anew)
 
@@ -116,7 +116,7 @@ class Appender:
                     return self._remembered(session)
                 self.give_up(attempt)
             before = empty_head(session_id, None, datetime.now(UTC))
-            known = _Known(token(), before, 0) if session is None else _known(session)
+            known = _CachedHead(token(), before, 0) if session is None else _known(session)
             head, entries = extend(known.head, drafts, user_id)
             attempt = self.attempt(known.log, head, entries, write)
             if session is None:
@@ -162,7 +162,7 @@ class Appender:
             self._spill(session)
         return session
 
-    def _follow(self, key: str, known: _Known, attempt: Attempt) -> Doc | None:
+    def _follow(self, key: str, known: _CachedHead, attempt: Attempt) -> Doc | None:
         """Write entries after the end of a session; None where it is not as it is known."""
         was, head = known.head, attempt.head
         new: Doc = {"end": head.end, "total": head.total}
@@ -204,8 +204,8 @@ class Appender:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         known = self._known[session["sid"]] = _known(session)
-        return lent(known.head)
+        return copy_for_caller(known.head)
 
 
-def _known(session: Doc) -> _Known:
-    return _Known(session["log"], head_of(session), session["weight"])
+def _known(session: Doc) -> _CachedHead:
+    return _CachedHead(session["log"], head_of(session), session["weight"])

@@ -16,7 +16,7 @@ from agent_memory.stores.mongodb.documents import key_of
 from agent_memory.stores.mongodb.vectors import Collections, OwnersIndexes
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.traits import Sought, Traits
+    from agent_memory.retrieval.features import Features, Query
 
 Doc = dict[str, Any]
 
@@ -40,7 +40,7 @@ class MongoDBRecords:
         self._indexes = OwnersIndexes(self._vectors, scopes, self._vector_writes)
         self._blocks = Blocks(namespace, deployment.table("agent_memory_blocks"))
 
-    def put_facts(
+    def put_records(
         self,
         block: str,
         records: Sequence[Record],
@@ -48,7 +48,7 @@ class MongoDBRecords:
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.put_facts`."""
+        """See `RecordStore.put_records`."""
         key = key_of(self._namespace, block)
         docs = _docs(key, records)
         self._blocks.note(block)
@@ -64,23 +64,23 @@ class MongoDBRecords:
 
         self._fact_writes.write(key, lease, stage)
 
-    def facts(self, block: str, owner: str) -> list[Record]:
-        """See `FactStore.facts`."""
+    def records(self, block: str, owner: str) -> list[Record]:
+        """See `RecordStore.records`."""
         key = key_of(self._namespace, block)
         self._fact_writes.settle(key)
         docs = self._facts.all({"block": key, "owner": owner, "live": 1})
         found = [_record(doc) for doc in docs]
         return sorted(found, key=lambda record: (record.created_at, record.id))
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
-        """See `FactStore.all_facts`."""
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """See `RecordStore.all_records`."""
         for block in self._blocks.names():
             key = key_of(self._namespace, block)
             self._fact_writes.settle(key)
             for docs in _pages(self._facts, {"block": key, "live": 1}):
                 yield from ((block, _record(doc)) for doc in docs)
 
-    def delete_facts(
+    def delete_records(
         self,
         block: str,
         *,
@@ -90,7 +90,7 @@ class MongoDBRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.delete_facts`."""
+        """See `RecordStore.delete_records`."""
         key = key_of(self._namespace, block)
         place = None if record_id is None else key_of(key, record_id)
         which = _matching(after, _id=place, owner=owner, session_id=session_id)
@@ -106,7 +106,7 @@ class MongoDBRecords:
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
@@ -115,8 +115,8 @@ class MongoDBRecords:
             return
         from agent_memory.stores.blobs import blobs_of
 
-        key = self._collections.to_write(block, traits)
-        docs = _docs(key, records, blobs_of(records, traits))
+        key = self._collections.to_write(block, features)
+        docs = _docs(key, records, blobs_of(records, features))
         changed: Changed = {}
 
         def stage(write: Write) -> bool:
@@ -126,10 +126,10 @@ class MongoDBRecords:
             return True
 
         self._vector_writes.write(key, lease, stage)
-        self._indexes.extend(key, changed, [record.id for record in records], traits)
+        self._indexes.extend(key, changed, [record.id for record in records], features)
         self._collections.sweep(block, key)
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
         key = self._collections.to_read(block, known=True)
         index = None if key is None else self._indexes.load(key, owner)
@@ -140,10 +140,10 @@ class MongoDBRecords:
             return []
 
         def read(ids: list[str]) -> dict[str, Record]:
-            docs = self._indexes.records(key, ids)
+            docs = self._indexes.documents(key, ids)
             return {doc["id"]: _record(doc) for doc in docs if doc["owner"] == owner}
 
-        return search(block, index, sought, depth, read)
+        return search(block, index, query, depth, read)
 
     def delete_vectors(
         self,
@@ -180,9 +180,9 @@ class MongoDBRecords:
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import traits_of
+        from agent_memory.stores.blobs import features_of
 
         key = self._collections.to_read(block, known=False)
         if key is None:
@@ -192,7 +192,7 @@ class MongoDBRecords:
         if session_id is not None:
             which["session_id"] = session_id
         for docs in _pages(self._vectors, which):
-            yield [_record(doc) for doc in docs], traits_of([doc["vector"] for doc in docs])
+            yield [_record(doc) for doc in docs], features_of([doc["vector"] for doc in docs])
 
     def _finish_writes(self, session: Doc) -> None:
         """Put in place what was committed under a session's leases."""

@@ -88,8 +88,8 @@ class MongoDBStore(MongoDBRecords):
         session = self._sessions.one({"_id": self._key(session_id)}, fields=NO_TAIL)
         return None if session is None else head_of(session)
 
-    def standing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.standing`."""
+    def existing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.existing`."""
         keys = {self._key(name): name for name in session_ids}
         found = self._at_once(list(keys), {"deleting": 0}, {"_id": 1})
         return {keys[session["_id"]] for session in found}
@@ -168,8 +168,8 @@ class MongoDBStore(MongoDBRecords):
             return [heads[key] for key in keys if key in heads]
         return fairly((one["due_at"], head_of(one)) for one in found)
 
-    def put_off(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.put_off`."""
+    def schedule(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.schedule`."""
         which = {
             "_id": self._key(head.session_id),
             "version": head.version,
@@ -179,8 +179,8 @@ class MongoDBStore(MongoDBRecords):
         at = NEVER if seconds is None else now_micros() + int(seconds * 1e6)
         return self._sessions.update(which, {"$set": {"due_at": at}})
 
-    def wake(self) -> None:
-        """See `SessionStore.wake`."""
+    def schedule_all(self) -> None:
+        """See `SessionStore.schedule_all`."""
         now = now_micros()
         which = {"ns": self._namespace, "due_at": {"$gt": now}}
         self._sessions.update_all(which, {"$set": {"due_at": now}})
@@ -211,8 +211,8 @@ class MongoDBStore(MongoDBRecords):
                 return
             session = self._sessions.one(which, fields=NO_TAIL)
 
-    def scrub(self) -> None:
-        """See `SessionStore.scrub`.
+    def secure_erase(self) -> None:
+        """See `SessionStore.secure_erase`.
 
         Removes the documents of entries that gave way, where their writer was cut short. MongoDB
         frees the space of removed documents and writes over it in time; what its files, journal and

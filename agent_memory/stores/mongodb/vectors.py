@@ -14,8 +14,8 @@ from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import key_of, token
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.index import TraitIndex
-    from agent_memory.retrieval.traits import Traits
 
 Doc = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Collections:
         self._announce(block, given)
         self._opened[block] = given
 
-    def to_write(self, block: str, traits: Traits) -> str:
+    def to_write(self, block: str, features: Features) -> str:
         """The key under which these vectors are to be kept.
 
         Raises:
@@ -54,7 +54,7 @@ class Collections:
         """
         from agent_memory.stores.blobs import checked
 
-        return self._announce(block, checked(block, self._opened.get(block), traits))
+        return self._announce(block, checked(block, self._opened.get(block), features))
 
     def to_read(self, block: str, *, known: bool) -> str | None:
         """The key under which the block's vectors are; `known`: as it was seen last, if it was."""
@@ -148,7 +148,7 @@ class OwnersIndexes:
         ids, blobs = [doc["id"] for doc in docs], [doc["vector"] for doc in docs]
         return self._indexes.load((key, owner), version, ids, blobs)
 
-    def records(self, key: str, ids: Sequence[str]) -> list[Doc]:
+    def documents(self, key: str, ids: Sequence[str]) -> list[Doc]:
         """The documents of these records, without their vectors."""
         return [
             doc
@@ -167,7 +167,7 @@ class OwnersIndexes:
             owners.add(doc.get("owner", ""))
         return {owner: self._renew(write.block, owner) for owner in sorted(owners - {""})}
 
-    def extend(self, key: str, changed: Changed, ids: Sequence[str], traits: Traits) -> None:
+    def extend(self, key: str, changed: Changed, ids: Sequence[str], features: Features) -> None:
         """Take in what was just committed and put in place.
 
         What is kept under a version is whole: writes that had changed the version by then had come
@@ -175,7 +175,7 @@ class OwnersIndexes:
         when this write changed the version, and until another does, this write's records are all
         that came to it.
         """
-        self._indexes.extend(key, changed, ids, traits)
+        self._indexes.extend(key, changed, ids, features)
 
     def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
         version = 0

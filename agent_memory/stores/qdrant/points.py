@@ -14,8 +14,8 @@ from agent_memory.stores.coding import record_body, record_of, to_micros
 if TYPE_CHECKING:
     from qdrant_client import models
 
+    from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.terms import Terms
-    from agent_memory.retrieval.traits import Traits
 
 _POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
 _MOST = 256
@@ -25,22 +25,22 @@ _TERM_BYTES = 36
 _REST_BYTES = 500
 
 
-def batches(records: Sequence[Record], traits: Traits) -> Iterator[list[models.PointStruct]]:
+def batches(records: Sequence[Record], features: Features) -> Iterator[list[models.PointStruct]]:
     """Points to send at once, by number and by what they weigh as JSON."""
     from qdrant_client import models
 
-    if len(traits) != len(records):
-        raise ValueError("Give traits for each record.")
+    if len(features) != len(records):
+        raise ValueError("Give features for each record.")
     batch: list[models.PointStruct] = []
     weight = 0
     for place, record in enumerate(records):
         payload = _payload(record)
-        weighs = _weight(traits, place) + 2 * len(payload["body"].encode()) + _REST_BYTES
+        weighs = _weight(features, place) + 2 * len(payload["body"].encode()) + _REST_BYTES
         if batch and (len(batch) == _MOST or weight + weighs > _MOST_BYTES):
             yield batch
             batch, weight = [], 0
         point = str(uuid5(_POINTS, record.id))
-        vectors = _vectors(traits, place)
+        vectors = _vectors(features, place)
         batch.append(models.PointStruct(id=point, vector=vectors, payload=payload))
         weight += weighs
     if batch:
@@ -52,11 +52,11 @@ def record_at(payload: dict[str, Any] | None) -> Record:
     return record_of(SimpleNamespace(**(payload or {})))
 
 
-def traits_at(vectors: Sequence[Any], dimension: int) -> Traits:
-    """The traits that points' vectors hold, in their order."""
+def features_at(vectors: Sequence[Any], dimension: int) -> Features:
+    """The features that points' vectors hold, in their order."""
     import numpy as np
 
-    from agent_memory.retrieval.traits import Traits
+    from agent_memory.retrieval.features import Features
 
     rows = [
         [one.get(name, [0.0] * dimension) if dimension else [] for one in vectors]
@@ -64,7 +64,7 @@ def traits_at(vectors: Sequence[Any], dimension: int) -> Traits:
     ]
     words = [[_terms(one.get(name)) for one in vectors] for name in WORDS]
     meaning, around = (np.array(some, np.float32).reshape(len(vectors), dimension) for some in rows)
-    return Traits(meaning, around, *words)
+    return Features(meaning, around, *words)
 
 
 def where(
@@ -85,13 +85,13 @@ def where(
     return models.Filter(must=must)
 
 
-def _vectors(traits: Traits, place: int) -> dict[str, Any]:
+def _vectors(features: Features, place: int) -> dict[str, Any]:
     # views are the names of a point's vectors; dense ones it lacks where nothing embeds
-    rows = (traits.meaning, traits.meaning_around) if traits.dimension else ()
+    rows = (features.meaning, features.meaning_around) if features.dimension else ()
     vectors: dict[str, Any] = {
         name: row[place].tolist() for name, row in zip(MEANINGS, rows, strict=False)
     }
-    for name, words in zip(WORDS, (traits.words, traits.words_around), strict=True):
+    for name, words in zip(WORDS, (features.words, features.words_around), strict=True):
         # without any word, too: so the point counts when a server counts how rare words are
         vectors[name] = _sparse(words[place])
     return vectors
@@ -113,9 +113,9 @@ def _terms(sparse: Any) -> Terms:
     return Terms(np.array(sparse.indices, np.uint32), np.array(sparse.values, np.float32))
 
 
-def _weight(traits: Traits, place: int) -> int:
-    terms = len(traits.words[place].ids) + len(traits.words_around[place].ids)
-    return 2 * _FLOAT_BYTES * traits.dimension + _TERM_BYTES * terms
+def _weight(features: Features, place: int) -> int:
+    terms = len(features.words[place].ids) + len(features.words_around[place].ids)
+    return 2 * _FLOAT_BYTES * features.dimension + _TERM_BYTES * terms
 
 
 def _payload(record: Record) -> dict[str, Any]:

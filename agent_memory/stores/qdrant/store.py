@@ -12,11 +12,11 @@ from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.collections import Collections
 from agent_memory.stores.qdrant.connection import Connection, Missing
 from agent_memory.stores.qdrant.names import Names, embedding
-from agent_memory.stores.qdrant.points import batches, record_at, traits_at, where
+from agent_memory.stores.qdrant.points import batches, features_at, record_at, where
 from agent_memory.stores.qdrant.views import hits, queries
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.traits import Sought, Traits
+    from agent_memory.retrieval.features import Features, Query
 
 _PAGE = 200
 _TRIES = 5
@@ -71,7 +71,7 @@ class QdrantStore:
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class QdrantStore:
         """
         if not records:
             return
-        name = self._own(block, traits.dimension)
+        name = self._own(block, features.dimension)
         # A rebuild that begins after this look and before the write takes nothing away: the session
         # was in the log before, so that the rebuild comes to it, waits for its lease, which this
         # writer holds, and puts its cursor back. If the lease ran out meanwhile, the cursor that
@@ -91,24 +91,24 @@ class QdrantStore:
             self._check_written(block, name)
         try:
             with self._connection.reached() as client:
-                for batch in batches(records, traits):
+                for batch in batches(records, features):
                     client.upsert(name, batch, wait=True)
         except Missing:  # the rebuild that began meanwhile is even done
             self._check_written(block, name)
             raise
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         """As `VectorStore.search_vectors`, in one request.
 
         Raises:
             DimensionMismatch: The block was rebuilt for another embedding.
         """
-        width = len(sought.meaning) or None
+        width = len(query.meaning) or None
         if block in self._opened:
             name: str | None = self._own(block, width)
         else:
             name = self._in_force(block, width)
-        asked = queries(owner, sought, depth) if depth > 0 else {}
+        asked = queries(owner, query, depth) if depth > 0 else {}
         if not asked or name is None:
             return []
         try:
@@ -153,7 +153,7 @@ class QdrantStore:
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         """As `VectorStore.all_vectors`, of what is in force."""
         name = self._in_force(block, None)
         matched = None if session_id is None else where(session_id=session_id)
@@ -169,7 +169,7 @@ class QdrantStore:
             if points:
                 records = [record_at(point.payload) for point in points]
                 vectors = [point.vector for point in points]
-                yield records, traits_at(vectors, embedding(name)[0])
+                yield records, features_at(vectors, embedding(name)[0])
             if offset is None:
                 return
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.records import Hit
-from agent_memory.retrieval.traits import Sought
+from agent_memory.retrieval.features import Query
 from agent_memory.retrieval.views import MEANINGS, VIEWS, WORDS
 from agent_memory.stores.qdrant.points import record_at, where
 
@@ -21,12 +21,12 @@ _SHARDS = 16
 """Each shard has its own candidates; of a collection with more of them, the last are cut off."""
 
 
-def queries(owner: str, sought: Sought, depth: int) -> dict[str, models.QueryRequest]:
+def queries(owner: str, query: Query, depth: int) -> dict[str, models.QueryRequest]:
     """By view, what to ask of it; views that nothing is sought in are left out."""
     from qdrant_client import models
 
     owned = where(owner=owner)
-    asked = dict(_asked(sought, owned))
+    asked = dict(_asked(query, owned))
     best = [
         models.Prefetch(query=query, using=view, params=params, filter=owned, limit=depth)
         for view, (query, params) in asked.items()
@@ -75,18 +75,18 @@ def hits(answers: Mapping[str, Sequence[models.ScoredPoint]], depth: int) -> lis
 
 
 def _asked(
-    sought: Sought, owned: models.Filter
+    query: Query, owned: models.Filter
 ) -> Iterator[tuple[str, tuple[Any, models.SearchParams | None]]]:
     from qdrant_client import models
 
-    if sought.words:
-        terms = list(sought.words)
+    if query.words:
+        terms = list(query.words)
         words = models.SparseVector(indices=terms, values=[1.0] * len(terms))
         # servers before 1.19 pass it over, and count how rare a word is over the collection
         rarity = models.SearchParams(idf=models.IdfCorpusParams(corpus=owned))
         for view in WORDS:
             yield view, (models.NearestQuery(nearest=words), rarity)
-    if len(sought.meaning):
-        vector = sought.meaning.tolist()
+    if len(query.meaning):
+        vector = query.meaning.tolist()
         for view in MEANINGS:
             yield view, (models.NearestQuery(nearest=vector), None)

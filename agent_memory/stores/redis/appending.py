@@ -11,7 +11,7 @@ from typing import Any
 from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.coding import to_micros
-from agent_memory.stores.log import extend, lent
+from agent_memory.stores.log import copy_for_caller, extend
 from agent_memory.stores.redis.coding import (
     entry_value,
     head_body,
@@ -28,8 +28,8 @@ _MOST_KNOWN = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A session as it was seen last: its head (lent to nobody), and who moved that."""
+class _CachedHead:
+    """A session as it was seen last: its head (no caller's), and who moved that."""
 
     head: Head
     mark: str
@@ -54,13 +54,13 @@ class Appender:
         self._server = server
         self._index = index
         self._keys = keys
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedHead] = {}
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
         """See `SessionStore.append`."""
         known, fresh = self._known.get(session_id), False
         while True:
-            if known is None and self._index.apart:
+            if known is None and self._index.cluster:
                 known, fresh = self._seen(session_id), True
             known = known or _begun(session_id)
             try:
@@ -74,7 +74,7 @@ class Appender:
             if answer in (1, 2) or _is_own(answer, token):
                 if answer != 1:
                     self._index.overtook(session_id, head.user_id)
-                self.remember(lent(head), known.mark)
+                self.remember(copy_for_caller(head), known.mark)
                 return head
             found = None if answer is None else _known(session_id, answer)
             known, fresh = found or _begun(session_id), True
@@ -83,17 +83,17 @@ class Appender:
         """Keep a head, which nobody else may change, and who moved it last."""
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        self._known[head.session_id] = _Known(head, mark)
+        self._known[head.session_id] = _CachedHead(head, mark)
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
 
-    def _seen(self, session_id: str) -> _Known:
+    def _seen(self, session_id: str) -> _CachedHead:
         fields = self._server.ask("HMGET", self._keys.head(session_id), *HEAD_FIELDS)
         return _known(session_id, fields) or _begun(session_id)
 
-    def _attempt(self, known: _Known, head: Head, entries: Sequence[Entry]) -> tuple[Any, str]:
+    def _attempt(self, known: _CachedHead, head: Head, entries: Sequence[Entry]) -> tuple[Any, str]:
         token, was = secrets.token_hex(4), known.head
         changed = head.version != was.version
         values = (
@@ -109,13 +109,13 @@ class Appender:
             return self._index.run(APPEND, head.session_id, *values, "1", *rest), token
 
 
-def _begun(session_id: str) -> _Known:
-    return _Known(empty_head(session_id, None, datetime.now(UTC)), "")
+def _begun(session_id: str) -> _CachedHead:
+    return _CachedHead(empty_head(session_id, None, datetime.now(UTC)), "")
 
 
-def _known(session_id: str, fields: Sequence[bytes | None]) -> _Known | None:
+def _known(session_id: str, fields: Sequence[bytes | None]) -> _CachedHead | None:
     head = head_of(session_id, fields)
-    return None if head is None else _Known(head, mark_of(fields))
+    return None if head is None else _CachedHead(head, mark_of(fields))
 
 
 def _is_own(answer: Any, token: str) -> bool:

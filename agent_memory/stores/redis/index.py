@@ -35,10 +35,10 @@ class Index:
         keys: Of the namespace.
 
     Attributes:
-        apart: Whether the indexes are written in steps of their own.
+        cluster: Whether the indexes are written in steps of their own.
     """
 
-    apart = False
+    cluster = False
 
     def __init__(self, server: RedisServer, keys: Keys) -> None:
         self._server = server
@@ -88,8 +88,8 @@ class Index:
     def released(self, session_id: str) -> None:
         """After a lease was given back."""
 
-    def put_off(self, head: Head, micros: Argument) -> bool:
-        """As `SessionStore.put_off`."""
+    def schedule(self, head: Head, micros: Argument) -> bool:
+        """As `SessionStore.schedule`."""
         return self._is_unchanged(head, micros)
 
     def _is_unchanged(self, head: Head, *rest: Argument) -> bool:
@@ -97,17 +97,17 @@ class Index:
         return bool(self.run(PUT_OFF, head.session_id, *values, repeat=True) == 1)
 
 
-class IndexApart(Index):
+class ClusterIndex(Index):
     """On a cluster: the indexes are on another node than most sessions.
 
     They are written before a session is, where they must not miss it, and after, where a session
     that is listed or due too long does no harm: whoever reads an index looks at the sessions too.
     """
 
-    apart = True
+    cluster = True
 
     def _which(self, script: SessionScript, session_id: str) -> tuple[Script, list[str]]:
-        return script.apart, self._keys.session(session_id)
+        return script.cluster, self._keys.session(session_id)
 
     def fence(self, lease: Lease, block: str) -> tuple[str, str]:
         """See `Index.fence`.
@@ -158,8 +158,8 @@ class IndexApart(Index):
         """See `Index.released`."""
         self._step(LET_GO, session_id, "")
 
-    def put_off(self, head: Head, micros: Argument) -> bool:
-        """See `Index.put_off`.
+    def schedule(self, head: Head, micros: Argument) -> bool:
+        """See `Index.schedule`.
 
         An append that comes before the second look is seen by it; one that comes after finds the
         mark that it leaves, and makes the session due again.

@@ -11,7 +11,7 @@ from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.server import RedisServer
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.traits import Traits
+    from agent_memory.retrieval.features import Features
 
 _PAGE = 200
 _SCANNED = 1000
@@ -29,8 +29,8 @@ class RecordReader:
         self._server = server
         self._keys = keys
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
-        """See `FactStore.all_facts`."""
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """See `RecordStore.all_records`."""
         for block in self._blocks("fact_records"):
             records, _, owners, _ = self._keys.facts(block)
             for ids in self._ids(owners, b"-", b"+"):
@@ -49,9 +49,9 @@ class RecordReader:
 
     def all_vectors(
         self, block: str, session_id: str | None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import traits_of
+        from agent_memory.stores.blobs import features_of
 
         records, _, owners, origins, vectors, *_ = self._keys.vectors(block)
         index, first, last = owners, b"-", b"+"
@@ -68,7 +68,7 @@ class RecordReader:
                 if value is not None and blob is not None
             ]
             if found:
-                yield [record for record, _ in found], traits_of([blob for _, blob in found])
+                yield [record for record, _ in found], features_of([blob for _, blob in found])
 
     def _ids(self, index: str, first: bytes, last: bytes) -> Iterator[list[bytes]]:
         """What the members of an index of records end with, a page at a time."""

@@ -33,8 +33,8 @@ from agent_memory.stores.redis.record_scripts import (
 from agent_memory.stores.redis.server import Argument, RedisServer
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features, Query
     from agent_memory.retrieval.index import TraitIndex
-    from agent_memory.retrieval.traits import Sought, Traits
 
 V = TypeVar("V")
 
@@ -53,7 +53,7 @@ class RedisRecords:
         self._indexes = Indexes()
         self._reader = RecordReader(server, keys)
 
-    def put_facts(
+    def put_records(
         self,
         block: str,
         records: Sequence[Record],
@@ -61,17 +61,17 @@ class RedisRecords:
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.put_facts`."""
+        """See `RecordStore.put_records`."""
         where = replacing or ("", 0, 0)
         values = chain.from_iterable((r.id, record_span(r), record_value(r)) for r in records)
         self._write(PUT_FACTS, block, self._keys.facts(block), lease, *where, "", *values)
 
-    def facts(self, block: str, owner: str) -> list[Record]:
-        """See `FactStore.facts`."""
+    def records(self, block: str, owner: str) -> list[Record]:
+        """See `RecordStore.records`."""
         found = self._server.run(FACTS, self._keys.facts(block), owner, repeat=True)
         return [record_of(value) for value in found]
 
-    def delete_facts(
+    def delete_records(
         self,
         block: str,
         *,
@@ -81,7 +81,7 @@ class RedisRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.delete_facts`."""
+        """See `RecordStore.delete_records`."""
         which = _which(owner, session_id, record_id, after)
         self._write(FORGET_FACTS, block, self._keys.facts(block), lease, *which)
 
@@ -99,7 +99,7 @@ class RedisRecords:
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
@@ -108,8 +108,8 @@ class RedisRecords:
             return
         from agent_memory.stores.blobs import blobs_of, checked
 
-        blobs = blobs_of(records, traits)
-        opened = checked(block, self._opened.get(block), traits)
+        blobs = blobs_of(records, features)
+        opened = checked(block, self._opened.get(block), features)
         values: list[Argument] = []
         for record, blob in zip(records, blobs, strict=True):
             values += (record.id, record_span(record), record_value(record), blob)
@@ -129,9 +129,9 @@ class RedisRecords:
         if answer:
             owner, before, after = answer
             changed = {owner.decode(): (int(before), int(after))}
-            self._indexes.extend(block, changed, [record.id for record in records], traits)
+            self._indexes.extend(block, changed, [record.id for record in records], features)
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
 
         def read(ids: list[str]) -> dict[str, Record]:
@@ -142,7 +142,7 @@ class RedisRecords:
             records = [record_of(value) for value in values if value is not None]
             return {record.id: record for record in records if record.owner == owner}
 
-        return search(block, self._index_of(block, owner), sought, depth, read)
+        return search(block, self._index_of(block, owner), query, depth, read)
 
     def delete_vectors(
         self,
@@ -161,9 +161,9 @@ class RedisRecords:
         """See `VectorStore.clear_vectors`."""
         self._server.ask("UNLINK", *self._keys.vectors(block))
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
-        """See `FactStore.all_facts`."""
-        return self._reader.all_facts()
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """See `RecordStore.all_records`."""
+        return self._reader.all_records()
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         """See `VectorStore.vector_blocks`."""
@@ -171,7 +171,7 @@ class RedisRecords:
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         """See `VectorStore.all_vectors`."""
         return self._reader.all_vectors(block, session_id)
 

@@ -13,11 +13,11 @@ class SessionScript:
 
     Attributes:
         whole: Changes the indexes too; their keys follow the session's.
-        apart: Leaves them alone, for clusters, on which they are on another node.
+        cluster: Leaves them alone, for clusters, on which they are on another node.
     """
 
     whole: Script
-    apart: Script
+    cluster: Script
 
 
 HEAD_FIELDS = ("version", "begun", "end", "total", "user", "deleting", "body", "mark")

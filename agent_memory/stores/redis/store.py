@@ -10,13 +10,13 @@ from agent_memory.core.records import Draft, Entry, Head, Lease
 from agent_memory.errors import SchemaTooNew
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import to_micros
-from agent_memory.stores.log import lent
+from agent_memory.stores.log import copy_for_caller
 from agent_memory.stores.redis.appending import Appender
 from agent_memory.stores.redis.cluster import RedisCluster, connected
 from agent_memory.stores.redis.coding import entry_of, entry_value, head_body, head_of, mark_of
 from agent_memory.stores.redis.durability import durability_note, require_power, rewrite_files
 from agent_memory.stores.redis.failures import failure
-from agent_memory.stores.redis.index import Index, IndexApart
+from agent_memory.stores.redis.index import ClusterIndex, Index
 from agent_memory.stores.redis.index_scripts import DUE, WAKE
 from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.lock_scripts import LOCK, UNLOCK
@@ -59,8 +59,8 @@ class RedisStore(RedisRecords):
     ) -> None:
         server = connected(url)
         keys = Keys(namespace)
-        apart = isinstance(server, RedisCluster)
-        index = IndexApart(server, keys) if apart else Index(server, keys)
+        cluster = isinstance(server, RedisCluster)
+        index = ClusterIndex(server, keys) if cluster else Index(server, keys)
         super().__init__(server, keys, index)
         self._appender = Appender(server, keys, index)
         try:
@@ -91,11 +91,11 @@ class RedisStore(RedisRecords):
         fields = self._server.ask("HMGET", self._keys.head(session_id), *HEAD_FIELDS)
         found = head_of(session_id, fields)
         if found is not None:
-            self._appender.remember(lent(found), mark_of(fields))
+            self._appender.remember(copy_for_caller(found), mark_of(fields))
         return found
 
-    def standing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.standing`."""
+    def existing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.existing`."""
         return {
             name
             for names in pages(list(session_ids))
@@ -147,7 +147,7 @@ class RedisStore(RedisRecords):
     def _move(
         self, head: Head, lease: Lease | None, cut: int | str, entries: Sequence[Entry] = ()
     ) -> Head | None:
-        after, mark = replace(lent(head), version=head.version + 1), secrets.token_hex(8)
+        after, mark = replace(copy_for_caller(head), version=head.version + 1), secrets.token_hex(8)
         self._appender.forget(head.session_id)
         if head.version:
             self._index.moving(head.session_id, head.user_id, head.deleting)
@@ -168,7 +168,7 @@ class RedisStore(RedisRecords):
             return None
         moved = replace(after, end=int(answer[0]), total=int(answer[1]))
         self._appender.remember(moved, mark)
-        return lent(moved)
+        return copy_for_caller(moved)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """See `SessionStore.lease`."""
@@ -204,12 +204,12 @@ class RedisStore(RedisRecords):
                 self._index.deleted(name)
         return [head for head in heads.values() if head is not None]
 
-    def put_off(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.put_off`."""
-        return self._index.put_off(head, "" if seconds is None else int(seconds * 1e6))
+    def schedule(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.schedule`."""
+        return self._index.schedule(head, "" if seconds is None else int(seconds * 1e6))
 
-    def wake(self) -> None:
-        """See `SessionStore.wake`.
+    def schedule_all(self) -> None:
+        """See `SessionStore.schedule_all`.
 
         In pages, so that the server answers others in between.
         """
@@ -228,8 +228,8 @@ class RedisStore(RedisRecords):
         user, told = held(self._index.run(DELETE, session_id, _holder(lease)), lease)
         self._index.deleted(session_id, user, told)
 
-    def scrub(self) -> None:
-        """See `SessionStore.scrub`.
+    def secure_erase(self) -> None:
+        """See `SessionStore.secure_erase`.
 
         Has the server write its files anew, without what was deleted: the append-only file where it
         keeps one, and the snapshot where one was ever made. That takes as long as the database is

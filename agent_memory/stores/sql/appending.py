@@ -9,7 +9,7 @@ from typing import Any
 
 from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.stores.coding import now_micros, to_micros
-from agent_memory.stores.log import extend, lent
+from agent_memory.stores.log import copy_for_caller, extend
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.rows import entry_values, head_of, head_values
 
@@ -17,8 +17,8 @@ _MOST_KNOWN = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A session as it was seen last: its row's key, and its head, which is lent to nobody."""
+class _CachedHead:
+    """A session as it was seen last: its row's key, and its head, which is no caller's."""
 
     key: int
     head: Head
@@ -38,7 +38,7 @@ class Appender:
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedHead] = {}
 
     def append(
         self,
@@ -73,7 +73,7 @@ class Appender:
         session_id: str,
         drafts: Sequence[Draft],
         user_id: str | None,
-    ) -> _Known:
+    ) -> _CachedHead:
         at = {"ns": self._namespace, "sid": session_id}
         row = connection.row("head", at) if connection.lock(at) else None
         before = empty_head(session_id, None, datetime.now(UTC)) if row is None else head_of(row)
@@ -90,13 +90,13 @@ class Appender:
         if entries:
             rows = [{**entry_values(entry), "session": row.key} for entry in entries]
             connection.run_each("extend", rows)
-        return _Known(row.key, head)  # to be remembered once it is in the database
+        return _CachedHead(row.key, head)  # to be remembered once it is in the database
 
     def _remembered(self, key: int, head: Head) -> Head:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        self._known[head.session_id] = _Known(key, head)
-        return lent(head)
+        self._known[head.session_id] = _CachedHead(key, head)
+        return copy_for_caller(head)
 
 
 def swap(before: Head, after: Head) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def swap(before: Head, after: Head) -> dict[str, Any]:
     return {"was": before.version, "begun": to_micros(before.created_at), **new}
 
 
-def _follow(connection: SQLConnection, known: _Known, entries: Sequence[Entry]) -> bool:
+def _follow(connection: SQLConnection, known: _CachedHead, entries: Sequence[Entry]) -> bool:
     """Write entries after the end of a session that is as it is known; whether it was."""
     facts = {"of_key": known.key, "was": known.head.version, "now": now_micros()}
     first = {**entry_values(entries[0]), **facts}

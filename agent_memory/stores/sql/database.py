@@ -56,7 +56,7 @@ class SQLConnection(Protocol):
         """
         ...
 
-    def wake(self, values: Mapping[str, Any]) -> None:
+    def schedule_all(self, values: Mapping[str, Any]) -> None:
         """Make all sessions of a namespace due."""
         ...
 
@@ -93,7 +93,7 @@ class SQLDatabase(Protocol):
         """
         ...
 
-    def scrub(self) -> None:
+    def secure_erase(self) -> None:
         """Erase what was deleted, as far as the database allows."""
         ...
 

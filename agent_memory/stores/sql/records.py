@@ -15,8 +15,8 @@ from agent_memory.stores.sql.compiled import chunks, named
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 
 if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features, Query
     from agent_memory.retrieval.index import TraitIndex
-    from agent_memory.retrieval.traits import Sought, Traits
 
 _PAGE = 200
 
@@ -30,7 +30,7 @@ class SQLRecords:
         self._opened: dict[str, tuple[int, str]] = {}
         self._indexes = Indexes()
 
-    def put_facts(
+    def put_records(
         self,
         block: str,
         records: Sequence[Record],
@@ -38,7 +38,7 @@ class SQLRecords:
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.put_facts`."""
+        """See `RecordStore.put_records`."""
         rows = self._rows(block, records)
 
         def work(connection: SQLConnection) -> None:
@@ -51,14 +51,14 @@ class SQLRecords:
 
         self._database.write(work)
 
-    def facts(self, block: str, owner: str) -> list[Record]:
-        """See `FactStore.facts`."""
+    def records(self, block: str, owner: str) -> list[Record]:
+        """See `RecordStore.records`."""
         values = self._of(block, owner)
         rows = self._database.read(lambda connection: connection.rows("facts", values))
         return [record_of(row) for row in rows]
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
-        """See `FactStore.all_facts`."""
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """See `RecordStore.all_records`."""
         block = self._next_block("")
         while block:
             for rows in self._pages("facts_page", block):
@@ -71,7 +71,7 @@ class SQLRecords:
         row = self._database.read(lambda connection: connection.row("next_block", of))
         return "" if row is None else str(row.block)
 
-    def delete_facts(
+    def delete_records(
         self,
         block: str,
         *,
@@ -81,7 +81,7 @@ class SQLRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `FactStore.delete_facts`."""
+        """See `RecordStore.delete_records`."""
         given = _given(id=record_id, owner=owner, session_id=session_id)
         values = self._matching(block, given, after)
 
@@ -101,7 +101,7 @@ class SQLRecords:
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
@@ -110,8 +110,8 @@ class SQLRecords:
             return
         from agent_memory.stores.blobs import blobs_of, checked
 
-        opened = checked(block, self._opened.get(block), traits)
-        rows = self._rows(block, records, blobs_of(records, traits))
+        opened = checked(block, self._opened.get(block), features)
+        rows = self._rows(block, records, blobs_of(records, features))
         names = [record.id for record in records]
 
         def work(connection: SQLConnection) -> Changed:
@@ -127,9 +127,9 @@ class SQLRecords:
             return {owner: (before[owner], after[owner]) for owner in owners}
 
         changed = self._database.write(work)
-        self._indexes.extend(block, changed, names, traits)
+        self._indexes.extend(block, changed, names, features)
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         """See `VectorStore.search_vectors`."""
         values = self._of(block, owner)
 
@@ -146,7 +146,7 @@ class SQLRecords:
                     records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
                 return records
 
-            return search(block, index, sought, depth, read)
+            return search(block, index, query, depth, read)
 
         return self._database.read(work)
 
@@ -195,13 +195,13 @@ class SQLRecords:
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import traits_of
+        from agent_memory.stores.blobs import features_of
 
         name = "vectors_page" if session_id is None else "vectors_page_of_session"
         for rows in self._pages(name, block, sid=session_id):
-            yield [record_of(row) for row in rows], traits_of([row.vector for row in rows])
+            yield [record_of(row) for row in rows], features_of([row.vector for row in rows])
 
     def _pages(self, name: str, block: str, **values: Any) -> Iterator[list[Any]]:
         """The rows of a statement that gives those after an id, some at a time."""

@@ -110,7 +110,7 @@ class ServerDatabase:
             raw.close()
         raise StoreUnavailable(told)
 
-    def scrub(self) -> None:
+    def secure_erase(self) -> None:
         """Nothing: a server erases deleted rows when it vacuums or purges, by its own schedule."""
 
     def close(self) -> None:

@@ -84,7 +84,7 @@ class ServerConnection:
         """
         return bool(self.rows("lock", values))
 
-    def wake(self, values: Mapping[str, Any]) -> None:
+    def schedule_all(self, values: Mapping[str, Any]) -> None:
         """Make all sessions of a namespace due, some at a time: nobody waits for a million rows."""
         page = {**values, "after": 0, "most": _WOKEN_AT_ONCE}
         while keys := [row.key for row in self.rows("asleep", page)]:

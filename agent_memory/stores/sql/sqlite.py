@@ -158,7 +158,7 @@ class Database:
         """
         self.write(work)
 
-    def scrub(self) -> None:
+    def secure_erase(self) -> None:
         """Write the file anew and empty its write-ahead log: neither tells what was deleted.
 
         SQLite zeroes what is deleted where it stands. But where pages were split or merged, copies

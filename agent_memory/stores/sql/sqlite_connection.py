@@ -73,9 +73,9 @@ class Connection:
         """Nothing to do: a transaction keeps all other writers out of the file."""
         return True
 
-    def wake(self, values: Mapping[str, Any]) -> None:
+    def schedule_all(self, values: Mapping[str, Any]) -> None:
         """Make all sessions of a namespace due."""
-        self.run("wake", values)
+        self.run("schedule_all", values)
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` in a transaction: all of it is done, or nothing."""

@@ -118,7 +118,7 @@ STATEMENTS: dict[str, ClauseElement] = {
     "tail": select(*_TAIL).where(_OF_SESSION),
     "sessions": _PAGE,
     "sessions_of_user": _PAGE.where(_s.user_id == bindparam("of_user")),
-    "standing": select(_s.session_id).where(
+    "existing": select(_s.session_id).where(
         _s.namespace == bindparam("ns"),
         _s.session_id.in_(bindparam("ids", expanding=True)),
         _s.deleting.is_(literal_column("FALSE")),
@@ -140,11 +140,13 @@ STATEMENTS: dict[str, ClauseElement] = {
     "due": _HEADS.join(_NEXT, _NEXT.c.key == _s.key).order_by(
         _NEXT.c.turn, _NEXT.c.due_at, _NEXT.c.key
     ),
-    "put_off": update(SESSIONS)
+    "schedule": update(SESSIONS)
     .where(_UNCHANGED, _last(_e.seq) == bindparam("end"))
     .values(due_at=bindparam("at")),
     "fall_due": update(SESSIONS).where(_OF_SESSION, _ON_TIME).values(due_at=_now),
-    "wake": update(SESSIONS).where(_s.namespace == bindparam("ns"), _ON_TIME).values(due_at=_now),
+    "schedule_all": update(SESSIONS)
+    .where(_s.namespace == bindparam("ns"), _ON_TIME)
+    .values(due_at=_now),
     "drop": delete(SESSIONS).where(_OF_SESSION),
     "lease": _HOLD.where(
         or_(_s.lease_owner.is_(None), _s.lease_owner == _TAKER, _s.lease_until <= _now)

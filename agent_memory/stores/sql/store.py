@@ -9,7 +9,7 @@ from typing import Any
 from agent_memory.core.records import Draft, Entry, Head, Lease
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import now_micros, to_micros
-from agent_memory.stores.log import grown
+from agent_memory.stores.log import with_tail
 from agent_memory.stores.sql.appending import Appender, swap
 from agent_memory.stores.sql.compiled import chunks
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
@@ -64,13 +64,13 @@ class SQLStore(SQLRecords):
         """See `SessionStore.head`."""
         return self._database.read(lambda connection: self._find(connection, session_id))
 
-    def standing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.standing`."""
+    def existing(self, session_ids: Collection[str]) -> set[str]:
+        """See `SessionStore.existing`."""
         rows = self._database.read(
             lambda connection: [
                 row
                 for ids in chunks(session_ids)
-                for row in connection.rows("standing", {"ns": self._namespace, "ids": ids})
+                for row in connection.rows("existing", {"ns": self._namespace, "ids": ids})
             ]
         )
         return {row.session_id for row in rows}
@@ -145,7 +145,7 @@ class SQLStore(SQLRecords):
         if head.expired:
             connection.run("expire", {**at, "upto": head.expired})
         log = connection.row("tail", at)
-        return grown(after, log.end, log.total)
+        return with_tail(after, log.end, log.total)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """See `SessionStore.lease`."""
@@ -185,8 +185,8 @@ class SQLStore(SQLRecords):
         rows = self._database.read(lambda connection: connection.rows("due", values))
         return [head_of(row) for row in rows]
 
-    def put_off(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.put_off`."""
+    def schedule(self, head: Head, seconds: float | None) -> bool:
+        """See `SessionStore.schedule`."""
         at = None if seconds is None else now_micros() + int(seconds * 1e6)
         begun = to_micros(head.created_at)
         values = {"was": head.version, "begun": begun, "end": head.end, "at": at}
@@ -194,14 +194,14 @@ class SQLStore(SQLRecords):
 
         def work(connection: SQLConnection) -> bool:
             connection.lock(values)  # what is being appended is to be seen
-            return connection.run("put_off", values) == 1
+            return connection.run("schedule", values) == 1
 
         return self._database.write(work)
 
-    def wake(self) -> None:
-        """See `SessionStore.wake`."""
+    def schedule_all(self) -> None:
+        """See `SessionStore.schedule_all`."""
         values = {"ns": self._namespace, "now": now_micros()}
-        self._database.alone(lambda connection: connection.wake(values))
+        self._database.alone(lambda connection: connection.schedule_all(values))
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """See `SessionStore.delete`."""
@@ -217,13 +217,13 @@ class SQLStore(SQLRecords):
 
         self._database.write(work)
 
-    def scrub(self) -> None:
-        """See `SessionStore.scrub`.
+    def secure_erase(self) -> None:
+        """See `SessionStore.secure_erase`.
 
         Nothing on servers: what they keep of deleted rows for a while (until rows are vacuumed or
         purged, in logs, replicas and backups) is theirs to erase.
         """
-        self._database.scrub()
+        self._database.secure_erase()
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None

@@ -68,7 +68,7 @@ def session_digest(head: Head, entries: Iterable[Entry]) -> bytes:
 
 
 def record_digest(block: str, record: Record, blob: bytes = b"") -> bytes:
-    """Of a block's record, and of its traits as bytes, if it has any."""
+    """Of a block's record, and of its features as bytes, if it has any."""
     fields = [
         *(block, record.id, record.owner, record.session_id, record.first, record.last),
         *(record.text, record.sources, to_micros(record.created_at), record.metadata),

@@ -82,7 +82,7 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
         for step in move(source, target, removing, resumed=bool(noted)):
             if step.verified is not None:
                 if removed:
-                    target.scrub()
+                    target.secure_erase()
                 records.drop(Kind.MIGRATION, origin)
             yield step
 
@@ -137,7 +137,7 @@ def _held(store: Store) -> list[str]:
     """What a store holds, beside notes of the engine and names of blocks."""
     counts = store.counts()
     found = [f"{counts.sessions} sessions"] if counts.sessions else []
-    kept = next((block for block, _ in store.all_facts() if block != NOTES.name), None)
+    kept = next((block for block, _ in store.all_records() if block != NOTES.name), None)
     found += [] if kept is None else [f"facts of {kept!r}"]
     blocks = sorted(store.vector_blocks())
     return found + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]

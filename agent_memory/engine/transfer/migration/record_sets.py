@@ -9,7 +9,7 @@ from typing import Protocol
 from agent_memory.core.records import Record
 from agent_memory.engine.system_records import stays_behind
 from agent_memory.engine.transfer.migration.checksums import record_digest
-from agent_memory.stores.base import FactStore, VectorStore
+from agent_memory.stores.base import RecordStore, VectorStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Kept:
         block: The block's name.
         record: The record.
         digest: Its checksum.
-        blob: Its traits as bytes; none of a fact.
+        blob: Its features as bytes; none of a fact.
     """
 
     block: str
@@ -58,13 +58,13 @@ class FactRecords:
         leaving: Sessions whose deletion has begun: theirs are left out.
     """
 
-    def __init__(self, store: FactStore, leaving: Collection[str]) -> None:
+    def __init__(self, store: RecordStore, leaving: Collection[str]) -> None:
         self._store = store
         self._leaving = leaving
 
     def read(self) -> Iterator[Kept]:
         """See `RecordSet.read`."""
-        for block, record in self._store.all_facts():
+        for block, record in self._store.all_records():
             if not stays_behind(block, record) and record.session_id not in self._leaving:
                 yield Kept(block, record, record_digest(block, record))
 
@@ -74,12 +74,12 @@ class FactRecords:
         for kept in records:
             by_block.setdefault(kept.block, []).append(kept.record)
         for block, some in by_block.items():
-            self._store.put_facts(block, some)
+            self._store.put_records(block, some)
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
         """See `RecordSet.remove`."""
         for block, record_id in keys:
-            self._store.delete_facts(block, record_id=record_id)
+            self._store.delete_records(block, record_id=record_id)
 
 
 class VectorRecords:
@@ -100,19 +100,19 @@ class VectorRecords:
         """See `RecordSet.read`."""
         from agent_memory.stores.blobs import blobs_of
 
-        for records, traits in self._store.all_vectors(self._block):
-            for record, blob in zip(records, blobs_of(records, traits), strict=True):
+        for records, features in self._store.all_vectors(self._block):
+            for record, blob in zip(records, blobs_of(records, features), strict=True):
                 if record.session_id not in self._leaving:
                     digest = record_digest(self._block, record, blob)
                     yield Kept(self._block, record, digest, blob)
 
     def put(self, records: Sequence[Kept]) -> None:
         """See `RecordSet.put`."""
-        from agent_memory.stores.blobs import traits_of
+        from agent_memory.stores.blobs import features_of
 
         if records:
-            traits = traits_of([kept.blob for kept in records])
-            self._store.put_vectors(self._block, [kept.record for kept in records], traits)
+            features = features_of([kept.blob for kept in records])
+            self._store.put_vectors(self._block, [kept.record for kept in records], features)
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
         """See `RecordSet.remove`. What has their owner and session goes with them."""

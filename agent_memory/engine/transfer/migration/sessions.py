@@ -52,7 +52,7 @@ class Sessions:
         """Remove those from the target that the source does not have."""
         for heads in _pages(self._target):
             names = [head.session_id for head in heads]
-            for name in set(names) - self._source.standing(names):
+            for name in set(names) - self._source.existing(names):
                 if self._source.head(name) is None:  # else its deletion has begun
                     self._removing()
                     self._target.delete(name)

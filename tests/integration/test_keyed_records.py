@@ -15,8 +15,8 @@ import pytest
 from agent_memory import AgentMemory, Message, Recall
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
-from agent_memory.ltm_blocks.base import KeepingBlock
-from agent_memory.ltm_blocks.shelf import Shelf, Whose, forget, plain_json
+from agent_memory.ltm_blocks.base import ManualBlock
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, Whose, forget, plain_json
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
@@ -29,13 +29,13 @@ SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
 
 
-class Keeper(KeepingBlock):
+class Keeper(ManualBlock):
     """Keeps what it is told to."""
 
     kind: Literal["keeper"] = "keeper"
 
-    def open(self, scope: Scope, whose: Whose = "user") -> Shelf:
-        return Shelf(self.resources, self.name, scope, whose)
+    def open(self, scope: Scope, whose: Whose = "user") -> KeyedRecords:
+        return KeyedRecords(self.resources, self.name, scope, whose)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return []
@@ -67,13 +67,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory.engine.leases._MOST_PAUSE_SECONDS", 0.02)
 
 
-def texts(shelf: Shelf) -> list[str]:
-    return [record.text for record in shelf.all()]
+def texts(keyed: KeyedRecords) -> list[str]:
+    return [record.text for record in keyed.all()]
 
 
-def raw(store: Store, shelf: Shelf) -> list[Record]:
+def raw(store: Store, keyed: KeyedRecords) -> list[Record]:
     """What the store holds, whether it is shown or not."""
-    return store.facts("keeper", shelf.owner)
+    return store.records("keeper", keyed.owner)
 
 
 def mark(store: Store, session_id: str) -> None:
@@ -85,31 +85,31 @@ def mark(store: Store, session_id: str) -> None:
 
 def test_what_is_put_is_there(block: Keeper) -> None:
     """Wrong: a record is lost, changed, kept twice, or out of its order."""
-    shelf = block.open(ADA)
+    keyed = block.open(ADA)
     text, metadata = 'NUL \x00, \u2028, 🎈 and "quotes"', {"a": [1, 2.5, None, {"é": True}]}
-    put = shelf.put("first", text, metadata)
-    assert shelf.get("first") == put
+    put = keyed.put("first", text, metadata)
+    assert keyed.get("first") == put
     assert (put.text, put.metadata, put.session_id) == (text, metadata, "s-ada")
-    shelf.put("second", "two")
-    shelf.put("first", "one")
-    assert texts(shelf) == ["two", "one"]  # in the order of their times
-    assert shelf.get("third") is None
-    shelf.drop("first")
-    shelf.drop("first")
-    assert texts(shelf) == ["two"]
-    shelf.clear()
-    shelf.clear()
-    assert shelf.all() == []
+    keyed.put("second", "two")
+    keyed.put("first", "one")
+    assert texts(keyed) == ["two", "one"]  # in the order of their times
+    assert keyed.get("third") is None
+    keyed.drop("first")
+    keyed.drop("first")
+    assert texts(keyed) == ["two"]
+    keyed.clear()
+    keyed.clear()
+    assert keyed.all() == []
 
 
 def test_a_time_may_be_given(block: Keeper) -> None:
     """Wrong: a record's own time is not kept, so that what is old looks new."""
-    shelf = block.open(ADA)
+    keyed = block.open(ADA)
     day = datetime(2020, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
-    shelf.put("new", "new")
-    shelf.put("old", "old", at=day)
-    assert shelf.all()[0].created_at == day
-    assert texts(shelf) == ["old", "new"]
+    keyed.put("new", "new")
+    keyed.put("old", "old", at=day)
+    assert keyed.all()[0].created_at == day
+    assert texts(keyed) == ["old", "new"]
 
 
 @pytest.mark.parametrize("whose", ["user", "session"])
@@ -129,10 +129,10 @@ def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> 
 def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
     """Wrong: a session comes into being because somebody looked."""
     for whose in ("user", "session"):
-        shelf = block.open(ADA, whose)
-        assert shelf.all() == []
-        shelf.drop("k")
-        shelf.clear()
+        keyed = block.open(ADA, whose)
+        assert keyed.all() == []
+        keyed.drop("k")
+        keyed.clear()
     block.open(Scope("ada")).put("k", "of no session")
     assert store.head("s-ada") is None
 
@@ -140,7 +140,7 @@ def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
 def test_scopes_are_apart(block: Keeper) -> None:
     """Wrong: a user reads what is another's, or another session's, or of whoever has an id that
     looks alike."""
-    shelves = [
+    several = [
         block.open(Scope("ada", "s1")),
         block.open(Scope("ada", "s1"), "session"),
         block.open(Scope("ada", "s2"), "session"),
@@ -150,13 +150,13 @@ def test_scopes_are_apart(block: Keeper) -> None:
         block.open(Scope("session:s1", "s5")),
         block.open(Scope("ada\x1fk", "s6")),
     ]
-    for number, shelf in enumerate(shelves):
-        shelf.put("k", str(number))
+    for number, keyed in enumerate(several):
+        keyed.put("k", str(number))
     block.open(Scope("ada", "s1")).put("k\x1fk", "by its key")
     assert texts(block.open(Scope("ada"))) == ["0", "by its key"]
     assert texts(block.open(Scope("ada", "s2"))) == ["0", "by its key"]
-    for number, shelf in enumerate(shelves[1:], 1):
-        assert texts(shelf) == [str(number)]
+    for number, keyed in enumerate(several[1:], 1):
+        assert texts(keyed) == [str(number)]
 
 
 def test_no_id_with_a_key_is_another(block: Keeper) -> None:
@@ -201,17 +201,17 @@ def test_it_goes_with_its_session(memory: AgentMemory, store: Store, block: Keep
 
 def test_it_goes_with_its_user(memory: AgentMemory, store: Store, block: Keeper) -> None:
     """Wrong: the deletion of a user leaves something, or takes another's."""
-    shelves = [
+    several = [
         block.open(whose, kind)
         for whose in (ADA, Scope("ada", "s2"), BEN)
         for kind in ("user", "session")
     ]
-    for number, shelf in enumerate(shelves):
-        shelf.put(f"k{number}", str(number))
+    for number, keyed in enumerate(several):
+        keyed.put(f"k{number}", str(number))
     block.open(Scope("ada")).put("k", "of no session")
     memory.delete_user("ada")
-    assert [raw(store, shelf) for shelf in shelves[:4]] == [[]] * 4
-    assert [texts(shelf) for shelf in shelves[4:]] == [["4"], ["5"]]
+    assert [raw(store, keyed) for keyed in several[:4]] == [[]] * 4
+    assert [texts(keyed) for keyed in several[4:]] == [["4"], ["5"]]
     assert [head.session_id for head in store.sessions()] == ["s-ben"]
 
 
@@ -219,16 +219,16 @@ def test_it_goes_where_its_block_is_not_configured(store: Store) -> None:
     """Wrong: a block was taken out of the configuration, or is not in that of the process that
     deletes; what it kept stays for ever."""
     with AgentMemory(store=store, blocks=[Keeper()]) as memory:
-        shelves = [keeper(memory).open(Scope(user, f"s-{user}")) for user in ("ada", "ben", "eve")]
+        several = [keeper(memory).open(Scope(user, f"s-{user}")) for user in ("ada", "ben", "eve")]
         pads = [keeper(memory).open(Scope(user, f"s-{user}"), "session") for user in ("ada", "ben")]
-        for shelf in (*shelves, *pads):
-            shelf.put("k", "kept")
-        shelves[1].put("of no session", "kept", with_session=False)
+        for keyed in (*several, *pads):
+            keyed.put("k", "kept")
+        several[1].put("of no session", "kept", with_session=False)
     with AgentMemory(store=store) as memory:
         memory.delete("s-ada")
         memory.delete_user("ben")
-    assert [raw(store, shelf) for shelf in (*shelves[:2], *pads)] == [[]] * 4
-    assert texts(shelves[2]) == ["kept"]
+    assert [raw(store, keyed) for keyed in (*several[:2], *pads)] == [[]] * 4
+    assert texts(several[2]) == ["kept"]
 
 
 def test_pop_takes_nothing(memory: AgentMemory, block: Keeper) -> None:
@@ -252,9 +252,9 @@ def test_nothing_of_a_session_is_read_once_its_deletion_has_begun(
     mark(store, "s-ada")
     assert texts(mine) == ["of the user"]
     assert texts(own) == []
-    for shelf in (mine, own):
+    for keyed in (mine, own):
         with pytest.raises(SessionDeleting):
-            shelf.put("k3", "more")
+            keyed.put("k3", "more")
     with pytest.raises(SessionDeleting):
         mine.put("k2", "in place of what is the user's")
     assert {record.text for record in raw(store, mine)} == {"in s-ada", "of the user"}
@@ -263,10 +263,10 @@ def test_nothing_of_a_session_is_read_once_its_deletion_has_begun(
 @pytest.mark.parametrize(
     ("whose", "step", "again"),
     [
-        ("user", "after put_facts", None),
-        ("user", "before put_facts", "ada"),
-        ("session", "before put_facts", None),
-        ("session", "before put_facts", "ben"),
+        ("user", "after put_records", None),
+        ("user", "before put_records", "ada"),
+        ("session", "before put_records", None),
+        ("session", "before put_records", "ben"),
     ],
 )
 def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
@@ -285,18 +285,18 @@ def test_what_is_kept_while_its_session_is_deleted_stays_nowhere(
                     other.update("s-ada", {"role": "user", "content": "Hi"}, user_id=again)
 
     with AgentMemory(store=watched(store, delete), blocks=[Keeper()]) as memory:
-        shelf = keeper(memory).open(ADA, whose)
-        shelf.put("k1", "before")
+        keyed = keeper(memory).open(ADA, whose)
+        keyed.put("k1", "before")
         armed[0] = True
         with pytest.raises(SessionDeleting):
-            shelf.put("k2", "meanwhile")
-        assert raw(store, shelf) == []
+            keyed.put("k2", "meanwhile")
+        assert raw(store, keyed) == []
 
 
 def test_the_next_session_of_that_name_is_another(
     memory: AgentMemory, store: Store, block: Keeper
 ) -> None:
-    """Wrong: who kept hold of a session's shelf reads, or clears, what the user keeps to whom the
+    """Wrong: who kept hold of a session's records reads, or clears, what the user keeps to whom the
     next session of that name belongs."""
     old = block.open(ADA, "session")
     old.put("k", "of ada")
@@ -340,25 +340,25 @@ def test_changes_take_turns(store: Store) -> None:
         AgentMemory(store=store, blocks=[Keeper()]) as one,
         AgentMemory(store=store, blocks=[Keeper()]) as two,
     ):
-        shelves = [keeper(memory).open(ADA, "session") for memory in (one, two)]
-        shelves[0].put("count", "0")
+        several = [keeper(memory).open(ADA, "session") for memory in (one, two)]
+        several[0].put("count", "0")
 
-        def count(shelf: Shelf) -> None:
+        def count(keyed: KeyedRecords) -> None:
             for _ in range(2):
-                with shelf.changing():
-                    record = shelf.get("count")
+                with keyed.changing():
+                    record = keyed.get("count")
                     assert record is not None
-                    shelf.put("count", str(int(record.text) + 1))
+                    keyed.put("count", str(int(record.text) + 1))
 
-        together([partial(count, shelf) for shelf in shelves * 4])
-        assert texts(shelves[0]) == ["16"]
+        together([partial(count, keyed) for keyed in several * 4])
+        assert texts(several[0]) == ["16"]
 
 
 def test_users_do_not_wait_for_each_other(block: Keeper) -> None:
     """Wrong: while one user's things are changed, another's cannot be."""
-    shelves = block.open(ADA), block.open(BEN), block.open(ADA, "session")
-    with shelves[0].changing(), shelves[1].changing(), shelves[2].changing():
-        shelves[0].put("k", "v")
+    several = block.open(ADA), block.open(BEN), block.open(ADA, "session")
+    with several[0].changing(), several[1].changing(), several[2].changing():
+        several[0].put("k", "v")
 
 
 def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
@@ -366,24 +366,24 @@ def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
     waits = threading.Event()
 
     def tell(step: str) -> None:
-        if step in ("before lock", "after delete_facts"):
+        if step in ("before lock", "after delete_records"):
             waits.set()
 
     with (
         AgentMemory(store=store, blocks=[Keeper()]) as memory,
         AgentMemory(store=watched(store, tell), blocks=[Keeper()]) as deleter,
     ):
-        shelf = keeper(memory).open(Scope("ada"))
-        shelf.put("k", "old")
+        keyed = keeper(memory).open(Scope("ada"))
+        keyed.put("k", "old")
         gone = threading.Thread(target=deleter.delete_user, args=("ada",))
-        with shelf.changing():
-            record = shelf.get("k")
+        with keyed.changing():
+            record = keyed.get("k")
             assert record is not None
             gone.start()
             assert waits.wait(SECONDS)
-            shelf.put("k", record.text + " and new")
+            keyed.put("k", record.text + " and new")
         gone.join(SECONDS)
-        assert raw(store, shelf) == []
+        assert raw(store, keyed) == []
 
 
 def test_json_is_plain_or_refused() -> None:

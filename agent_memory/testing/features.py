@@ -1,4 +1,4 @@
-"""Traits to store and questions to ask, for the contracts of vector stores."""
+"""Features to store and questions to ask, for the contracts of vector stores."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from agent_memory.core.records import Hit, Record
+from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.terms import SURROUNDED_LENGTH, TURN_LENGTH, Terms, asked, weighted
-from agent_memory.retrieval.traits import Sought, Traits
 from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import VectorStore
 
@@ -40,8 +40,8 @@ def worded(
     around: Sequence[str] | None = None,
     meaning: np.ndarray | None = None,
     meaning_around: np.ndarray | None = None,
-) -> Traits:
-    """Traits of records with these words.
+) -> Features:
+    """Features of records with these words.
 
     Args:
         texts: What each says, in words that are their own stems.
@@ -50,7 +50,7 @@ def worded(
         meaning_around: The same for its surroundings; zeros, unless told.
     """
     rows = np.empty((len(texts), 0), np.float32) if meaning is None else meaning
-    return Traits(
+    return Features(
         rows,
         np.zeros_like(rows) if meaning_around is None else halved(meaning_around),
         [_terms(text, TURN_LENGTH) for text in texts],
@@ -58,9 +58,9 @@ def worded(
     )
 
 
-def for_words(words: str, vector: np.ndarray | None = None) -> Sought:
+def for_words(words: str, vector: np.ndarray | None = None) -> Query:
     """A question for words, and for a vector if one is given."""
-    return Sought(np.empty(0, np.float32) if vector is None else vector, asked(words))
+    return Query(np.empty(0, np.float32) if vector is None else vector, asked(words))
 
 
 def ranked(hits: Sequence[Hit], view: str = "meaning") -> list[tuple[Record, float]]:
@@ -73,7 +73,7 @@ def ranked(hits: Sequence[Hit], view: str = "meaning") -> list[tuple[Record, flo
 def everything(store: VectorStore, block: str, owner: str, dimension: int) -> list[Record]:
     """All of an owner's records that have a vector: each is on one side of a plane or the other."""
     across = units(1, dimension, seed=40, signed=True)[0]
-    found = [store.search_vectors(block, owner, Sought(side), _ALL) for side in (across, -across)]
+    found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
     there = {hit.record.id: hit.record for hits in found for hit in hits}
     return [there[name] for name in sorted(there)]
 

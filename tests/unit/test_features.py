@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.retrieval.features import Features, Query, Turn
 from agent_memory.retrieval.surroundings import BUDGET, claims
 from agent_memory.retrieval.terms import asked, rarity, term_of, weighted
-from agent_memory.retrieval.traits import Sought, Traits, Turn
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 
@@ -70,24 +70,24 @@ def test_numbers_of_words_stay_the_same() -> None:
 def test_words_around_are_those_before() -> None:
     """Wrong: an answer that repeats no word of its question is never found by it, or the turn
     itself, its speaker or its day are not."""
-    traits = Traits.of_turns([turn("Your favourite dish?", "Ben"), turn("Lasagne.")], 0, axes)
-    own, around = ({int(i) for i in ts[1].ids} for ts in (traits.words, traits.words_around))
+    features = Features.of_turns([turn("Your favourite dish?", "Ben"), turn("Lasagne.")], 0, axes)
+    own, around = ({int(i) for i in ts[1].ids} for ts in (features.words, features.words_around))
     dish, lasagne, ann, may = (asked(word)[0] for word in ("dish", "lasagne", "ann", "may"))
     assert {lasagne, ann, may} <= own
     assert dish not in own
     assert {dish, lasagne, may} <= around
-    assert dish in traits.words[0].ids
-    assert lasagne not in traits.words_around[0].ids
+    assert dish in features.words[0].ids
+    assert lasagne not in features.words_around[0].ids
 
 
 def test_meaning_around_is_the_mean_by_words() -> None:
     """Wrong: two words before a long turn count as much as the turn."""
     turns = [turn("one"), turn("one two three")]  # with the speaker, 2 words and 4
-    traits = Traits.of_turns(turns, 0, axes)
+    features = Features.of_turns(turns, 0, axes)
     mean = np.array([2, 4]) / math.sqrt(20)
-    assert traits.meaning[1][:2].tolist() == [0, 1]
-    assert traits.meaning_around[1][:2] == pytest.approx(mean, abs=1e-3)
-    assert traits.meaning_around[0][:2].tolist() == [1, 0]
+    assert features.meaning[1][:2].tolist() == [0, 1]
+    assert features.meaning_around[1][:2] == pytest.approx(mean, abs=1e-3)
+    assert features.meaning_around[0][:2].tolist() == [1, 0]
 
 
 def test_a_batch_gives_what_the_whole_gives() -> None:
@@ -98,7 +98,7 @@ def test_a_batch_gives_what_the_whole_gives() -> None:
         rows = [np.random.default_rng(len(text)).normal(size=8) for text in texts]
         return np.array([row / np.linalg.norm(row) for row in rows], np.float32)
 
-    whole, later = Traits.of_turns(turns, 0, embed), Traits.of_turns(turns, 7, embed)
+    whole, later = Features.of_turns(turns, 0, embed), Features.of_turns(turns, 7, embed)
     assert np.array_equal(whole.meaning[7:], later.meaning)
     assert np.array_equal(whole.meaning_around[7:], later.meaning_around)
     for one, other in zip(whole.words_around[7:], later.words_around, strict=True):
@@ -108,6 +108,6 @@ def test_a_batch_gives_what_the_whole_gives() -> None:
 
 def test_without_an_embedder_there_are_words() -> None:
     """Wrong: a base install finds nothing."""
-    traits = Traits.of_turns([turn("The lake")], 0, lambda texts: np.zeros((len(texts), 0)))
-    assert (len(traits), traits.dimension) == (1, 0)
-    assert Sought.of("lake", np.zeros(0)).words[0] in traits.words[0].ids
+    features = Features.of_turns([turn("The lake")], 0, lambda texts: np.zeros((len(texts), 0)))
+    assert (len(features), features.dimension) == (1, 0)
+    assert Query.of("lake", np.zeros(0)).words[0] in features.words[0].ids

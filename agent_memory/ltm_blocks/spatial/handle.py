@@ -1,4 +1,4 @@
-"""`Places`: what one user has observed, written and searched."""
+"""`SpatialHandle`: what one user has observed, written and searched."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from uuid import uuid4
 
 from agent_memory.core.messages import Message
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.shelf import plain_json, require_plain
+from agent_memory.ltm_blocks.keyed_records import plain_json, require_plain
 from agent_memory.ltm_blocks.spatial.observation import (
     Observation,
     Position,
-    Sighting,
+    SpatialMatch,
     confidence_of,
+    detached,
     moment_of,
-    own,
     position_of,
     radius_of,
 )
@@ -38,7 +38,7 @@ _NEWEST = 1_000
 _FIELDS = frozenset({"text", "position", "at", "confidence", "metadata"})
 
 
-class Places:
+class SpatialHandle:
     """What one user has observed; made by `User.spatial`.
 
     Searching finds what is sure enough by now, and scores it, 0 to 1: proximity x confidence; with
@@ -84,7 +84,7 @@ class Places:
         """
         made = self._made(text, position, at, confidence, metadata)
         self._keeper.add([made], self._block.max_observations)
-        return own(made)
+        return detached(made)
 
     def observe_many(self, observations: Sequence[Mapping[str, Any]]) -> list[Observation]:
         """Write down many at once: all or none.
@@ -98,7 +98,7 @@ class Places:
         made = [self._made_of(one) for one in observations]
         if made:
             self._keeper.add(made, self._block.max_observations)
-        return [own(one) for one in made]
+        return [detached(one) for one in made]
 
     def near(
         self,
@@ -108,7 +108,7 @@ class Places:
         *,
         query: str | None = None,
         at: datetime | None = None,
-    ) -> list[Sighting]:
+    ) -> list[SpatialMatch]:
         """The best of the 200 that are nearest, best first.
 
         Args:
@@ -127,7 +127,7 @@ class Places:
 
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
-    ) -> list[Sighting]:
+    ) -> list[SpatialMatch]:
         """The nearest, nearest first, whatever their scores. Arguments are those of `near`.
 
         Raises:
@@ -144,7 +144,7 @@ class Places:
         query: str | None = None,
         limit: int = 100,
         at: datetime | None = None,
-    ) -> list[Sighting]:
+    ) -> list[SpatialMatch]:
         """The best of a box, best first. Its faces are part of it; no distance counts.
 
         Args:
@@ -169,14 +169,14 @@ class Places:
     def get(self, observation_id: str) -> Observation | None:
         """An observation by its id; None where there is none."""
         found = self._keeper.index().get(observation_id)
-        if found is None or found.session_id not in self._keeper.standing([found.session_id]):
+        if found is None or found.session_id not in self._keeper.existing([found.session_id]):
             return None
         return found
 
     def all(self) -> list[Observation]:
         """All of them, oldest first, however sure."""
         found = self._keeper.index().all()
-        stand = self._keeper.standing(one.session_id for one in found)
+        stand = self._keeper.existing(one.session_id for one in found)
         return [one for one in found if one.session_id in stand]
 
     def count(self) -> int:
@@ -191,7 +191,7 @@ class Places:
         """Erase all of them."""
         self._keeper.clear()
 
-    def bearing(self, message: Message | None, limit: int, now: datetime) -> list[Sighting]:
+    def bearing(self, message: Message | None, limit: int, now: datetime) -> list[SpatialMatch]:
         """What to recall for a message: see `SpatialMemory.get`."""
         from agent_memory.ltm_blocks.spatial.index import Moment
         from agent_memory.ltm_blocks.spatial.scoring import joined, ranked
@@ -210,7 +210,7 @@ class Places:
         if near is not None:
             meant[: len(near.observations)] = True  # who is somewhere may mean anything there
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]
-        return self._standing(ranked(found, limit, relevance))
+        return self._existing(ranked(found, limit, relevance))
 
     def _nearest(
         self, position: Iterable[float], count: int, radius: float, at: datetime | None
@@ -218,16 +218,16 @@ class Places:
         where, moment = self._position(position), _moment(at)
         return self._keeper.index().nearest(where, count, moment, radius)
 
-    def _ranked(self, found: Found, count: int, query: str | None = None) -> list[Sighting]:
+    def _ranked(self, found: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
         from agent_memory.ltm_blocks.spatial.scoring import ranked
 
         question = (query or "").strip()
         relevance = self._block.relevance(question, found) if question else None
-        return self._standing(ranked(found, count, relevance))
+        return self._existing(ranked(found, count, relevance))
 
-    def _standing(self, found: list[Sighting]) -> list[Sighting]:
+    def _existing(self, found: list[SpatialMatch]) -> list[SpatialMatch]:
         """Without what was made in sessions whose deletion has begun."""
-        stand = self._keeper.standing(one.observation.session_id for one in found)
+        stand = self._keeper.existing(one.observation.session_id for one in found)
         return [one for one in found if one.observation.session_id in stand]
 
     def _made(
@@ -297,6 +297,6 @@ def _count(name: str, given: int) -> int:
     return given
 
 
-def _nearest_first(sighting: Sighting) -> tuple[float, float, str]:
-    seen = sighting.observation
-    return sighting.distance or 0.0, -seen.at.timestamp(), seen.id
+def _nearest_first(match: SpatialMatch) -> tuple[float, float, str]:
+    seen = match.observation
+    return match.distance or 0.0, -seen.at.timestamp(), seen.id

@@ -1,4 +1,4 @@
-"""What was deleted from a SQLite file is gone from its bytes too, after a scrub."""
+"""What was deleted from a SQLite file is gone from its bytes too, after a secure erase."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ import pytest
 
 from agent_memory.core.records import Summary
 from agent_memory.errors import StoreUnavailable
-from agent_memory.retrieval.traits import Traits
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
+from agent_memory.testing.features import worded
 from agent_memory.testing.rewriting import entries
-from agent_memory.testing.traits import worded
 
 MARK = "c4n4ry"
 ENGINE = "agent_memory.stores.sql.sqlite"
@@ -86,10 +86,10 @@ def test_a_deleted_session_is_gone(store: SQLStore, tmp_path: Path, size: int) -
             head = store.append(name, drafts, user)
             summary = Summary(_said(size, word), 1, 1, "local", redo_after=turn)
             store.move(replace(head, summary=summary, cursors={word: turn}))
-    store.scrub()
+    store.secure_erase()
     assert _traces(tmp_path)
     store.delete(f"{MARK}-session")
-    store.scrub()
+    store.secure_erase()
     assert _traces(tmp_path) == set()
     assert _traces(tmp_path, b"othersothers") == {"memory.db"}
     assert [len(store.read(name)) for name in ("s-1", "s-2")] == [6, 6]
@@ -117,13 +117,13 @@ def _rewrite(store: SQLStore) -> None:
 
 def _delete_facts(store: SQLStore) -> None:
     _put_facts(store, MARK)
-    store.delete_facts("facts", owner=f"user:{MARK}")
+    store.delete_records("facts", owner=f"user:{MARK}")
 
 
 def _overwrite_facts(store: SQLStore) -> None:
-    store.put_facts("facts", [record(f"r{n}", text=_said(n * 100)) for n in range(60)])
-    store.put_facts("facts", [record(f"r{n}", text="new") for n in range(30)])
-    store.put_facts("facts", [], replacing=("s", 1, 1))
+    store.put_records("facts", [record(f"r{n}", text=_said(n * 100)) for n in range(60)])
+    store.put_records("facts", [record(f"r{n}", text="new") for n in range(30)])
+    store.put_records("facts", [], replacing=("s", 1, 1))
 
 
 def _delete_vectors(store: SQLStore) -> None:
@@ -134,7 +134,7 @@ def _delete_vectors(store: SQLStore) -> None:
 def _overwrite_vectors(store: SQLStore) -> None:
     _put_vectors(store, MARK)
     names = [f"{MARK}{n}" for n in range(60)]
-    store.put_vectors("v", [record(name) for name in names], _traits("others"))
+    store.put_vectors("v", [record(name) for name in names], _features("others"))
     store.delete_vectors("v", owner="user:a")
 
 
@@ -145,7 +145,7 @@ def _clear_vectors(store: SQLStore) -> None:
 
 def _put_facts(store: SQLStore, word: str) -> None:
     fields: dict[str, Any] = {"owner": f"user:{word}", "session_id": f"{word}-session"}
-    store.put_facts(
+    store.put_records(
         "facts",
         [record(f"{word}{n}", text=_said(n * 100, word), **fields) for n in range(60)],
     )
@@ -154,7 +154,7 @@ def _put_facts(store: SQLStore, word: str) -> None:
 def _put_vectors(store: SQLStore, word: str) -> None:
     store.open_vectors("v", 64, "m")
     fields = {"owner": f"user:{word}", "session_id": f"{word}-session"}
-    store.put_vectors("v", [record(f"{word}{n}", **fields) for n in range(60)], _traits(word))
+    store.put_vectors("v", [record(f"{word}{n}", **fields) for n in range(60)], _features(word))
 
 
 def _rows(word: str) -> np.ndarray:
@@ -163,7 +163,7 @@ def _rows(word: str) -> np.ndarray:
     return np.tile((np.array(pair) / np.sqrt(32)).astype("<f4"), (60, 32))
 
 
-def _traits(word: str, count: int = 60) -> Traits:
+def _features(word: str, count: int = 60) -> Features:
     """With words whose numbers, side by side, nobody else has."""
     rows = _rows(word)[:count]
     words = [f"{word} {word}words"] * count
@@ -171,8 +171,8 @@ def _traits(word: str, count: int = 60) -> Traits:
 
 
 def _marks() -> list[bytes]:
-    """The bytes of the numbers in a marked record's traits."""
-    marked = _traits(MARK, 1)
+    """The bytes of the numbers in a marked record's features."""
+    marked = _features(MARK, 1)
     vectors = (marked.meaning[0][:4], marked.meaning_around[0][:4].astype("<f2"))
     words = (marked.words[0].ids, marked.words_around[0].ids)
     return [numbers.tobytes() for numbers in (*vectors, *words)]
@@ -197,7 +197,7 @@ def test_every_way_of_deleting(store: SQLStore, tmp_path: Path, way: str) -> Non
     if "cleared" not in way:
         _put_vectors(store, "others")
     _WAYS[way](store)
-    store.scrub()
+    store.secure_erase()
     assert _traces(tmp_path, MARK.encode(), *_marks()) == set()
     _check(tmp_path)
 
@@ -209,7 +209,7 @@ def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: in
     store.open_vectors("v", 64, "m")
     victims = [f"{MARK}{n}" for n in range(10)]
     others = [f"s{dice.randrange(10**9)}" for _ in range(60)]
-    traits = {True: _traits(MARK, 1), False: _traits("others", 1)}
+    features = {True: _features(MARK, 1), False: _features("others", 1)}
     for _ in range(6):
         for name in dice.sample(victims + others, len(victims + others)):
             mine = name in victims
@@ -219,14 +219,14 @@ def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: in
             store.move(replace(head, summary=Summary(text, 1, 1, "local")))
             fields: dict[str, Any] = {"owner": f"user:{owner}", "session_id": name}
             one = record(f"{word}{dice.randrange(10**9)}", text=text, **fields)
-            store.put_facts("facts", [one])
-            store.put_vectors("v", [one], traits[mine])
+            store.put_records("facts", [one])
+            store.put_vectors("v", [one], features[mine])
     assert all(_traces(tmp_path, mark) for mark in _marks())
     for name in dice.sample(others, 40) + victims:
-        store.delete_facts("facts", session_id=name)
+        store.delete_records("facts", session_id=name)
         store.delete_vectors("v", session_id=name)
         store.delete(name)
-    store.scrub()
+    store.secure_erase()
     assert _traces(tmp_path, MARK.encode(), *_marks()) == set()
     assert store.counts().entries == 20 * 6
     _check(tmp_path)
@@ -238,7 +238,7 @@ def test_thousands_of_rows(store: SQLStore, tmp_path: Path) -> None:
         store.append(f"{MARK}-s", [draft(_said(50 + n * 7 + k)) for k in range(100)])
         store.append("s", [draft(_said(50 + n * 7 + k, "others")) for k in range(100)])
     store.delete(f"{MARK}-s")
-    store.scrub()
+    store.secure_erase()
     assert _traces(tmp_path) == set()
     assert stored(store).end == 3_000
     _check(tmp_path)
@@ -250,7 +250,7 @@ def test_many_scrub_while_others_write(store: SQLStore, tmp_path: Path) -> None:
     def forget(name: str) -> None:
         store.append(name, [draft(_said(2_000))])
         store.delete(name)
-        store.scrub()
+        store.secure_erase()
 
     def live() -> None:
         for _ in range(40):
@@ -285,12 +285,12 @@ def test_a_long_reader_is_warned_of(
     reader = _Reader(tmp_path)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
     store.delete("s")
-    store.scrub()
+    store.secure_erase()
     assert ["held open by a reader" in line for line in caplog.messages] == [True]
     assert _traces(tmp_path)
     reader.end()
     caplog.clear()
-    store.scrub()
+    store.secure_erase()
     assert caplog.messages == []
     assert _traces(tmp_path) == set()
 
@@ -301,12 +301,12 @@ def test_writers_need_not_wait_for_a_long_reader(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Wrong: while a scrub waits for a reader, it keeps all writers out."""
+    """Wrong: while a secure erase waits for a reader, it keeps all writers out."""
     store.append("s", [draft(_said(2_000))])
     reader = _Reader(tmp_path)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 100)
     store.delete("s")
-    scrub = threading.Thread(target=store.scrub)
+    scrub = threading.Thread(target=store.secure_erase)
     scrub.start()
     writer = sqlite3.connect(tmp_path / "memory.db", timeout=20, isolation_level=None)
     try:
@@ -315,7 +315,7 @@ def test_writers_need_not_wait_for_a_long_reader(
             writer.execute("ROLLBACK")
             store.append("t", [draft("others")])
             assert scrub.is_alive()
-            time.sleep(0.03)  # so that the scrub's next try comes in between
+            time.sleep(0.03)  # so that the secure erase's next try comes in between
     finally:
         writer.close()
         reader.end()
@@ -334,15 +334,15 @@ def test_a_file_that_cannot_be_rewritten(
     store.append("s", [draft(_said(2_000))])
     store.delete("s")
     writer = _Reader(tmp_path, "BEGIN IMMEDIATE")
-    store.scrub()
+    store.secure_erase()
     writer.end()
     assert "could not be rewritten" in caplog.messages[0]
     assert MARK not in caplog.text
-    store.scrub()
+    store.secure_erase()
     assert _traces(tmp_path) == set()
     store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
-        store.scrub()
+        store.secure_erase()
 
 
 def test_a_large_file_is_not_rewritten_in_use(
@@ -354,5 +354,5 @@ def test_a_large_file_is_not_rewritten_in_use(
     monkeypatch.setattr(f"{ENGINE}._REWRITE_BYTES", 0)
     store.append("s", [draft("x")])
     with caplog.at_level(logging.WARNING):
-        store.scrub()
+        store.secure_erase()
     assert ["Run VACUUM" in line for line in caplog.messages] == [True]

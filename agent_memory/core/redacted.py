@@ -15,7 +15,7 @@ EMPTY_SYSTEM = Message(role="system", content=DELETED)
 _FORMAT = "deleted"
 
 
-def emptied(message: Message) -> Message:
+def redacted_message(message: Message) -> Message:
     """A message without what it says: its role and the ids of its calls stay, so that turns stay
     whole. A system message stands nowhere any more."""
     view = None if message.is_system else message.to_openai()
@@ -24,20 +24,20 @@ def emptied(message: Message) -> Message:
     kept: dict[str, Any] = {"role": view["role"], "content": DELETED}
     calls = view.get("tool_calls")
     if calls:
-        kept["tool_calls"] = [_emptied_call(call) for call in calls]
+        kept["tool_calls"] = [_redacted_call(call) for call in calls]
     if view.get("function_call"):
-        kept["function_call"] = _emptied_function(view["function_call"])
+        kept["function_call"] = _redacted_function(view["function_call"])
     if view["role"] in ("tool", "function"):  # what says which call it answers
         kept |= {key: view[key] for key in ("tool_call_id", "name") if view.get(key)}
     return Message(**kept, created_at=message.created_at)
 
 
-def _emptied_call(call: dict[str, Any]) -> dict[str, Any]:
-    function = _emptied_function(call.get("function") or {})
+def _redacted_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = _redacted_function(call.get("function") or {})
     return {"id": call.get("id"), "type": "function", "function": function}
 
 
-def _emptied_function(function: dict[str, Any]) -> dict[str, Any]:
+def _redacted_function(function: dict[str, Any]) -> dict[str, Any]:
     return {"name": function.get("name"), "arguments": "{}"}
 
 

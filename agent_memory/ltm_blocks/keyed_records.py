@@ -14,7 +14,7 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import Resources, record_id
-from agent_memory.ltm_blocks.keepers import enrol
+from agent_memory.ltm_blocks.registry import register
 from agent_memory.stores.base import Store
 
 Whose = Literal["session", "user"]
@@ -24,7 +24,7 @@ _MAX_DEPTH = 100  # what reads and writes JSON gives up a little above twice tha
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 
 
-class Shelf:
+class KeyedRecords:
     """What one block keeps for one scope.
 
     A session begins with the first thing that is kept for it, so that it has an owner, and that its
@@ -56,9 +56,9 @@ class Shelf:
             SessionOfAnotherUser: They are the session's, and that is another user's by now.
         """
         self._check_user()
-        records = self._store.facts(self._block, self.owner)
+        records = self._store.records(self._block, self.owner)
         named = {record.session_id for record in records if record.session_id}
-        gone = named - self._store.standing(named) if named else named
+        gone = named - self._store.existing(named) if named else named
         return [record for record in records if record.session_id not in gone]
 
     def get(self, key: str) -> Record | None:
@@ -110,24 +110,24 @@ class Shelf:
             created_at=at or datetime.now(UTC),
             metadata=metadata or {},
         )
-        enrol(self._store, self._block)
+        register(self._store, self._block)
 
         def undo() -> None:
-            self._store.delete_facts(self._block, record_id=record.id)
+            self._store.delete_records(self._block, record_id=record.id)
 
         with kept_with(self._store, self._scope, session_id, undo):
-            self._store.put_facts(self._block, [record])
+            self._store.put_records(self._block, [record])
         return record
 
     def drop(self, key: str) -> None:
         """Take the record of a key away. Idempotent."""
         self._check_user()
-        self._store.delete_facts(self._block, record_id=self.id_of(key))
+        self._store.delete_records(self._block, record_id=self.id_of(key))
 
     def clear(self) -> None:
         """Take all records away."""
         self._check_user()
-        self._store.delete_facts(self._block, owner=self.owner)
+        self._store.delete_records(self._block, owner=self.owner)
 
     def changing(self) -> AbstractContextManager[None]:
         """While something is read and then written: nobody else changes it meanwhile."""
@@ -177,13 +177,13 @@ def kept_with(
 def forget(resources: Resources, block: str, scope: Scope) -> None:
     """Forget what a block keeps for a session, or for a user: its `delete`.
 
-    For a user it waits until nobody is `changing` the shelf.
+    For a user it waits until nobody is `changing` the records.
     """
     if scope.session_id is None:
         with _locked(resources, block, scope.owner):  # what is being changed would come back
-            resources.store.delete_facts(block, owner=scope.owner)
+            resources.store.delete_records(block, owner=scope.owner)
     elif not scope.after:  # what is kept outright derives from no message that is taken back
-        resources.store.delete_facts(block, session_id=scope.session_id, lease=scope.lease)
+        resources.store.delete_records(block, session_id=scope.session_id, lease=scope.lease)
 
 
 def keyed_id(block: str, owner: str, key: str) -> str:

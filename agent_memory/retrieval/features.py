@@ -46,7 +46,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Traits:
+class Features:
     """What some records are found by, in their order.
 
     Attributes:
@@ -115,7 +115,7 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class Query:
     """What a question looks for.
 
     Attributes:

@@ -58,7 +58,7 @@ class Notes(Block):
     within: Any = lambda: None
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        kept = self.resources.store.facts(self.name, scope.owner)
+        kept = self.resources.store.records(self.name, scope.owner)
         return [Recall(self.name, one.id, one.text) for one in kept]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -71,14 +71,14 @@ class Notes(Block):
             )
             for one in entries
         ]  # fmt: skip
-        self.resources.store.put_facts(self.name, records, lease=scope.lease)
+        self.resources.store.put_records(self.name, records, lease=scope.lease)
 
     def delete(self, scope: Scope) -> None:
         store = self.resources.store
         if scope.session_id is None:
-            store.delete_facts(self.name, owner=scope.owner)
+            store.delete_records(self.name, owner=scope.owner)
         else:
-            store.delete_facts(
+            store.delete_records(
                 self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
             )
 
@@ -219,15 +219,15 @@ def test_a_worker_is_told_and_old_troubles_are_forgotten() -> None:
         assert (letter.first, letter.last) == (1, 2)
         now = letter.since
         notes = [Record(str(n), "session:s", "s", n, n, "", (), now) for n in (1, 2)]
-        store.put_facts(FORGOTTEN, notes)
+        store.put_records(FORGOTTEN, notes)
         for given in (["a", "b", "c"], ["a", "x"]):
             (head,) = store.sessions()
-            store.put_off(head, None)
+            store.schedule(head, None)
             assert store.due() == []
             history.save("s", said(*given))
             assert [head.session_id for head in store.due()] == ["s"]
         assert dead_letters(agent) == []
-        assert [note.last for note in store.facts(FORGOTTEN, "session:s")] == [1]
+        assert [note.last for note in store.records(FORGOTTEN, "session:s")] == [1]
 
 
 def test_one_that_stops_half_way_changes_nothing() -> None:
@@ -242,7 +242,7 @@ def test_one_that_stops_half_way_changes_nothing() -> None:
     with ChatHistory(store) as history, memory(inner, Notes(fed=[])) as agent:
         history.save("s", said("a", "b", "c"))
         agent.flush()
-        for step in ("before move", "after move", "after delete_facts", "before rewrite"):
+        for step in ("before move", "after move", "after delete_records", "before rewrite"):
             armed[:] = [step]
             with pytest.raises(ConnectionError):
                 history.save("s", said("a", "x"))

@@ -53,7 +53,7 @@ def _memory(store: Store) -> AgentMemory:
     return AgentMemory(store=store, overflow=Trim())
 
 
-class ArrivingContract(Contract):
+class ImportContract(Contract):
     """What a `Store` must do with sessions that arrive."""
 
     @pytest.mark.parametrize("count", [0, 1, 10, 30])
@@ -65,7 +65,7 @@ class ArrivingContract(Contract):
         assert arrived == replace(_HEAD, end=count, total=3 * count, version=arrived.version)
         assert stored(other) == arrived
         assert other.read("s") == log
-        assert other.standing(["s"]) == {"s"}
+        assert other.existing(["s"]) == {"s"}
         assert [head.session_id for head in other.due()] == ["s"]
         assert other.counts() == Counts(sessions=1, entries=count)
         with _memory(other) as memory:
@@ -88,7 +88,7 @@ class ArrivingContract(Contract):
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
             for at in (10, 20):
-                assert other.standing(["s"]) == set()
+                assert other.existing(["s"]) == set()
                 assert other.due() == []
                 assert not other.lease("s", "worker", 60)
                 with pytest.raises(SessionDeleting):
@@ -100,7 +100,7 @@ class ArrivingContract(Contract):
                 arrival.add(log[at : at + 10])
             assert stored(other).deleting
             arrival.show(_HEAD)
-            assert other.standing(["s"]) == {"s"}
+            assert other.existing(["s"]) == {"s"}
             assert other.due() == []
         assert [head.session_id for head in other.due()] == ["s"]
         assert other.read("s") == log
@@ -114,7 +114,7 @@ class ArrivingContract(Contract):
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
             assert arrival is not None
             arrival.add(log[10:20])
-            store.put_facts("facts", [record("a", owner="user:u")], lease=arrival.lease)
+            store.put_records("facts", [record("a", owner="user:u")], lease=arrival.lease)
         assert _bring(other, _HEAD, log) is None
         assert [head.deleting for head in other.due()] == [True]
         with _memory(other) as memory:

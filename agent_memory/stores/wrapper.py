@@ -9,10 +9,10 @@ from agent_memory.core.records import Draft, Entry, Head, Hit, Lease, Record
 from agent_memory.stores.base import Counts, Store, VectorStore
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.traits import Sought, Traits
+    from agent_memory.retrieval.features import Features, Query
 
 
-class PassingVectors:
+class VectorStoreWrapper:
     """Hands every call on to another vector store, as `VectorStore` describes it.
 
     Args:
@@ -29,14 +29,14 @@ class PassingVectors:
         self,
         block: str,
         records: Sequence[Record],
-        traits: Traits,
+        features: Features,
         *,
         lease: Lease | None = None,
     ) -> None:
-        self._vectors.put_vectors(block, records, traits, lease=lease)
+        self._vectors.put_vectors(block, records, features, lease=lease)
 
-    def search_vectors(self, block: str, owner: str, sought: Sought, depth: int) -> list[Hit]:
-        return self._vectors.search_vectors(block, owner, sought, depth)
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+        return self._vectors.search_vectors(block, owner, query, depth)
 
     def delete_vectors(
         self,
@@ -59,14 +59,14 @@ class PassingVectors:
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Traits]]:
+    ) -> Iterator[tuple[list[Record], Features]]:
         return self._vectors.all_vectors(block, session_id=session_id)
 
     def close(self) -> None:
         self._vectors.close()
 
 
-class PassingStore(PassingVectors):
+class StoreWrapper(VectorStoreWrapper):
     """Hands every call on to another store, as `Store` describes it.
 
     Args:
@@ -87,8 +87,8 @@ class PassingStore(PassingVectors):
     def head(self, session_id: str) -> Head | None:
         return self._inner.head(session_id)
 
-    def standing(self, session_ids: Collection[str]) -> set[str]:
-        return self._inner.standing(session_ids)
+    def existing(self, session_ids: Collection[str]) -> set[str]:
+        return self._inner.existing(session_ids)
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         return self._inner.read(session_id, after=after, limit=limit)
@@ -124,17 +124,17 @@ class PassingStore(PassingVectors):
     def due(self, limit: int = 100) -> list[Head]:
         return self._inner.due(limit)
 
-    def put_off(self, head: Head, seconds: float | None) -> bool:
-        return self._inner.put_off(head, seconds)
+    def schedule(self, head: Head, seconds: float | None) -> bool:
+        return self._inner.schedule(head, seconds)
 
-    def wake(self) -> None:
-        self._inner.wake()
+    def schedule_all(self) -> None:
+        self._inner.schedule_all()
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         self._inner.delete(session_id, lease=lease)
 
-    def scrub(self) -> None:
-        self._inner.scrub()
+    def secure_erase(self) -> None:
+        self._inner.secure_erase()
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -144,7 +144,7 @@ class PassingStore(PassingVectors):
     def counts(self) -> Counts:
         return self._inner.counts()
 
-    def put_facts(
+    def put_records(
         self,
         block: str,
         records: Sequence[Record],
@@ -152,15 +152,15 @@ class PassingStore(PassingVectors):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        self._inner.put_facts(block, records, replacing=replacing, lease=lease)
+        self._inner.put_records(block, records, replacing=replacing, lease=lease)
 
-    def facts(self, block: str, owner: str) -> list[Record]:
-        return self._inner.facts(block, owner)
+    def records(self, block: str, owner: str) -> list[Record]:
+        return self._inner.records(block, owner)
 
-    def all_facts(self) -> Iterator[tuple[str, Record]]:
-        return self._inner.all_facts()
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        return self._inner.all_records()
 
-    def delete_facts(
+    def delete_records(
         self,
         block: str,
         *,
@@ -170,6 +170,6 @@ class PassingStore(PassingVectors):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        self._inner.delete_facts(
+        self._inner.delete_records(
             block, record_id=record_id, owner=owner, session_id=session_id, after=after, lease=lease
         )

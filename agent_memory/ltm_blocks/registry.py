@@ -9,33 +9,33 @@ from agent_memory.core.records import Record, Scope
 from agent_memory.core.reserved import REGISTRY
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.versions import version_owner
-from agent_memory.stores.base import FactStore, Store
+from agent_memory.stores.base import RecordStore, Store
 
 _PLACE, _OWNER, _INDEXES = REGISTRY.name, "keepers", "indexes"
 
 
-def enrol(store: FactStore, block: str) -> None:
+def register(store: RecordStore, block: str) -> None:
     """Have it known that a block keeps something; before it does."""
-    _enrol(store, block, _OWNER)
+    _register(store, block, _OWNER)
 
 
-def enrolled(store: FactStore) -> set[str]:
+def registered(store: RecordStore) -> set[str]:
     """The names of all that do, or did."""
-    return _enrolled(store, _OWNER)
+    return _registered(store, _OWNER)
 
 
-def enrol_index(store: FactStore, place: str) -> None:
+def register_index(store: RecordStore, place: str) -> None:
     """Have it known that users' vectors are kept in a place of their own; before they are."""
-    _enrol(store, place, _INDEXES)
+    _register(store, place, _INDEXES)
 
 
 def erase_indexed(store: Store, user_id: str) -> None:
     """Erase the vectors that are kept of a user in such places."""
-    for place in _enrolled(store, _INDEXES):
+    for place in _registered(store, _INDEXES):
         store.delete_vectors(place, owner=Scope(user_id).owner)
 
 
-def erase(store: FactStore, block: str, scope: Scope) -> None:
+def erase(store: RecordStore, block: str, scope: Scope) -> None:
     """Erase the facts that a block has of a session, of its entries after a seq, or of a user,
     without the block itself.
 
@@ -44,12 +44,14 @@ def erase(store: FactStore, block: str, scope: Scope) -> None:
     """
     owners = {scope.owner}
     if scope.session_id is None:
-        store.delete_facts(block, owner=scope.owner)
+        store.delete_records(block, owner=scope.owner)
     else:
         owners.add(Scope(None, scope.session_id).owner)  # it may have had no user before
-        store.delete_facts(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
+        store.delete_records(
+            block, session_id=scope.session_id, after=scope.after, lease=scope.lease
+        )
     for owner in owners:  # what other processes remember of them counts for nothing then
-        store.delete_facts(block, owner=version_owner(owner), lease=scope.lease)
+        store.delete_records(block, owner=version_owner(owner), lease=scope.lease)
 
 
 def erase_derived(store: Store, block: str, scope: Scope) -> None:
@@ -62,11 +64,13 @@ def erase_derived(store: Store, block: str, scope: Scope) -> None:
     store.delete_vectors(block, session_id=scope.session_id, after=scope.after, lease=scope.lease)
 
 
-def _enrol(store: FactStore, name: str, owner: str) -> None:
-    if name not in _enrolled(store, owner):
+def _register(store: RecordStore, name: str, owner: str) -> None:
+    if name not in _registered(store, owner):
         now = datetime.now(UTC)
-        store.put_facts(_PLACE, [Record(record_id("keeper", name), owner, "", 0, 0, name, (), now)])
+        store.put_records(
+            _PLACE, [Record(record_id("keeper", name), owner, "", 0, 0, name, (), now)]
+        )
 
 
-def _enrolled(store: FactStore, owner: str) -> set[str]:
-    return {record.text for record in store.facts(_PLACE, owner)}
+def _registered(store: RecordStore, owner: str) -> set[str]:
+    return {record.text for record in store.records(_PLACE, owner)}

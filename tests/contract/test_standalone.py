@@ -56,7 +56,7 @@ class IndexOver(VectorIndexContract):
             )
 
 
-class HalvesOver(ChatHistoryContract, IndexOver):
+class StandaloneOver(ChatHistoryContract, IndexOver):
     """And so does `ChatHistory`."""
 
     @pytest.fixture
@@ -76,20 +76,20 @@ class HalvesOver(ChatHistoryContract, IndexOver):
             yield other
 
 
-class TestOverMemory(HalvesOver):
+class TestOverMemory(StandaloneOver):
     @pytest.fixture
     def place(self) -> Place:
         store = MemoryStore()
         return lambda: store
 
 
-class TestOverSQLite(HalvesOver):
+class TestOverSQLite(StandaloneOver):
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         return lambda: f"sqlite:///{tmp_path}/memory.db"
 
 
-class TestOverEncrypted(HalvesOver):
+class TestOverEncrypted(StandaloneOver):
     @pytest.fixture
     def place(self, tmp_path: Path, namespace: str) -> Iterator[Place]:
         with ExitStack() as stack:
@@ -135,25 +135,25 @@ def qdrant(request: pytest.FixtureRequest) -> Iterator[str]:
         yield server.url
 
 
-class TestOverRedis(HalvesOver):
+class TestOverRedis(StandaloneOver):
     @pytest.fixture
     def place(self, redis: str) -> Place:
         return lambda: redis
 
 
-class TestOverPostgres(HalvesOver):
+class TestOverPostgres(StandaloneOver):
     @pytest.fixture
     def place(self, postgres: str) -> Place:
         return lambda: postgres
 
 
-class TestOverMariaDB(HalvesOver):
+class TestOverMariaDB(StandaloneOver):
     @pytest.fixture
     def place(self, mariadb: str) -> Place:
         return lambda: mariadb
 
 
-class TestOverMongoDB(HalvesOver):
+class TestOverMongoDB(StandaloneOver):
     @pytest.fixture
     def place(self, url: str) -> Place:
         return lambda: url

@@ -1,0 +1,106 @@
+"""What every fact store must do, as tests. See `agent_memory.testing.contract`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from agent_memory.stores.base import Store
+from agent_memory.testing.contract import DAY, record
+from agent_memory.testing.reading import AllFactsContract
+
+
+class RecordStoreContract(AllFactsContract):
+    """What a `RecordStore` must do."""
+
+    def test_facts_put_and_list(self, store: Store, other: Store) -> None:
+        """Else: a field of a record is lost, or another owner's or block's records appear."""
+        kept = record(
+            "r", text="é 😀 \x00 \ud800", sources=(3, 1), first=1, last=3,
+            metadata={"n": [1, {"x": None}], "s": "\udfff"},
+        )  # fmt: skip
+        store.put_records("facts", [kept, record("q", owner="user:A")])
+        store.put_records("notes", [record("p")])
+        assert other.records("facts", "user:a") == [kept]
+        assert [r.id for r in other.records("facts", "user:A")] == ["q"]
+        assert [r.id for r in other.records("notes", "user:a")] == ["p"]
+        assert other.records("facts", "user:b") == []
+
+    def test_facts_order(self, store: Store) -> None:
+        """Else: facts change their order from call to call."""
+        late = DAY + timedelta(microseconds=1)
+        store.put_records("facts", [record("c", created_at=late), record("b"), record("a")])
+        assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "c"]
+
+    def test_facts_overwrite_by_id(self, store: Store) -> None:
+        """Else: a retry doubles what it wrote, or the old owner keeps it."""
+        store.put_records("facts", [record("r", text="old"), record("r", text="newer")])
+        assert [r.text for r in store.records("facts", "user:a")] == ["newer"]
+        store.put_records("facts", [record("r", owner="user:b", text="newest")])
+        assert store.records("facts", "user:a") == []
+        assert [r.text for r in store.records("facts", "user:b")] == ["newest"]
+
+    def test_facts_replacing(self, store: Store) -> None:
+        """Else: a second answer stands beside the first, or takes neighbours with it."""
+        spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
+        store.put_records(
+            "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]
+        )
+        store.put_records("facts", [record("t", session_id="t", first=5, last=5)])
+        store.put_records("notes", [record("n", first=5, last=5)])
+        store.put_records("facts", [record("z", first=5, last=6)], replacing=("s", 5, 6))
+        assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "e", "t", "z"]
+        assert len(store.records("notes", "user:a")) == 1
+        store.put_records("facts", [], replacing=("s", 1, 2))
+        assert [r.id for r in store.records("facts", "user:a")] == ["e", "t", "z"]
+
+    def test_facts_delete(self, store: Store) -> None:
+        """Else: a deletion leaves records behind or takes more than was named."""
+
+        def fill() -> None:
+            store.put_records("facts", [record(f"a{n}", last=n) for n in range(4)])
+            store.put_records("facts", [record("t", session_id="t", last=9)])
+            store.put_records("facts", [record("b", owner="user:b", last=9)])
+            store.put_records("notes", [record("n", last=9)])
+
+        def left() -> list[str]:
+            return [r.id for owner in ("user:a", "user:b") for r in store.records("facts", owner)]
+
+        fill()
+        store.delete_records("facts", session_id="s", after=1)
+        assert left() == ["a0", "a1", "t"]
+        fill()
+        store.delete_records("facts", owner="user:a")
+        assert left() == ["b"]
+        fill()
+        store.delete_records("facts", owner="user:a", session_id="s")
+        assert left() == ["t", "b"]
+        fill()
+        store.delete_records("facts", session_id="s")
+        store.delete_records("facts", session_id="s")
+        assert left() == ["t"]
+        fill()
+        store.delete_records("facts", record_id="a1")
+        store.delete_records("facts", record_id="a2", owner="user:b")
+        store.delete_records("facts", record_id="a3", after=3)
+        assert left() == ["a0", "a2", "a3", "t", "b"]
+        assert len(store.records("notes", "user:a")) == 1
+        with pytest.raises(ValueError, match="Name an owner"):
+            store.delete_records("facts")
+
+    def test_facts_returned_records_are_the_callers(self, store: Store) -> None:
+        """Else: a caller who changes metadata changes what is stored."""
+        given = record("r", metadata={"tags": ["kept"]})
+        store.put_records("facts", [given])
+        given.metadata["tags"].append("changed")
+        store.records("facts", "user:a")[0].metadata["tags"].append("changed")
+        assert store.records("facts", "user:a")[0].metadata == {"tags": ["kept"]}
+
+    def test_facts_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+        """Else: one deployment reads or deletes another's facts."""
+        store.put_records("facts", [record("r", text="ours")])
+        elsewhere.put_records("facts", [record("r", text="theirs")], replacing=("s", 1, 1))
+        assert [r.text for r in store.records("facts", "user:a")] == ["ours"]
+        elsewhere.delete_records("facts", owner="user:a")
+        assert len(store.records("facts", "user:a")) == 1
