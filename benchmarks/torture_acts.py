@@ -18,6 +18,9 @@ user has that access, and else none."""
 
 NOT_CALLED = {
     "close": "it ends the run",
+    "migrate": "it takes a store as a whole, and gives no words",
+    "rebuild": "as migrate; it absorbs the logs anew, which replay does",
+    "turns": "for the package's own faces",
 }
 """Public calls that are in no operation, each with the reason."""
 

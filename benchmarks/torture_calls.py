@@ -132,7 +132,7 @@ def bound(act: Act) -> Any:
             return session.history(), session.pop()
 
 
-@operation(0.3, "export_session", "delete", "import_session")
+@operation(0.3, "export", "delete", "import_session")
 def move(act: Act) -> Any:
     """A session, out and in again."""
     file = StringIO()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from io import StringIO
 from typing import Any
 
 from agent_memory import operations
@@ -166,7 +167,7 @@ def replay(act: Act) -> Iterator[tuple[str, Any]]:
     yield from ((step.session_id, step) for step in act.memory.replay("vector"))
 
 
-@operation(0.3, "search", "skills", "share", "shares", kind="everyone")
+@operation(0.3, "search", "open", "share", "shares", kind="everyone")
 def what_holds_for_all(act: Act) -> Iterator[tuple[str, Any]]:
     """What belongs to nobody."""
     yield "", act.memory.search(act.victim)
@@ -219,28 +220,27 @@ _TRESPASSES: dict[str, Callable[[Act], Any]] = {
         act.text(), user_id=act.user, session_id=act.victim, limit=30
     ),
     "facts": lambda act: act.memory.user(act.user).facts(session_id=act.victim),
-    "profile": lambda act: act.memory.session(act.victim, act.user).owner().profile(),
-    "stale": lambda act: act.memory.session(act.victim, act.user).owner().stale(),
-    "audit": lambda act: act.memory.session(act.victim, act.user).owner().audit(),
     "forget": lambda act: act.memory.user(act.user).forget(source=act.victim),
     "end": lambda act: act.memory.end(act.victim, user_id=act.user),
     "before_turn": lambda act: act.memory.before_turn(act.victim, act.text(), user_id=act.user),
     "regenerate": lambda act: act.memory.regenerate(act.victim, user_id=act.user),
     "completion": lambda act: act.memory.completion(act.victim, act.text(), user_id=act.user),
     "working": lambda act: act.memory.session(act.victim, act.user).working(),
-    "notes": lambda act: act.memory.session(act.victim, act.user).owner().notes(),
-    "files": lambda act: act.memory.session(act.victim, act.user).owner().files(),
-    "spatial": lambda act: act.memory.session(act.victim, act.user).owner().spatial(),
-    "skills": lambda act: act.memory.session(act.victim, act.user).owner().skills(),
     "tools": lambda act: act.memory.tools(act.victim, user_id=act.user),
     "call_tool": lambda act: act.memory.call_tool(
         act.victim, "memory_read", {"query": act.text()}, user_id=act.user
     ),
     "session": lambda act: act.memory.session(act.victim, act.user).get(act.text()),
+    "owner": lambda act: act.memory.session(act.victim, act.user).owner(),
+    "export": lambda act: act.memory.session(act.victim, act.user).export(StringIO()),
+    "history": lambda act: act.memory.history(act.victim, user_id=act.user),
+    "pop": lambda act: act.memory.pop(act.victim, user_id=act.user),
+    "flush": lambda act: act.memory.flush(act.victim, user_id=act.user),
+    "delete": lambda act: act.memory.delete(act.victim, user_id=act.user),
 }
 
 
-@operation(12, *_TRESPASSES, kind="trespass")
+@operation(12, "user", *_TRESPASSES, kind="trespass")
 def trespass(act: Act) -> Any:
     """Another user's session, by its id."""
     name = act.chance.choice(list(_TRESPASSES))

@@ -221,6 +221,11 @@ def local_embedder() -> bool:
     return is_installed()
 
 
+def by_words(embedding: str | None) -> bool:
+    """Whether there is no embedder: none is named, and the local one is not installed."""
+    return embedding is None and not local_embedder()
+
+
 def is_remote(embedding: str | None) -> bool:
     """Whether an embedding model has to be asked over the network."""
     return embedding is not None and embedding != "local" and not embedding.startswith("fastembed/")

@@ -162,6 +162,8 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
             vector = resources.embedders(block.embedding).embed(["Anybody?"])[0]
             with closing(resources.vectors(block.store)) as server:
                 server.search_vectors(block.name, "nobody", Query.of("Anybody?", vector), 1)
+    if all(common.by_words(one.embedding or config.embedding) for one in blocks):
+        return NOTHING, "There is no embedder: VectorMemory goes by words alone."
     kept = {common.without_password(block.store or "the session store") for block in blocks}
     told = f"Vectors in {', '.join(sorted(kept))} and the embedder agree on their dimension."
     return "✓", told
@@ -220,7 +222,7 @@ def _shares(config: AgentMemoryConfig, store: Store) -> Check:
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
     from agent_memory.models.embedders import open_embedder
 
-    if config.embedding is None and not common.local_embedder():
+    if common.by_words(config.embedding):
         return NOTHING, NO_EMBEDDER
     if common.is_remote(config.embedding) and not call:
         return _key(str(config.embedding), config)

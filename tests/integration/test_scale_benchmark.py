@@ -12,8 +12,12 @@ from typer.testing import CliRunner
 from agent_memory import VectorMemory
 from benchmarks.scale import Site, message_text, question_about, run, vocabulary
 
-app = Typer()
-app.command()(run)
+
+def command() -> Typer:
+    """The benchmark's command."""
+    app = Typer()
+    app.command()(run)
+    return app
 
 
 def test_the_texts() -> None:
@@ -55,7 +59,7 @@ def test_it_runs(tmp_path: Path) -> None:
     """Wrong: the command fails, or figures are missing."""
     out = tmp_path / "out.json"
     options = ["--messages", "31", "--users", "3", "--questions", "4", "--processes", "1"]
-    told = CliRunner().invoke(app, [*options, "--out", str(out)])
+    told = CliRunner().invoke(command(), [*options, "--out", str(out)])
     assert told.exit_code == 0, told.output
     assert "first search in a fresh process" in " ".join(told.output.split())
     result = json.loads(out.read_text())
@@ -70,5 +74,5 @@ def test_it_runs(tmp_path: Path) -> None:
 
 def test_too_many_users() -> None:
     """Wrong: figures of users who said nothing."""
-    told = CliRunner().invoke(app, ["--messages", "2", "--users", "3"])
+    told = CliRunner().invoke(command(), ["--messages", "2", "--users", "3"])
     assert told.exit_code == 2, told.output

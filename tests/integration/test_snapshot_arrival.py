@@ -115,6 +115,7 @@ def test_whatever_write_fails_nothing_stays(lines: list[str]) -> None:
 DYING = """
 import os, signal, sys
 from agent_memory import AgentMemory, FlushToLTM, NoteMemory, VectorMemory, WorkingMemory
+from agent_memory import operations
 from agent_memory.engine import leases
 from agent_memory.stores.sql.store import SQLStore
 
