@@ -16,7 +16,7 @@ from agent_memory.testing.features import for_words, units, worded
 class AllFactsContract(Contract):
     """What a `RecordStore` must do when all of it is read."""
 
-    def test_all_facts_are_given_once(self, store: Store, other: Store) -> None:
+    def test_all_records_are_given_once(self, store: Store, other: Store) -> None:
         """Else: a deployment that is moved loses records, or has some twice."""
         blocks = {"facts": 450, "_place": 3, "notes": 201, "a%b_c": 1, "A": 2}
         expected: set[tuple[str, str]] = set()

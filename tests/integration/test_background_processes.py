@@ -40,14 +40,14 @@ class Notes(Block):
         return []
 
     def update(self, scope, entries):
-        self.resources.store.put_facts(self.name, lease=scope.lease, records=[
+        self.resources.store.put_records(self.name, lease=scope.lease, records=[
             Record(record_id(scope.owner, e.session_id, e.seq), scope.owner, e.session_id, e.seq,
                    e.seq, e.message.text(), (e.seq,), e.created_at)
             for e in entries
         ])
 
     def delete(self, scope):
-        self.resources.store.delete_facts(self.name, session_id=scope.session_id)
+        self.resources.store.delete_records(self.name, session_id=scope.session_id)
 
 
 blocks = [Notes()]

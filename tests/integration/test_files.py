@@ -170,7 +170,7 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
 
     def die(step: str) -> None:
         nonlocal writes
-        if writes >= 0 and step in (f"{when} put_facts", f"{when} delete_facts"):
+        if writes >= 0 and step in (f"{when} put_records", f"{when} delete_records"):
             writes += 1
             if writes == stop:
                 raise StoreUnavailable("gone")

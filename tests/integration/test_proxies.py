@@ -53,7 +53,7 @@ def test_what_is_no_store_is_refused() -> None:
     with pytest.raises(ValidationError) as caught:
         AgentMemoryConfig(store=proxied(MemoryStore(), "rewrite"))
     assert "it has no `rewrite`" in str(caught.value)
-    with pytest.raises(ValidationError, match="it has no `all_facts`, `all_vectors`"):
+    with pytest.raises(ValidationError, match="it has no `all_records`, `all_vectors`"):
         AgentMemoryConfig(system_store=cast("Store", object()))
 
 
