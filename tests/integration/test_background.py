@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -434,5 +435,5 @@ def test_what_is_left_is_picked_up(book: Book, gate: Gate, tmp_path: Path) -> No
     with AgentMemory(store=url) as memory:  # absorbs nothing
         for n in range(5):
             memory.update(f"s{n}", old("hello"))
-    with background(book, store=SQLStore(url)):
+    with closing(SQLStore(url)) as store, background(book, store=store):
         until(lambda: len(book.taken) == 5)

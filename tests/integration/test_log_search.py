@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,10 @@ SAID = [
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> AgentMemory:
-    return AgentMemory(store=f"sqlite:///{tmp_path / 'm.db'}", max_tokens=400, overflow=Trim())
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim()) as memory:
+        yield memory
 
 
 def test_a_session_is_searched_without_any_block(memory: AgentMemory) -> None:

