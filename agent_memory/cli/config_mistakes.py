@@ -74,8 +74,8 @@ def examine(table: Mapping[str, Any]) -> tuple[Stores, list[Finding]]:
             wrong.append(((field,), str(error)))
         stores[name], remarks = config, _remarks(config) if config is not None else ()
         where = partial(_where, prefixes, {*table} - {*own}, at)
-        found += [("error", where(path), told) for path, told in wrong]
-        found += [(level, where((field,)), told) for level, field, told in remarks]
+        found.extend(("error", where(path), told) for path, told in wrong)
+        found.extend((level, where((field,)), told) for level, field, told in remarks)
     found += [*_shared_places(stores), *_unread([*stores], keys)]
     # what stands at the top is found with each store
     return stores, sorted(dict.fromkeys(found), key=lambda one: one[0])

@@ -22,7 +22,7 @@ from agent_memory.models.embedders.base import Embedder
 from agent_memory.retrieval.views import VIEWS, depth_for
 from agent_memory.standalone.vector_items import Item, Match
 from agent_memory.stores import open_store
-from agent_memory.stores.base import Store, VectorStore, keeps_facts
+from agent_memory.stores.base import Store, VectorStore, keeps_records
 from agent_memory.stores.qdrant.url import LOCAL
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class VectorIndex:
                 f"numbers, and is opened for {given!r} with {self.dimension}. Open it as it was "
                 "made, or take another `name`."
             ) from error
-        if keeps_facts(self._vectors):
+        if keeps_records(self._vectors):
             register_index(self._vectors, self._block)
 
     def _owner(self, user_id: str | None) -> str:

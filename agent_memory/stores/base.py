@@ -358,7 +358,7 @@ class Store(SessionStore, RecordStore, VectorStore, Protocol):
     """A database that keeps sessions, facts and vectors alike."""
 
 
-def keeps_facts(store: object) -> TypeGuard[RecordStore]:
+def keeps_records(store: object) -> TypeGuard[RecordStore]:
     """Whether the store is a `RecordStore` too, a proxy of one included."""
     return offers(store, RecordStore)
 
