@@ -4,9 +4,10 @@
     ├── InvalidInput               refused at the door; nothing was stored
     │   ├── InvalidId              an empty or unusable session or user id
     │   ├── InvalidMessage         no role and no raw, an unknown role, or not JSON
-    │   ├── MessageTooLarge        it could never fit the token budget
+    │   ├── MessageTooLarge        it has more bytes than a message may have
     │   ├── InvalidSnapshot        a session's snapshot is damaged, cut short, or none
     │   ├── SessionExists          a session of that id is there already
+    │   ├── Conflict               a key was used for other content, or the log ends elsewhere
     │   └── ToolRefused            a model asked a tool for what it cannot do
     ├── AccessDenied               the caller may not see this
     │   └── SessionOfAnotherUser   the session belongs to the user first named for it
@@ -21,7 +22,8 @@
     │   ├── StoreUnavailable       it cannot be reached or opened
     │   ├── SessionDeleting        a deletion of the session has begun and is not finished
     │   ├── LeaseLost              another worker took the session over; nothing was written
-    │   ├── Undecryptable          altered, moved or never encrypted, or its key is not given
+    │   ├── Damaged                one record is not what was written; all others can be used
+    │   │   └── Undecryptable      altered, moved or never encrypted, or its key is not given
     │   └── SchemaTooNew           it was written by a newer release
     ├── ModelError                 a language or embedding model failed
     │   ├── ModelRequired          the work needs a model and none is configured
@@ -33,18 +35,23 @@
     ├── UnsupportedOperation       this object cannot do that
     └── MemoryClosed               the memory was closed
 
-None of them derives from ValueError: raised inside a pydantic validator they reach the caller as
-they are, instead of being folded into a ValidationError.
+Bad input is a ValueError too. No other error is: raised inside a pydantic validator they reach the
+caller as they are, instead of being folded into a ValidationError.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_memory.core.damage import Damage
 
 
 class AgentMemoryError(Exception):
     """Root of every error raised on purpose by agent-memory."""
 
 
-class InvalidInput(AgentMemoryError):
+class InvalidInput(AgentMemoryError, ValueError):
     """The input was refused at the door; nothing was stored."""
 
 
@@ -57,7 +64,7 @@ class InvalidMessage(InvalidInput):
 
 
 class MessageTooLarge(InvalidInput):
-    """A message could never fit the token budget, even alone."""
+    """A message has more bytes than `max_message_bytes` lets one have."""
 
 
 class InvalidSnapshot(InvalidInput):
@@ -66,6 +73,10 @@ class InvalidSnapshot(InvalidInput):
 
 class SessionExists(InvalidInput):
     """A session of that id is there already; it was left as it is."""
+
+
+class Conflict(InvalidInput):
+    """A key was used for other content, or the log does not end where it was expected to."""
 
 
 class ToolRefused(InvalidInput):
@@ -130,7 +141,19 @@ class LeaseLost(StoreError):
     """A worker stalled, and another took its session over; what it was to write was refused."""
 
 
-class Undecryptable(StoreError):
+class Damaged(StoreError):
+    """One record is not what was written there; all others can be used.
+
+    Attributes:
+        damage: Which record, and what can be read of it, where that is known.
+    """
+
+    def __init__(self, told: str, damage: Damage | None = None) -> None:
+        super().__init__(told)
+        self.damage = damage
+
+
+class Undecryptable(Damaged):
     """What is stored was altered, moved or never encrypted, or its key is not given."""
 
 

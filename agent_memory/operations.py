@@ -1,6 +1,7 @@
 """Operation: what those who run an application do, rather than the application.
 
-Dead letters, sessions brought in from snapshots, blocks rebuilt under new settings, stores moved.
+Dead letters, sessions brought in from snapshots, blocks rebuilt under new settings, stores moved,
+what is damaged put right.
 """
 
 from __future__ import annotations
@@ -12,22 +13,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, DeadLetter, Head
 from agent_memory.engine.assembly import Components, assemble
+from agent_memory.engine.edit.repair import look
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.services import Services
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migration.migrate import migrate
-from agent_memory.errors import DimensionMismatch
+from agent_memory.errors import Damaged, DimensionMismatch, InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
 
-__all__ = ["dead_letters", "import_session", "migrate", "rebuild", "retry", "shares"]
-
-_WAIT = 60.0
+__all__ = [
+    "damaged",
+    "dead_letters",
+    "import_session",
+    "migrate",
+    "rebuild",
+    "repair",
+    "retry",
+    "shares",
+    "verify",
+]
 
 _TRIES = 5
 """A process with the old settings may write between the dropping and the opening."""
@@ -57,7 +68,40 @@ def retry(memory: AgentMemory, block: str | None = None) -> list[Absorbed]:
         ConfigError: No absorbing block has that name.
     """
     work = memory.components.work
-    return [work.retry(letter, _WAIT) for letter in dead_letters(memory, block)]
+    return [work.retry(letter) for letter in dead_letters(memory, block)]
+
+
+def damaged(memory: AgentMemory) -> list[Damaged]:
+    """All that the store holds and cannot be read: reads everything, which takes its time.
+
+    Returns:
+        An error for each, which names it; its `damage` says more.
+    """
+    memory.components.guard.check(None, None)
+    return look(memory.components.store).damaged
+
+
+def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str | None:
+    """Put something right that is damaged in the store, as far as the log allows it.
+
+    Parts of a session's head are made anew from its log; facts and vectors are absorbed again;
+    what nothing can give back is deleted, and a lost message replaced by a note that it is lost.
+
+    Args:
+        memory: Whose store.
+        error: What is damaged, as `damaged` gave it.
+        dry_run: Only say what would be done.
+
+    Returns:
+        What was done, or would be, in a sentence; None where nothing can be done here, as for what
+        cannot be decrypted.
+    """
+    memory.components.guard.check(None, None)
+    mending = memory.components.repair
+    plan = mending.plan(error)
+    if plan is not None and not dry_run:
+        mending.run(error)
+    return plan
 
 
 def shares(memory: AgentMemory) -> list[str]:
@@ -66,7 +110,31 @@ def shares(memory: AgentMemory) -> list[str]:
     return memory.components.grants.shares()
 
 
-def import_session(memory: AgentMemory, source: str | Path | TextIO | Iterable[str]) -> Head:
+def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
+    """Hold a receipt against the store as it is now: is what was deleted gone, is what was durable
+    there, is it signed by this deployment. It looks through all records of the store.
+
+    Args:
+        memory: Over the store.
+        receipt: What `delete`, `delete_user` or `checkpoint` gave, or its JSON.
+
+    Returns:
+        The receipt with what holds now of each place.
+
+    Raises:
+        InvalidInput: It is no receipt.
+    """
+    memory.components.guard.check(None, None)
+    given = Receipt.from_json(receipt) if isinstance(receipt, str) else receipt
+    return memory.components.receipts.verify(given)
+
+
+def import_session(
+    memory: AgentMemory,
+    source: str | Path | TextIO | Iterable[str],
+    *,
+    deleted: bool = False,
+) -> Head:
     """Bring a session in from its snapshot, as a whole or not at all. `Session.export` writes one.
 
     Nobody sees any of it before the last line was read and all of it is found to be as it was
@@ -76,14 +144,17 @@ def import_session(memory: AgentMemory, source: str | Path | TextIO | Iterable[s
     Args:
         memory: Where to.
         source: A path, a text file, or lines; read once, from the beginning to the end.
+        deleted: Bring it back even if it, or its user, was deleted here since it was written.
 
     Returns:
         The session's head.
 
     Raises:
+        InvalidInput: The source is none of these.
         InvalidSnapshot: It is damaged, cut short, or none; the sentence names the line.
         InvalidId: It names a session or a user that nobody can have.
         SessionExists: There is a session of its id already.
+        InvalidInput: It was deleted here, and `deleted` does not say that it is wanted back.
         StoreError: The store failed. What had arrived is erased, by a worker at the latest.
     """
     from agent_memory.engine.transfer.importer import lines_of
@@ -91,9 +162,19 @@ def import_session(memory: AgentMemory, source: str | Path | TextIO | Iterable[s
 
     guard = memory.components.guard
     guard.check(None, None)
-    reading = Reading(lines_of(source))
+    reading = Reading(lines_of(source, 4 * memory.config.max_message_bytes))
     guard.check(reading.head.session_id, reading.head.user_id)
-    return memory._bring(reading)
+    gone = memory.components.deleted
+    since = gone.since(reading.head)
+    if since is not None and not deleted:
+        raise InvalidInput(
+            f"Session {reading.head.session_id!r}, or its user, was deleted here on "
+            f"{since:%Y-%m-%d %H:%M} UTC. It was left so; say deleted=True (--deleted) to bring it "
+            "back."
+        )
+    head = memory._bring(reading)
+    gone.lift(head)
+    return head
 
 
 def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
@@ -140,13 +221,13 @@ def _opened(config: AgentMemoryConfig, name: str) -> tuple[Components, bool]:
     """
     for _ in range(_TRIES):
         try:
-            return _told(assemble(config, name), name)
+            return _begin_rebuild(assemble(config, name), name)
         except DimensionMismatch:
             _drop_vectors(config, name)
-    return _told(assemble(config, name), name)
+    return _begin_rebuild(assemble(config, name), name)
 
 
-def _told(components: Components, name: str) -> tuple[Components, bool]:
+def _begin_rebuild(components: Components, name: str) -> tuple[Components, bool]:
     try:
         return components, components.blocks[name].rebuilding()
     except BaseException:
@@ -173,9 +254,9 @@ def _left(components: Components, block: str, attempts: int) -> tuple[str, str] 
     """
     for head in all_heads(components.store):
         session_id = head.session_id
-        error = components.work.absorb(session_id, block, wait=_WAIT) if head.lag(block) else None
+        error = components.work.absorb(session_id, block) if head.lag(block) else None
         for _ in range(attempts if error else 0):
-            error = error and components.work.absorb(session_id, block, wait=_WAIT)
+            error = error and components.work.absorb(session_id, block)
         if error:
             return session_id, error
     return None

@@ -17,6 +17,7 @@ none, since it is to be refused. "read" and "write": what was said in a shared n
 user has that access, and else none."""
 
 NOT_CALLED = {
+    "repair": "nothing is damaged in a torture run; tests/integration/test_damage.py calls it",
     "close": "it ends the run",
     "migrate": "it takes a store as a whole, and gives no words",
     "rebuild": "as migrate; it absorbs the logs anew, which replay does",

@@ -79,14 +79,14 @@ def pop(act: Act) -> Any:
 def delete(act: Act) -> Any:
     """A session, unless others try to get into it."""
     if not act.session_id.endswith("-0"):
-        act.memory.delete(act.session_id)
+        return act.memory.delete(act.session_id)
+    return None
 
 
 @operation(0.1, "delete_user", kind="alone")
 def delete_user(act: Act) -> Any:
     """All that a user has."""
-    act.memory.delete_user(act.user)
-    act.memory.delete(f"{act.user}-lone")
+    return act.memory.delete_user(act.user), act.memory.delete(f"{act.user}-lone")
 
 
 @operation(0.2, "end")
@@ -138,7 +138,15 @@ def move(act: Act) -> Any:
     file = StringIO()
     done = act.memory.session(act.session_id).export(file)
     delete(act)
-    return done, file.getvalue(), operations.import_session(act.memory, StringIO(file.getvalue()))
+    brought = operations.import_session(act.memory, StringIO(file.getvalue()), deleted=True)
+    return done, file.getvalue(), brought
+
+
+@operation(0.2, "checkpoint", "verify")
+def checkpoint(act: Act) -> Any:
+    """How far a session is durable."""
+    made = act.memory.checkpoint(act.session_id, user_id=act.user_id)
+    return made, operations.verify(act.memory, made.to_json())
 
 
 # --- turns ----------------------------------------------------------------------------------------
@@ -175,6 +183,15 @@ def complete(act: Act) -> Any:
 def search(act: Act) -> Any:
     """What a user's blocks hold."""
     return act.memory.search(act.text(), **act.whose, limit=act.chance.randint(1, 30))
+
+
+@operation(0.5, "explain")
+def explain(act: Act) -> Any:
+    """Why something is recalled, or not; of another's session nothing but that it is another's."""
+    asked_in = act.chance.choice([act.session_id, act.victim])
+    if act.lone:
+        return str(act.memory.explain(act.text(), session_id=act.session_id))
+    return str(act.memory.explain(act.text(), user_id=act.user, session_id=asked_in))
 
 
 @operation(0.5, "search")

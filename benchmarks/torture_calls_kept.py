@@ -13,15 +13,17 @@ from benchmarks.torture_acts import WORDS, Act, operation
 # --- what is kept outright ------------------------------------------------------------------------
 
 
-@operation(9, "notes")
+@operation(9, "notes", "remember")
 def notes(act: Act) -> Any:
     """Notes: made, read, changed, dropped."""
     book = act.owner.notes()
     kept = book.all()
     one = act.chance.choice(kept).id if kept else "none"
-    match act.chance.randint(0, 3):
+    match act.chance.randint(0, 4):
         case 0 if len(kept) < 20:
             return kept, book.add(act.text(), {"why": act.text()})
+        case 4 if len(kept) < 20:
+            return kept, act.memory.remember(act.text(), user_id=act.user)
         case 1 if kept:
             return kept, book.update(one, act.text())
         case 2:
@@ -153,6 +155,12 @@ def dead_letters(act: Act) -> Iterator[tuple[str, Any]]:
     yield from ((one.session_id, one) for one in operations.dead_letters(act.memory))
     if act.chance.random() < 0.2:
         yield from ((one.session_id, one) for one in operations.retry(act.memory))
+
+
+@operation(0.003, "damaged", kind="everyone")
+def damaged(act: Act) -> Iterator[tuple[str, Any]]:
+    """What cannot be read: nothing, here."""
+    yield "", operations.damaged(act.memory)
 
 
 @operation(0.003, "flush", kind="everyone")

@@ -15,7 +15,7 @@ from agent_memory.stores.base import Store
 from agent_memory.strategies.base import Absorb
 
 VECTORS, FACTS = "vector", "extractive"
-ROLES = ("user", "assistant", "tool")  # a fact of each message, whoever says it
+ROLES = ("user", "assistant", "tool")  # a fact and a vector of each message, whoever says it
 MAX_TOKENS = 400
 
 Mode = Literal["inline", "background"]
@@ -45,7 +45,10 @@ class Site:
         self, store: Store, mode: Mode = "inline", absorb: Absorb = "overflow"
     ) -> AgentMemory:
         """A memory with a small window, so that much overflows, and both kinds of records."""
-        blocks = [VectorMemory(name=VECTORS), ExtractiveMemory(name=FACTS, roles=ROLES)]
+        blocks = [
+            VectorMemory(name=VECTORS, roles=ROLES),
+            ExtractiveMemory(name=FACTS, roles=ROLES),
+        ]
         return AgentMemory(
             store=store,
             namespace=self.namespace,

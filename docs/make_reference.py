@@ -32,6 +32,7 @@ MODULES = [
     "",
     ".errors",
     ".core.records",
+    ".core.formats.registry",
     ".core.tools",
     ".ltm_blocks",
     ".ltm_blocks.base",

@@ -37,7 +37,7 @@ def script(fake: FakeLLM) -> None:
     fake.call(("memory_read", {"query": "Ana's size"}))
     fake.reply("Take size 42, as for the boots.")
     fake.reply("Here is a poem about boots, in forty verses. First verse: ...")
-    fake.reply("You are welcome!")
+    fake.reply("Size 42.")
 
 
 def show(memory: AgentMemory, session_id: str) -> None:
@@ -80,7 +80,7 @@ def main() -> None:
         print(f"Broken off, so that it stays at {len(memory.history('thursday'))}.")
 
         print("\nAround a loop of your own:")
-        turn = memory.before_turn("thursday", "Thank you!", user_id="ana")
+        turn = memory.before_turn("thursday", "Thank you! Which size was it?", user_id="ana")
         print(f"  {len(turn.messages)} messages to send, recalled: {turn.context.recalls[0].text}")
         answer = ask_yourself(settings, turn.messages)
         memory.after_turn(turn, answer)

@@ -43,7 +43,7 @@ def main() -> None:
             other.delete("team")
             file.write_bytes(file.read_bytes().replace(b"room 4", b"room 5"))
             try:
-                operations.import_session(other, file)
+                operations.import_session(other, file, deleted=True)
             except InvalidSnapshot as error:
                 print("Refused:", error)
             print("Sessions there:", [one.session_id for one in other.sessions()])

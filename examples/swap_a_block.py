@@ -18,13 +18,14 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         store = f"sqlite:///{folder}/memory.db"
 
-        with AgentMemory(store=store, max_tokens=100, overflow=Trim()) as memory:
+        with AgentMemory(store=store, max_tokens=100, overflow=Trim(), blocks=[]) as memory:
             for week, plant in enumerate(PLANTS, 1):
                 session = memory.session(f"week-{week}", user_id="kim")
                 session.update({"role": "user", "content": f"I planted {plant} in pot {week}."})
                 for day in range(9):
                     session.update({"role": "user", "content": f"Watered pot {week}, day {day}."})
-            print("With Trim alone:", memory.search("Where is the sage?", user_id="kim"))
+            context = memory.get("spring", "Where is the sage?", user_id="kim")
+            print("With Trim alone:", context.recalls)
 
         blocks = FlushToLTM(blocks=[VectorMemory()])
         with AgentMemory(store=store, max_tokens=100, overflow=blocks) as memory:

@@ -12,6 +12,7 @@ one for the main thread and leaves it open, and nobody knows when that is thrown
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections import Counter
@@ -99,6 +100,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if told is not None:
         told["left"] = dict(session.config.stash[_LEFT])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Have the garbage collector not look, again and again, at what stays: modules and tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

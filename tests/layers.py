@@ -4,9 +4,9 @@
 - server: what a server is started for: whatever names a class of `tests.servers`.
 - process: what starts processes: whatever names `subprocess`, `multiprocessing`, `os.fork`, or an
   MCP client that does.
-- long: stories at length, which are state machines, whatever names a part of `benchmarks`, and what
-  is held against timelines; and of `tests/docs` what starts processes, which is the code of all
-  documents and examples.
+- long: stories at length: what is marked so, state machines, whatever names a part of `benchmarks`,
+  what is held against timelines, and what is cut short "at any step", by its own name; and of
+  `tests/docs` what starts processes, which is the code of all documents and examples.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -26,15 +27,18 @@ import benchmarks
 LAYERS = ("core", "server", "process", "long")
 
 _STORIES = ("benchmarks", "tests.integration.timeline")
+_AT_ANY_STEP = re.compile("_at_(any|each|every)_(step|chunk|event)")
 _STARTING = {"fork", "posix_spawn", "spawnv"}
 
 
 def layer_of(item: pytest.Function) -> str:
     """The layer of a collected test."""
-    if hasattr(item.obj, "_hypothesis_state_machine_class"):
+    if item.get_closest_marker("long") or hasattr(item.obj, "_hypothesis_state_machine_class"):
         return "long"
     needs = {need for one in _asked(item) for need in _needs(one, item.cls)}
     if "process" in needs and item.path.parent.name == "docs":
+        return "long"
+    if needs.isdisjoint(LAYERS) and _AT_ANY_STEP.search(item.function.__name__):
         return "long"
     return next((layer for layer in ("long", "server", "process") if layer in needs), "core")
 
@@ -122,7 +126,7 @@ def _bare(one: Any) -> Any:
         return _bare(one.func)
     if isinstance(one, MethodType | staticmethod | classmethod):
         return _bare(one.__func__)
-    if isinstance(one, FunctionType):
+    if isinstance(one, FunctionType | functools._lru_cache_wrapper):
         return inspect.unwrap(getattr(getattr(one, "hypothesis", None), "inner_test", one))
     return one
 

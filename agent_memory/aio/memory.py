@@ -1,8 +1,9 @@
 """`AsyncAgentMemory`: the engine's names, awaited.
 
-Each call runs on a thread of a pool of its own, through anyio, so that it works on asyncio and trio
-alike. A call that has begun finishes even if its caller is cancelled: there is no half-write. A
-caller in a cancelled scope (anyio, trio) waits for that; `asyncio.Task.cancel` lets it go at once.
+Each call runs on a thread, through anyio, so that it works on asyncio and trio alike, and on any
+number of event loops at once: each has at most 16 threads for a memory. A call that has begun
+finishes even if its caller is cancelled: there is no half-write. A caller in a cancelled scope
+(anyio, trio) waits for that; `asyncio.Task.cancel` lets it go at once.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
+from uuid import uuid4
 
 import anyio
+from anyio.lowlevel import RunVar
 from anyio.to_thread import run_sync
 
 from agent_memory.aio.awaited import awaited
@@ -41,14 +45,15 @@ class AsyncAgentMemory:
     """
 
     def __init__(
-        self, config: AgentMemoryConfig | AgentMemory | None = None, **fields: Any
+        self, config: AgentMemoryConfig | AgentMemory | str | Path | None = None, **fields: Any
     ) -> None:
         if isinstance(config, AgentMemory):
             self.memory = config
         else:
             self.memory = AgentMemory(config, **fields)
         self._sync = self.memory
-        self._limiter: anyio.CapacityLimiter | None = None
+        # of each loop its own: who waits for one can be woken by its own loop alone
+        self._limiter = RunVar[anyio.CapacityLimiter](f"agent-memory-{uuid4()}")
         self._calls = 0
         self._ended = threading.Condition()
 
@@ -65,6 +70,8 @@ class AsyncAgentMemory:
     update = awaited(AgentMemory.update)
     get = awaited(AgentMemory.get)
     search = awaited(AgentMemory.search)
+    remember = awaited(AgentMemory.remember)
+    explain = awaited(AgentMemory.explain)
     history = awaited(AgentMemory.history)
     pop = awaited(AgentMemory.pop)
     before_turn = awaited(AgentMemory.before_turn)
@@ -76,6 +83,7 @@ class AsyncAgentMemory:
     end = awaited(AgentMemory.end)
     flush = awaited(AgentMemory.flush)
     delete = awaited(AgentMemory.delete)
+    checkpoint = awaited(AgentMemory.checkpoint)
     delete_user = awaited(AgentMemory.delete_user)
     sessions = awaited(AgentMemory.sessions)
     share = awaited(AgentMemory.share)
@@ -114,9 +122,10 @@ class AsyncAgentMemory:
         self.memory.close()
 
     async def _run(self, call: Callable[[], T], /) -> T:
-        if self._limiter is None:  # anyio makes one only where a loop runs
-            self._limiter = anyio.CapacityLimiter(THREADS)
-        return await run_sync(partial(self._counted, call), limiter=self._limiter)
+        limiter = self._limiter.get(None)
+        if limiter is None:
+            self._limiter.set(limiter := anyio.CapacityLimiter(THREADS))
+        return await run_sync(partial(self._counted, call), limiter=limiter)
 
     def _counted(self, call: Callable[[], T]) -> T:
         with self._ended:

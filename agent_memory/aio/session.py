@@ -54,6 +54,7 @@ class AsyncSession:
     working = awaited(Session.working)
     end = awaited(Session.end)
     flush = awaited(Session.flush)
+    checkpoint = awaited(Session.checkpoint)
     export = awaited(Session.export)
     delete = awaited(Session.delete)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from agent_memory.cli import (
+    backups,
     chat,
     config,
     demo,
@@ -36,6 +37,7 @@ app.command()(chat.chat)
 app.command()(inspect.sessions)
 app.command()(inspect.show)
 app.command()(inspect.search)
+app.command()(inspect.explain)
 app.command()(facts.facts)
 app.command()(facts.profile)
 app.command()(facts.audit)
@@ -44,6 +46,7 @@ app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(inspect.import_)
 app.command()(snapshots.snapshot)
+app.command()(backups.backup)
 app.command()(snapshots.restore)
 app.command()(mcp.mcp)
 app.command()(upkeep.flush)
@@ -51,6 +54,7 @@ app.command()(worker.worker)
 app.command()(upkeep.retry)
 app.command()(upkeep.replay)
 app.command()(upkeep.delete)
+app.command()(upkeep.verify)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 app.add_typer(shares.app, name="shares")

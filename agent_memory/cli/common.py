@@ -48,8 +48,7 @@ ConfigOption = Annotated[
         "--config",
         metavar="FILE",
         help="Settings as TOML, YAML or JSON; AGENT_MEMORY_* wins over them. FILE#NAME: one store "
-        "of a deployment. Where neither names a strategy or blocks, extractive and vector memory "
-        "are used.",
+        "of a deployment.",
     ),
 ]
 UserOption = Annotated[
@@ -137,16 +136,15 @@ def load_config(
 ) -> AgentMemoryConfig:
     """The configuration in force: options over environment over file.
 
-    Where it names neither a strategy nor blocks, the command line adds extractive and vector
-    memory, and what is given `beside` them, so that its commands have a long-term memory to work
-    with.
+    Where it names neither a strategy nor blocks, what is given `beside` is added to the default
+    ones: a command about facts needs a block that keeps some.
     """
     given = {"store": store, **fields}
     given = {name: value for name, value in given.items() if value is not None}
     config = read_config(file, given)
-    if {"overflow", "blocks"} & config.model_fields_set:
+    if not beside or {"overflow", "blocks"} & config.model_fields_set:
         return config
-    return read_config(file, {**given, "blocks": [*_default_blocks(), *beside]})
+    return read_config(file, {**given, "blocks": [*config.all_blocks, *beside]})
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:
@@ -205,7 +203,9 @@ def without_password(url: str) -> str:
     scheme, mark, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")
-    hidden = f"{name}:***" if colon else name
+    # over HTTP a token may stand alone in the user's place
+    alone = "***" if at and scheme in ("http", "https") else name
+    hidden = f"{name}:***" if colon else alone
     return f"{scheme}{mark}{hidden}{at}{place.partition('?')[0]}"
 
 
@@ -226,11 +226,6 @@ def by_words(embedding: str | None) -> bool:
     return embedding is None and not local_embedder()
 
 
-def is_remote(embedding: str | None) -> bool:
-    """Whether an embedding model has to be asked over the network."""
-    return embedding is not None and embedding != "local" and not embedding.startswith("fastembed/")
-
-
 def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
     """The environment variables that a model needs and lacks; None where that is not known."""
     from agent_memory.models.loading import load_litellm
@@ -243,21 +238,22 @@ def missing_keys(model: str, config: AgentMemoryConfig) -> str | None:
     return None if config.api_base is not None else ", ".join(found["missing_keys"]) or None
 
 
+_TOLD = "agent_memory.engine.assembly"
+"""Says what a memory lacks, at each opening; `stats`, `doctor` and `chat` say it themselves."""
+
+
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from rich.text import Text
 
+        if record.name == _TOLD:
+            return
+
         err().print(Text(f"warning: {plain(record.getMessage())}", style="yellow"), soft_wrap=True)
 
 
-def _noted(told: str, error: BaseException) -> str:
-    return " ".join([told, *getattr(error, "__notes__", ())])
-
-
-def _default_blocks() -> list[Any]:
-    from agent_memory.ltm_blocks import ExtractiveMemory, VectorMemory
-
-    return [ExtractiveMemory(), VectorMemory()]
+def _noted(text: str, error: BaseException) -> str:
+    return " ".join([text, *getattr(error, "__notes__", ())])
 
 
 def _settings_error(error: ValueError) -> str | None:

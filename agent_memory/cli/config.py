@@ -54,7 +54,7 @@ def show(store: StoreOption = None, config: ConfigOption = None) -> None:
     settings = load_config(store, config)
     told = settings.model_dump(mode="json")
     told["overflow"] = settings.strategy.model_dump(mode="json")
-    for field in ("store", "system_store"):
+    for field in ("store", "system_store", "api_base"):
         if told[field] is not None:
             told[field] = without_password(str(getattr(settings, field)))
     told["api_key"] = _MASK if settings.api_key else None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent_memory.cli.common import FAILED, fail, guarded, is_remote, out, without_password
+from agent_memory.cli.common import FAILED, fail, guarded, out, without_password
 from agent_memory.cli.view import cell, grid
+from agent_memory.models.embedders import is_remote
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from agent_memory.strategies.base import Strategy
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
-_UNTOLD = [("", "What it will do cannot be told before the errors below are mended.")]
+_UNKNOWN = [("", "What it will do cannot be told before the errors below are mended.")]
 _WORDS = {"by", "folder", "roles", "store"}
 """The fields of strategies and blocks whose words are told; of others, the numbers are."""
 
@@ -39,7 +40,7 @@ def check(
         fail(f"{file} is nested too deeply: perhaps a table or list in it holds itself.")
     for name, config in stores.items():
         table = grid("part", "what it does", header=False)
-        for part, told in describe(config) if config is not None else _UNTOLD:
+        for part, told in describe(config) if config is not None else _UNKNOWN:
             table.add_row(cell(f"  {part}", "dim"), cell(told))
         out().print(cell(name, "bold"), table, "", sep="\n")
     table = grid("level", "where", "told", header=False)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import SettingsError
 
-from agent_memory.cli.common import NO_EMBEDDER, is_remote, local_embedder, missing_keys
+from agent_memory.cli.common import NO_EMBEDDER, local_embedder, missing_keys
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.config.sources import NESTED, PREFIX, from_environment, merged
 from agent_memory.core.kinds import BUILT_IN, ByKind, find_kind
@@ -26,6 +26,7 @@ from agent_memory.engine.deployment import STORES, store_prefix, store_tables
 from agent_memory.errors import AgentMemoryError, InvalidShares, MissingExtra
 from agent_memory.ltm_blocks import VectorMemory
 from agent_memory.ltm_blocks.base import Block
+from agent_memory.models.embedders import is_remote
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.strategies import Strategy
 

@@ -144,8 +144,7 @@ def _long_term(memory: AgentMemory, listed: bool) -> None:
             table.add_row(" ".join(f"#{seq}" for _, seq in recall.sources), one_line(recall.text))
         shown += [table] if table.row_count else []
         if error := found and found.error:
-            waits = "Waits for a model (--model NAME)."
-            shown.append(cell(waits if error.startswith("ModelRequired") else error, "yellow"))
+            shown.append(cell(error, "yellow"))
     shown += [cell(NO_EMBEDDER, "yellow")] if shown and not local_embedder() else []
     log = f"No blocks. The log keeps all {stats.entries} messages."
     _part("What long-term memory holds", *(shown or [log]))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from importlib import metadata, util
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +14,8 @@ from agent_memory.cli import common
 from agent_memory.cli.common import FAILED, NO_EMBEDDER, ConfigOption, ModelOption, P, StoreOption
 from agent_memory.cli.config_files import store_files
 from agent_memory.cli.view import NOTHING, cell, grid
-from agent_memory.core.ids import readable
-from agent_memory.errors import AgentMemoryError, StoreUnavailable
+from agent_memory.errors import AgentMemoryError
+from agent_memory.models.embedders import is_remote
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
@@ -25,13 +23,10 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import Store
 
 _STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}
-_SQLITE = "sqlite:///"
 _SHOWN = 10
-_MIGRATION = (
-    "A migration into this store is under way, or stopped half-way: use the former store until "
-    "`agent-memory migrate FROM_URL TO_URL`, given again, comes to its end."
-)
-
+_CHECK_SECONDS = 30.0
+_RESTORE = "Put a backup back; what can still be read, `agent-memory export` saves."
+_OF_STORE = ("store", "migration")
 
 Check = tuple[str, str]
 """✓ it works, ✗ it fails, a dash: there is nothing to check; and what was found, and what to do."""
@@ -43,23 +38,35 @@ def doctor(
     call: Annotated[
         bool, typer.Option("--call", help="Ask the model, and a remote embedder, for real.")
     ] = False,
+    mend: Annotated[
+        bool,
+        typer.Option("--repair", help="Say what can be done about damaged records; ask; do it."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --repair: do not ask.")] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Check the store, what was absorbed, the embedder and the model, and say what to do.
 
-    Changes nothing: it looks at a copy of the store.
+    Changes nothing but with --repair: it looks at a copy of the store.
     """
     files = store_files(config)
     settings = {name: common.load_config(store, files[name], model=model) for name in files}
-    found = [(name, one) for name in files for one in _all(settings[name], call)]
-    found.append(("", ("mcp", _mcp())))
-    table = grid("", *(["store"] if len(files) > 1 else []), "part", "found", header=False)
-    for name, (what, (mark, told)) in found:
-        named = [cell(name)] if len(files) > 1 else []
-        table.add_row(cell(mark, _STYLES[mark]), *named, what, cell(told))
+    if mend:
+        from agent_memory.cli.repair import repair
+
+        sound = [repair(one, yes=yes) for one in settings.values()]
+        if not all(sound):
+            raise typer.Exit(FAILED)
+        return
+    found = [(name, *one) for name in files for one in _all(settings[name], call)]
+    found.append(("", "mcp", _mcp()))
+    several = len(files) > 1
+    table = grid("", *["store"] * several, "part", "found", header=False)
+    for name, what, (mark, told) in found:
+        table.add_row(cell(mark, _STYLES[mark]), *[cell(name)] * several, what, cell(told))
     common.out().print(table)
-    if any(mark == "✗" for _, (_, (mark, _)) in found):
+    if any(mark == "✗" for _, _, (mark, _) in found):
         raise typer.Exit(FAILED)
 
 
@@ -67,9 +74,8 @@ def _all(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
     yield from _store(config.model_copy(update={"system_store": None}), call)
     if config.system_store is not None:
         apart = {"store": config.system_store, "system_store": None, "overflow": None, "blocks": ()}
-        for what, found in _store(config.model_copy(update=apart), call):
-            if what in ("store", "migration"):
-                yield f"system {what}", found
+        found = _store(config.model_copy(update=apart), call)
+        yield from ((f"system {what}", one) for what, one in found if what in _OF_STORE)
     yield "embedder", _tried(_embedder, config, call)
     yield "model", _tried(_model, config, call)
 
@@ -84,139 +90,120 @@ def _tried(check: Callable[P, Check], *args: P.args, **kwargs: P.kwargs) -> Chec
 
 def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
     from agent_memory.engine.services import Services
-    from agent_memory.engine.transfer.migration.migrate import is_unfinished
+    from agent_memory.engine.transfer.migration.migrate import UNFINISHED, is_unfinished
     from agent_memory.stores import open_store
+    from agent_memory.stores.sql.copying import copied
 
+    url = str(config.store)
     try:
-        with _copied(config) as (copy, schema), closing(Services(copy)) as services:
-            resources = services.resources
-            yield "store", _opened(config, resources.store, schema)
-            with closing(open_store(str(copy.store), copy.namespace)) as unsealed:
-                if is_unfinished(unsealed):
-                    yield "migration", ("✗", _MIGRATION)
-            if str(copy.store).startswith((_SQLITE, "memory:")):  # to bind to a server changes it
-                yield "vectors", _tried(_vectors, copy, resources, call)
-            yield "absorbing", _tried(_absorbing, copy, resources.store)
-            for block in copy.all_blocks:
+        with ExitStack() as opened:
+            copy, schema = opened.enter_context(copied(url))
+            looked_at = config.model_copy(update={"store": copy})
+            resources = opened.enter_context(closing(Services(looked_at))).resources
+            yield "store", _opened(url, resources.store, schema and f", {schema}")
+            yield "records", _tried(_records, url, copy, resources.store)
+            if is_unfinished(opened.enter_context(closing(open_store(copy, config.namespace)))):
+                yield "migration", ("✗", UNFINISHED)
+            yield "vectors", _tried(_vectors, config, resources, call)
+            yield "absorbing", _tried(_absorbing, config, resources.store)
+            for block in config.all_blocks:
                 if not block.absorbs:
                     yield block.name, _tried(_usable, block, resources)
-            yield "shares", _tried(_shares, copy, resources.store)
+            yield "shares", _tried(_shares, config, resources.store)
     except AgentMemoryError as error:
         yield "store", ("✗", str(error))
 
 
-@contextmanager
-def _copied(config: AgentMemoryConfig) -> Iterator[tuple[AgentMemoryConfig, str]]:
-    """The settings over a copy of the SQLite file, and its schema version in words.
+def _records(url: str, copy: str, store: Store) -> Check:
+    """Whether each record can be read, and what SQLite says of its file."""
+    from agent_memory.engine.edit.repair import look
+    from agent_memory.stores.sql.checking import quick_check
 
-    Opening the file itself would bring its schema up to date, and binding a block to it would
-    announce the block's embedding model.
-    """
-    from agent_memory.stores.sql.migrations import STEPS, stored_version
-    from agent_memory.stores.sql.sqlite_connection import Connection
-
-    url = str(config.store)
-    if not url.startswith(_SQLITE) or common.missing_file(url):
-        empty = {"store": "memory://"} if common.missing_file(url) else {}
-        yield config.model_copy(update=empty), ""
-        return
-    path = Path(url.removeprefix(_SQLITE)).absolute()
-    with TemporaryDirectory(prefix="agent-memory-") as folder:
-        copy = Path(folder) / "copy.db"
-        try:
-            with closing(sqlite3.connect(copy)) as ours:
-                with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as theirs:
-                    theirs.backup(ours)
-                found, newest = stored_version(Connection(ours)), 1 + len(STEPS)
-        except sqlite3.Error as error:
-            told = f"The SQLite database {str(path)!r} is not one of agent-memory, or failed: "
-            raise StoreUnavailable(f"{told}{error}.") from error
-        later = f"; the next use makes it {newest}" if found and found < newest else ""
-        schema = f", schema version {found}{later}" if found else ", with no memory in it yet"
-        yield config.model_copy(update={"store": f"{_SQLITE}{copy.as_posix()}"}), schema
+    wrong: list[str] | None = []
+    if copy.startswith("sqlite:") and copy != url:
+        wrong = quick_check(Path(copy.removeprefix("sqlite:///")), _CHECK_SECONDS)
+    problems = [f"The file is damaged, in SQLite's words: {one}." for one in wrong or ()]
+    problems += [_RESTORE] * bool(problems)
+    try:
+        looked = look(store, _CHECK_SECONDS)
+    except AgentMemoryError as error:  # what was found before is to be told, too
+        return _found(problems or [str(error)], "")
+    problems += [str(error) for error in looked.damaged if error.damage or not wrong]
+    if problems or (looked.is_whole and wrong is not None):
+        return _found(problems, "Each can be read.")
+    told = f"After {_CHECK_SECONDS:g} s {looked.sessions} sessions were looked at, all sound"
+    return NOTHING, f"{told}: `agent-memory doctor --repair` looks at all."
 
 
-def _opened(config: AgentMemoryConfig, store: Store, schema: str) -> Check:
-    url = common.without_password(str(config.store))
-    if common.missing_file(str(config.store)):
-        return NOTHING, f"{url} does not exist yet; the first message makes it."
+def _opened(url: str, store: Store, schema: str) -> Check:
+    shown = common.without_password(url)
+    if common.missing_file(url):
+        return NOTHING, f"{shown} does not exist yet; the first message makes it."
     counts, note = store.counts(), getattr(store, "durability_note", None)
     gone = " and is gone with the process" if url.startswith("memory:") else ""
     held = f"{counts.sessions} sessions, {counts.entries} messages"
-    return "✓", f"{url} opens{gone}{schema}: {held}.{f' {note()}' if note else ''}"
+    return "✓", f"{shown} opens{gone}{schema}: {held}.{f' {note()}' if note else ''}"
+
+
+def _found(problems: Sequence[str], fine: str) -> Check:
+    more = [f"{len(problems)} in all."] * (len(problems) > _SHOWN)
+    return "✗" if problems else "✓", "\n".join([*problems[:_SHOWN], *more]) or fine
 
 
 def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Check:
     from agent_memory.ltm_blocks.vector import VectorMemory
-    from agent_memory.retrieval.features import Query
 
     blocks = [block for block in config.all_blocks if isinstance(block, VectorMemory)]
+    models = [block.embedding or config.embedding for block in blocks]
     if not blocks:
         return NOTHING, "No VectorMemory is configured."
-    if not call and any(common.is_remote(one.embedding or config.embedding) for one in blocks):
+    if not call and any(map(is_remote, models)):
         return NOTHING, "Their dimension is the remote embedder's to tell: try --call."
-    for block in blocks:
-        # binding a block compares its dimension with the one that the copy has stored
-        block.model_copy(update={"store": None}).bind(resources)
-        if block.store not in (None, ":memory:"):  # a server refuses another dimension
-            vector = resources.embedders(block.embedding).embed(["Anybody?"])[0]
-            with closing(resources.vectors(block.store)) as server:
-                server.search_vectors(block.name, "nobody", Query.of("Anybody?", vector), 1)
-    if all(common.by_words(one.embedding or config.embedding) for one in blocks):
+    problems = [problem for block in blocks for problem in block.problems(resources)]
+    if not problems and all(map(common.by_words, models)):
         return NOTHING, "There is no embedder: VectorMemory goes by words alone."
     kept = {common.without_password(block.store or "the session store") for block in blocks}
     told = f"Vectors in {', '.join(sorted(kept))} and the embedder agree on their dimension."
-    return "✓", told
+    return _found(problems, told)
 
 
 def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
     from agent_memory.engine.processing.dead_letters import DeadLetters
-    from agent_memory.engine.system_records import Kind, SystemRecords
+    from agent_memory.engine.processing.replay import unfinished
+    from agent_memory.engine.system_records import SystemRecords
 
     letters = DeadLetters(store, config.absorb_attempts)
     names = [block.name for block in config.all_blocks if block.absorbs]
-    dead = [letter for name in names for letter in letters.dead(name)]
-    told = [
-        f"{one.block} gave up #{one.first} to #{one.last} of {readable(one.session_id)} after "
-        f"{one.attempts} attempts: {one.error}"
-        for one in dead[:_SHOWN]
+    dead = [str(letter) for name in names for letter in letters.dead(name)]
+    failing = {name: error for name in names if (error := letters.failing(name))}
+    fails = [
+        f"{name} could not absorb, and will try again: {error}"
+        for name, error in failing.items()
+        if name not in config.lacking_models
     ]
-    told += [f"{len(dead)} dead letters: mend the cause, then `agent-memory retry`."] * bool(dead)
-    told += [
-        f"A replay of {name} is under way, or stopped, after {note['done']} sessions: if it "
-        f"stopped, `agent-memory replay {name}` goes on."
-        for name, note in SystemRecords(store).read(Kind.REPLAYS).items()
-    ]
-    mark = "✗" if dead else NOTHING if told or not store.counts().sessions else "✓"
-    return mark, "\n".join(told) or "No dead letters, and no replay stopped half-way."
+    more = [f"{len(dead)} dead letters: mend the cause, then `agent-memory retry`."] * bool(dead)
+    told = [*dead[:_SHOWN], *fails, *config.lacking_models.values(), *more]
+    told += unfinished(SystemRecords(store))
+    mark = "✗" if dead or fails else NOTHING if told or not store.counts().sessions else "✓"
+    return mark, "\n".join(told) or "No failures, no dead letters, no replay stopped half-way."
 
 
 def _usable(block: Block, resources: Resources) -> Check:
-    with closing(block.bind(resources)) as bound:
-        problems = list(bound.problems())
-    told = problems[:_SHOWN] + [f"{len(problems)} in all."] * (len(problems) > _SHOWN)
-    can = f"{type(block).__name__} is configured and can be used."
-    return "✗" if told else "✓", "\n".join(told) or can
+    block.bind(resources).close()
+    fine = f"{type(block).__name__} is configured and can be used."
+    return _found(block.problems(resources), fine)
 
 
 def _shares(config: AgentMemoryConfig, store: Store) -> Check:
-    """Shared namespaces, and what the configuration grants in vain."""
     from agent_memory.engine.sharing.grants import Grants
 
     grants = Grants(store)
-    found = {share: grants.agents(share) for share in grants.shares()}
-    vain = [
-        f"{agent} has {grants.access(share, agent) or 'no'} access to {share}, and not {access}, "
-        "as the configuration begins with: what was granted or revoked since wins. If that is not "
-        f"meant: `agent-memory shares grant {share} {agent} {access}`."
-        for share, agents in config.shares.items()
-        for agent, access in agents.items()
-        if grants.knows(share, agent) and grants.access(share, agent) != access
-    ]
-    agents = len({agent for granted in found.values() for agent in granted})
-    told = f"Shared namespaces: {len(found)}; agents with access: {agents}."
-    told = told if found else "Nothing is shared between agents."
-    return NOTHING if vain or not found else "✓", "\n".join([told, *vain[:_SHOWN]])
+    found = [grants.agents(share) for share in grants.shares()]
+    vain = grants.in_vain(config.shares)
+    agents = len({agent for granted in found for agent in granted})
+    counted = f"Shared namespaces: {len(found)}; agents with access: {agents}."
+    told = [counted if found else "Nothing is shared between agents.", *vain[:_SHOWN]]
+    return NOTHING if vain or not found else "✓", "\n".join(told)
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
@@ -224,7 +211,7 @@ def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
 
     if common.by_words(config.embedding):
         return NOTHING, NO_EMBEDDER
-    if common.is_remote(config.embedding) and not call:
+    if is_remote(config.embedding) and not call:
         return _key(str(config.embedding), config)
     base, key, seconds = config.api_base, config.api_key, config.model_timeout
     embedder = open_embedder(config.embedding, api_base=base, api_key=key, timeout=seconds)
@@ -257,10 +244,7 @@ def _key(model: str, config: AgentMemoryConfig) -> Check:
 
 
 def _mcp() -> Check:
-    try:
-        found = version("mcp")
-    except PackageNotFoundError:
-        found = ""
+    found = metadata.version("mcp") if util.find_spec("mcp") else ""
     if found.startswith("2."):
         return "✓", f"mcp {found} is installed: `agent-memory mcp --user ID` can start."
     told = f"{found or 'Not'} installed; `agent-memory mcp` needs version 2: "

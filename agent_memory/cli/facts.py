@@ -20,6 +20,8 @@ from agent_memory.cli.common import (
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from agent_memory.engine.memory import AgentMemory
@@ -40,6 +42,13 @@ KnownAtOption = Annotated[
 _SOURCE = re.compile(r"(.+):(\d+)-(\d+)")
 
 
+def _opened(store: str | None, config: Path | None) -> AgentMemory:
+    """The memory, with a block that keeps facts where the settings name no blocks."""
+    from agent_memory.ltm_blocks import ExtractiveMemory
+
+    return open_memory(load_config(store, config, beside=[ExtractiveMemory()]))
+
+
 @guarded
 def facts(
     user: UserOption = None,
@@ -55,7 +64,7 @@ def facts(
     """List the facts known of a user, each with its time and the words it rests on."""
     from agent_memory.cli.view import cell
 
-    with open_memory(load_config(store, config)) as memory:
+    with _opened(store, config) as memory:
         if stale:
             old = _owner(memory, user, session).stale()
             found = [one.fact for one in old]
@@ -78,7 +87,7 @@ def profile(
     config: ConfigOption = None,
 ) -> None:
     """Print the profile of a user, as JSON."""
-    with open_memory(load_config(store, config)) as memory:
+    with _opened(store, config) as memory:
         owner = _owner(memory, user, session)
         found = owner.profile(as_of=_moment(as_of), known_at=_moment(known_at))
     typer.echo(found.model_dump_json(indent=2))
@@ -94,7 +103,7 @@ def audit(
     """List every change to what is known of a user, oldest first, with the why."""
     from agent_memory.cli.view import NOTHING, cell, grid
 
-    with open_memory(load_config(store, config)) as memory:
+    with _opened(store, config) as memory:
         changes = _owner(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")
     for one in changes:
@@ -129,7 +138,7 @@ def forget(
     from agent_memory.cli.view import cell
 
     part = _part(source)
-    with open_memory(load_config(store, config)) as memory:
+    with _opened(store, config) as memory:
         owner = _owner(memory, user, part[0] if isinstance(part, tuple) else part)
         if fact is not None and part is None:
             fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})

@@ -17,6 +17,7 @@ from agent_memory.cli.common import (
     load_config,
     open_memory,
     out,
+    plain,
 )
 from agent_memory.errors import InvalidInput
 
@@ -124,6 +125,22 @@ def search(
 
 
 @guarded
+def explain(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What is asked.")],
+    user: UserOption = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="In which chat; else a new one.")
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Say what would be recalled for a question, what is left out, and why."""
+    with open_memory(load_config(store, config)) as memory:
+        told = memory.explain(question, user_id=user, session_id=session)
+    out().print(plain(str(told)), markup=False, soft_wrap=True)
+
+
+@guarded
 def export(
     session: SessionArgument,
     output: Annotated[
@@ -163,10 +180,13 @@ def import_(
 ) -> None:
     """Append a chat log to a session: JSON lines with role and content.
 
-    `timestamp` or `created_at` is a message's time; `id` and `session_id` go into its metadata. A
-    file with a line that is no message is refused before anything is stored. What `snapshot` wrote
-    is for `restore`.
+    `created_at`, `create_time` or `timestamp` is a message's time; `id` and `session_id` go into
+    its metadata. A file with a line that is no message is refused before anything is stored. What
+    `snapshot` wrote is for `restore`. An import that was interrupted goes on where it stopped: of
+    the same file nothing is stored twice in a session.
     """
+    from hashlib import sha256
+
     from rich.progress import Progress
 
     from agent_memory.cli.lines import read_lines
@@ -176,17 +196,23 @@ def import_(
         open_memory(load_config(store, config), create=True) as memory,
         Progress(console=err(), transient=True) as progress,
     ):
+        before, name = memory.update(session, []).end, sha256(file.read_bytes()).hexdigest()
         for done, line in enumerate(progress.track(lines, description="importing")):
             try:
-                memory.update(session, line.message, user_id=user)
+                key = f"import {name} {line.number}"
+                memory.update(session, line.message, user_id=user, key=key)
             except InvalidInput as error:
                 raise InvalidInput(
                     f"{file.name}, line {line.number}: {error} The {done} messages before it "
                     "were imported."
                 ) from None
         head = head_of(memory, session)
-    first = head.end - len(lines) + 1
-    told = f"{len(lines)} messages imported as #{first} to #{head.end} of {session}."
+    new = head.end - before
+    told = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
+    if new < len(lines):
+        told = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
+            told if new else "Nothing is new."
+        )
     out().print(told, markup=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from agent_memory.core.records import Entry
 
 _NOTES = ("id", "session_id")
+_LONGEST = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +34,19 @@ class Line:
 def read_lines(path: Path) -> list[Line]:
     """All messages of a file; blank lines are passed over.
 
-    A line is an object in the form of an OpenAI chat message. Its `created_at` or `timestamp` is
-    the message's time; its `id` and `session_id` go into the metadata.
+    A line is an object in the form of an OpenAI chat message. Its `created_at`, `create_time` or
+    `timestamp` is the message's time; its `id` and `session_id` go into the metadata.
 
     Raises:
-        InvalidInput: A line is not a message (it is named by its number), or there is none.
+        InvalidInput: A line is not a message (it is named by its number), there is none, or one has
+            no end.
     """
     found: list[Line] = []
     with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(iter(partial(file.readline, _LONGEST + 1), b""), 1):
+            if len(raw) > _LONGEST:
+                told = f"longer than {_LONGEST:,} bytes"
+                raise InvalidInput(f"{path.name}, line {number}: {told}. Is it a message a line?")
             try:
                 text = raw.decode("utf-8-sig")
                 if text.strip():
@@ -71,14 +77,19 @@ def write_line(entry: Entry) -> bytes:
 
 
 def _message(fields: Any) -> Message:
-    from agent_memory.core.messages import Message
+    from agent_memory.core.messages import TIMES, Message
+    from agent_memory.core.moments import moment_said
 
     if not isinstance(fields, dict):
         raise InvalidMessage('not an object. Write {"role": "user", "content": "..."}.')
     fields = dict(fields)
-    said = fields.pop("timestamp", None)
-    if said is not None and fields.get("created_at") is None:
-        fields["created_at"] = said
+    for key in TIMES:
+        said = fields.get(key)
+        if fields.get("created_at") is None and said is not None and moment_said(said) is None:
+            raise InvalidMessage(
+                f"the message's `{key}` {said!r} is no time. Give epoch seconds, or ISO 8601 such "
+                'as "2026-03-01T12:00:00+00:00".'
+            )
     notes = {key: fields.pop(key) for key in _NOTES if key in fields}
     metadata = fields.get("metadata")
     if notes and (metadata is None or isinstance(metadata, dict)):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
+from agent_memory.cli.backups import restore_store
 from agent_memory.cli.common import (
     ConfigOption,
     StoreOption,
@@ -61,24 +62,36 @@ def snapshot(
 def restore(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="What `snapshot` wrote; - is stdin."),
+        typer.Argument(metavar="FILE", help="What `snapshot` or `backup` wrote; - is stdin."),
     ],
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Bring a session back though it was deleted since.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Replace a store by its backup without asking.")
+    ] = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Bring a session back from a file that `snapshot` wrote, into this store or another.
+    """Bring back what is in a file: a session that `snapshot` wrote, or a store from `backup`.
 
-    Nothing is there before all of it was read and found to be as it was written. A session of the
-    same id must not be there.
+    Nothing is there before all of it was read and found to be as it was written. A session comes
+    into this store or another; one of the same id must not be there. A backup takes the place of
+    the whole store; programs that have it open are told so by their next call.
     """
     from agent_memory import operations
+    from agent_memory.stores.sql.backups import is_database
 
+    settings = load_config(store, config)
+    if file != _PIPE and is_database(file):
+        restore_store(file, str(settings.store), yes)
+        return
     with (
-        open_memory(load_config(store, config), create=True) as memory,
+        open_memory(settings, create=True) as memory,
         _progress() as progress,
         _stdin() if file == _PIPE else _opened(file, progress) as lines,
     ):
-        head = operations.import_session(memory, lines)
+        head = operations.import_session(memory, lines, deleted=deleted)
         waiting = [one.name for one in memory.blocks.values() if one.absorbs and head.lag(one.name)]
     told = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""

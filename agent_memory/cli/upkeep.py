@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -21,6 +22,7 @@ from agent_memory.cli.common import (
     out,
 )
 from agent_memory.core.ids import readable
+from agent_memory.errors import Damaged
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -40,12 +42,20 @@ def flush(
     config: ConfigOption = None,
 ) -> None:
     """Have the blocks absorb what is pending, now. Safe to repeat, from any scheduler."""
+    from rich.progress import Progress
+
     from agent_memory.cli.view import absorbed_table
 
     with open_memory(load_config(store, config)) as memory:
         if session is not None:
             head_of(memory, session)
-        done = memory.flush(session)
+        with Progress(console=err(), transient=True) as progress:
+            task = progress.add_task("absorbing", total=None)
+
+            def told(step: Step) -> None:
+                progress.update(task, completed=step.done, total=step.total)
+
+            done = memory.flush(session, progress=told)
     out().print(absorbed_table(done) if done else "Nothing was pending.")
     if any(map(has_failed, done)):
         raise typer.Exit(FAILED)
@@ -117,16 +127,46 @@ def replay(
 def delete(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    receipt: Annotated[
+        Path | None, typer.Option("--receipt", metavar="FILE", help="Write the receipt there.")
+    ] = None,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Delete a session: its log, its window, and every record derived from it."""
     with open_memory(load_config(store, config)) as memory:
-        head = head_of(memory, session)
+        try:
+            told = f"{head_of(memory, session).end}"
+        except Damaged:
+            told = "damaged head, all"
         if not yes:
             typer.confirm(
-                f"Delete {session} with its {head.end} messages and all derived from them?",
+                f"Delete {session} with its {told} messages and all derived from them?",
                 abort=True,
             )
-        memory.delete(session)
+        made = memory.delete(session)
+    if receipt is not None:
+        receipt.write_text(made.to_json() + "\n", encoding="utf-8")
     out().print(f"{session} is deleted.", markup=False)
+
+
+@guarded
+def verify(
+    receipt: Annotated[
+        Path, typer.Argument(metavar="RECEIPT", help="A file with the receipt's JSON.")
+    ],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Hold a receipt of a deletion or a checkpoint against the store as it is now.
+
+    Ends with 1 where something of it does not hold. It looks through all records of the store.
+    """
+    from agent_memory import operations
+
+    text = receipt.read_text(encoding="utf-8")
+    with open_memory(load_config(store, config)) as memory:
+        found = operations.verify(memory, text)
+    out().print(str(found), markup=False, soft_wrap=True)
+    if any(part.state == "failed" for part in found.parts):
+        raise typer.Exit(FAILED)

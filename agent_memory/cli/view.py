@@ -162,13 +162,14 @@ def holdings(block: Block, scope: Scope) -> list[Recall]:
     from agent_memory.engine.recall.runner import resolve
     from agent_memory.ltm_blocks.vector import VectorMemory
 
-    if isinstance(block, VectorMemory):  # it can be searched, not listed: one record a message
+    if isinstance(block, VectorMemory):  # it can be searched, not listed
         return _absorbed(block, scope)
     found = resolve(block.get(scope, None, _ALL))
     return sorted(found, key=lambda recall: recall.sources)
 
 
 def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
+    from agent_memory.core.long_texts import marked
     from agent_memory.core.records import Recall
     from agent_memory.retrieval.turns import spoken
 
@@ -189,7 +190,7 @@ def _absorbed(block: VectorMemory, scope: Scope) -> list[Recall]:
         Recall(
             block=block.name,
             id=f"{entry.session_id}#{entry.seq}",
-            text=str(turn),
+            text=f"{turn.speaker}: {marked(turn.text, turn.part)}",
             created_at=entry.created_at,
             sources=((entry.session_id, entry.seq),),
         )

@@ -84,6 +84,8 @@ class Asking:
         for asked in all_asked:
             scope = question.scope_in(asked.name)
             if concerns(asked.block, scope):
+                if question.message is not None:
+                    self._fan_out.load(asked.name, asked.block)
                 calls[asked.name] = partial(_recalled, asked, scope, question)
         return self._fan_out.ask(calls)
 

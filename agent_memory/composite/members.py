@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from agent_memory.core.context import BlockInfo
@@ -70,7 +71,7 @@ class Members:
                 continue
             memory = memories[name]
             for asked, found in (
-                (recalled, memory.blocks.values()),
+                (recalled, memory.components.contexts.blocks),
                 (searched, memory.components.search.blocks),
             ):
                 asked += [Asked(f"{name}.{one.name}", name, one, memory) for one in found]
@@ -138,11 +139,9 @@ def _check_names(blocks: Mapping[str, Block], first: str, taken: set[str]) -> No
 
 def _bound(blocks: Mapping[str, Block], resources: Resources) -> dict[str, Block]:
     bound: dict[str, Block] = {}
-    try:
+    with ExitStack() as opened:  # where one fails, none stays open
         for name, block in blocks.items():
-            bound[name] = block.bind(resources)
-    except BaseException:  # raised again: what was bound stays open for nobody
-        for block in bound.values():
-            block.close()
-        raise
+            bound[name] = one = block.bind(resources)
+            opened.callback(one.close)
+        opened.pop_all()
     return bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -16,15 +16,17 @@ from agent_memory.composite.routing import Routing, Rule
 from agent_memory.composite.session import CompositeSession
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.fusion import merge
+from agent_memory.core.ids import marker
+from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
-from agent_memory.core.turns import Turn
+from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.merged import ELSEWHERE
+from agent_memory.engine.recall.contexts import Pack, View, checked_budget, query_of, to_add
+from agent_memory.engine.recall.merged import most_of
 from agent_memory.engine.recall.runner import resolve
-from agent_memory.engine.recall.search import LOG, search_log
 from agent_memory.engine.stats import Stats
 from agent_memory.errors import ConfigError, StoreError
 from agent_memory.ltm_blocks.base import Block
@@ -92,16 +94,31 @@ class CompositeMemory:
         """The memory of a session's window: for its facts, notes, files, tools."""
         return self.memories[self._route.home(session_id, user_id)]
 
-    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
+    def update(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """As `AgentMemory.update`, in the session's home.
 
         Raises:
             ConfigError: The rule names what is no memory; nothing was stored.
         """
-        return self.home(session_id, user_id).update(session_id, message, user_id=user_id)
+        return self.home(session_id, user_id).update(
+            session_id, message, user_id=user_id, key=key, expected_end=expected_end
+        )
 
     def get(
-        self, session_id: str, message: Any = None, *, user_id: str | None = None
+        self,
+        session_id: str,
+        message: Any = None,
+        *,
+        user_id: str | None = None,
+        max_tokens: int | None = None,
     ) -> MemoryContext:
         """The home's window, plus what all members recall for `message`, within the home's budget.
 
@@ -110,27 +127,42 @@ class CompositeMemory:
             message: Text or a message to recall for. It is not stored; `to_messages()` ends with
                 it, where a user says it. None recalls for the newest user message of the window.
             user_id: The user, needed where the session does not exist yet.
+            max_tokens: A smaller budget than the home's, for this call.
 
         Raises:
             InvalidInput: An id or the message is not usable.
             SessionOfAnotherUser: The session belongs to another user.
             StoreError: The home's session store failed. What else fails is named in `warnings`.
         """
+        query = query_of(message)
+        return self._view(
+            session_id, to_add(query), user_id, query, max_tokens, once=True
+        ).context()
+
+    def _view(
+        self,
+        session_id: str,
+        asked: Sequence[Message],
+        user_id: str | None,
+        query: Message | None = None,
+        max_tokens: int | None = None,
+        *,
+        once: bool = False,
+    ) -> View:
         name = self._route.home(session_id, user_id)
         home = self.memories[name]
         contexts = home.components.contexts
-        head, window, query = contexts.asked(session_id, message, user_id)
-        packer = replace(contexts.packer, blocks=self._infos)
-        scope = scope_of(head, user_id, session_id)
-        question = Question(query, packer.candidates, scope, name)
+        packer = replace(contexts.packer.lowered(checked_budget(max_tokens)), blocks=self._infos)
+        seen = contexts.see(session_id, asked, user_id, packer=packer, query=query, once=once)
+        scope, head = seen.scope, seen.head
+        question = Question(seen.query, packer.candidates, scope, name)
         found, warnings = self._asking.recall(question)
-        shown = {(entry.session_id, entry.seq) for entry in window.turns}
-        recalls = merge(found, shown, self._asking.shown(question))
         for other, memory in self.memories.items():
             troubles = memory.components.contexts.troubles(head if memory is home else None)
+            if memory is home:
+                troubles += contexts.waiting(scope, head)
             warnings += [f"{other}: {trouble}" for trouble in troubles]
-        text = query.text() if query is not None else ""
-        return packer.pack(head, window, recalls, warnings, text)
+        return View(seen, found, warnings, self._asking.shown(question))
 
     def search(
         self,
@@ -148,14 +180,12 @@ class CompositeMemory:
         name = self._route.home(session_id, user_id) if session_id is not None else None
         home = (self.memories[name] if name is not None else self._first).components
         home.guard.check(session_id, user_id)
+        query, limit = text_of("query", query), how_many("limit", limit)
         head = home.guard.owned(session_id, user_id) if session_id is not None else None
-        most = limit if session_id is None else ELSEWHERE * limit
-        asked, scope = Message(role="user", content=query), scope_of(head, user_id, session_id)
-        found, warnings = self._asking.search(Question(asked, most, scope, name))
-        if head is not None and not home.search.absorbs:
-            block = f"{name}.{LOG}"
-            logged = search_log(home.store, head, query, limit)
-            found[block] = [replace(recall, block=block) for recall in logged]
+        scope = replace(scope_of(head, user_id, session_id), only_session=session_id is not None)
+        asked = Message(role="user", content=query)
+        question = Question(asked, most_of(limit, scope), scope, name)
+        found, warnings = self._asking.search(question)
         for warning in warnings:
             logger.warning("search: %s", warning)
         return home.search.priced(merge(found)[:limit])
@@ -167,10 +197,11 @@ class CompositeMemory:
         user_id: str | None = None,
         after: int = 0,
         limit: int | None = None,
+        last: int | None = None,
     ) -> list[Entry]:
-        """The log, as the home has it."""
+        """As `AgentMemory.history`, of the log that the home has."""
         home = self.home(session_id, user_id)
-        return home.history(session_id, user_id=user_id, after=after, limit=limit)
+        return home.history(session_id, user_id=user_id, after=after, limit=limit, last=last)
 
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
         """As `AgentMemory.pop`, in the session's home."""
@@ -212,7 +243,7 @@ class CompositeMemory:
         name = self._route.home(session_id, user_id)
         home = self.memories[name]
         scope = home.components.guard.scope(user_id, session_id)
-        calls: dict[str, Callable[[], None]] = {name: partial(home.delete, session_id)}
+        calls: dict[str, Callable[[], object]] = {name: partial(home.delete, session_id)}
         _all_done("delete", {**calls, **self._forgotten(scope)})
 
     def delete_user(self, user_id: str) -> None:
@@ -222,7 +253,7 @@ class CompositeMemory:
             StoreError: A member failed; all were tried, and the error names those. Call it again.
         """
         self._check(None, user_id)
-        calls: dict[str, Callable[[], None]] = {
+        calls: dict[str, Callable[[], object]] = {
             name: partial(memory.delete_user, user_id) for name, memory in self.memories.items()
         }
         _all_done("delete_user", {**calls, **self._forgotten(Scope(user_id))})
@@ -232,17 +263,27 @@ class CompositeMemory:
     ) -> list[Head]:
         """A page of sessions, of all homes, in order of their ids."""
         self._check(None, user_id)
+        limit, after = how_many("limit", limit), marker(after)
         pages = [self._route.homed(name, user_id, after, max(1, limit)) for name in self.memories]
         heads = heapq.merge(*pages, key=lambda head: head.session_id)
-        return list(islice(heads, max(0, limit)))
+        return list(islice(heads, limit))
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
         """As `AgentMemory.before_turn`, with what all members recall."""
         return self._turns(session_id, user_id).before(session_id, message, user_id)
 
-    def after_turn(self, turn: Turn, answer: Any) -> Head:
+    def after_turn(
+        self,
+        turn: Turn,
+        answer: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """As `AgentMemory.after_turn`, in the session's home."""
-        return self._turns(turn.session_id, turn.user_id).after(turn, answer)
+        check_turn(turn)
+        turns = self._turns(turn.session_id, turn.user_id)
+        return turns.after(turn, answer, key, expected_end)
 
     def completion(
         self, session_id: str, message: Any, *, user_id: str | None = None, **options: Any
@@ -253,8 +294,8 @@ class CompositeMemory:
             session_id: The conversation.
             message: As for `before_turn`.
             user_id: The user, needed where the session does not exist yet.
-            **options: `model`, `tools`, `stream`, `max_rounds`, and what else litellm is to send.
-                Tools of a memory are those of the home.
+            **options: `model`, `tools`, `stream`, `max_rounds`, `key`, `expected_end`, and what
+                else litellm is to send. Tools of a memory are those of the home.
         """
         turns = self._turns(session_id, user_id)
         return turns.complete(session_id, message, user_id=user_id, **options)
@@ -287,9 +328,13 @@ class CompositeMemory:
     def _turns(self, session_id: str, user_id: str | None) -> Turns:
         """Turns that read and store here, with the model and the tools of the home."""
         home = self.home(session_id, user_id)
-        return replace(home.turns, get=self.get, update=self.update)
 
-    def _forgotten(self, scope: Scope) -> dict[str, Callable[[], None]]:
+        def begin(session_id: str, asked: Sequence[Message], *, user_id: str | None) -> Pack:
+            return self._view(session_id, asked, user_id).pack
+
+        return replace(home.turns, begin=begin, update=self.update)
+
+    def _forgotten(self, scope: Scope) -> dict[str, Callable[[], object]]:
         """For each block alone that keeps something: the call that has it forget."""
 
         def forget(block: Block) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
@@ -14,7 +14,7 @@ from agent_memory.core.context import MemoryRole
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.kinds import find_kind
 from agent_memory.core.protocols import Offering
-from agent_memory.errors import ConfigError, InvalidBudget, InvalidShares
+from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.foreign import BlockField
 from agent_memory.stores import check_url
@@ -30,6 +30,9 @@ StoreField = Annotated[Store, Offering()]
 
 Retention = Literal["forever", "window"] | Annotated[timedelta, Field(gt=timedelta())]
 """How long a log keeps what nothing reads any more."""
+
+KeepKeys = Literal["forever"] | Annotated[timedelta, Field(gt=timedelta())]
+"""How long it is known under which keys was written."""
 
 
 class AgentMemoryConfig(Sourced):
@@ -55,6 +58,8 @@ class AgentMemoryConfig(Sourced):
         max_messages: How many messages a context may show at most, beside the system message, the
             summary and recalls; None for any number. A tool call and its results are never split:
             the newest stay together, with the question they serve, though they be more.
+        max_message_bytes: What one message may have, as JSON. That is all that `update` refuses for
+            its size: a message that is too long for a context is shown in part.
         max_recall_tokens: What recalls may take of `max_tokens` at most.
         model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
             works without a language model.
@@ -67,7 +72,9 @@ class AgentMemoryConfig(Sourced):
             litellm embedding model.
         overflow: What happens when the window passes its share; None for `Summarize` where a model
             is configured, else `Trim`.
-        blocks: Long-term blocks beside those of the strategy.
+        blocks: Long-term blocks beside those of the strategy. By default a `VectorMemory`, unless
+            the strategy brings blocks of its own; `[]` adds none. Where there is any, notes are
+            recalled too.
         overflow_mode: "inline": an update that overflows makes room before it returns.
             "background": an update returns once its messages are stored; threads of this process do
             the rest, as does `agent-memory worker`.
@@ -81,6 +88,10 @@ class AgentMemoryConfig(Sourced):
         retention: How long the log keeps a message that has left the window and that every block
             has absorbed. "forever"; "window": no longer; or a timedelta after the message's own
             time, in files an ISO 8601 duration ("P30D"). What blocks made of it stays.
+        keep_keys: How long a retried update is known by its key, or by its messages' ids: a
+            timedelta, in files an ISO 8601 duration ("P30D"), or "forever". It goes by each
+            session: what is older is removed with the session's next update that has a key. What
+            `retention` removes from the log stays known for as long.
         recall_timeout: Seconds that `get` and `search` wait for blocks.
         shares: Shared namespaces, each with the agents that may "read" or "write" it at first.
             Written when a memory opens, for pairs of which the store knows nothing yet; what is
@@ -94,9 +105,10 @@ class AgentMemoryConfig(Sourced):
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
     max_messages: int | None = Field(default=None, ge=2)
+    max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     max_recall_tokens: int = Field(default=2_000, ge=0)
     model: str | None = None
-    api_base: str | None = None
+    api_base: str | None = Field(default=None, repr=False)
     api_key: SecretStr | None = None
     model_timeout: float = Field(default=30.0, gt=0)
     tokenizer: Literal["exact", "approximate"] = "exact"
@@ -110,6 +122,7 @@ class AgentMemoryConfig(Sourced):
     absorb_timeout: float = Field(default=300.0, gt=0)
     memory_role: MemoryRole = "system"
     retention: Retention = "forever"
+    keep_keys: KeepKeys = timedelta(days=30)
     recall_timeout: float = Field(default=2.0, gt=0)
     shares: Mapping[str, Mapping[str, Access]] = {}
 
@@ -133,10 +146,13 @@ class AgentMemoryConfig(Sourced):
     @field_validator("shares")
     @classmethod
     def _ids(cls, value: Mapping[str, Mapping[str, Access]]) -> Mapping[str, Mapping[str, Access]]:
-        for share, agents in value.items():
-            check_share(share)
-            for agent in agents:
-                check_id("agent_id", agent)
+        try:
+            for share, agents in value.items():
+                check_share(share)
+                for agent in agents:
+                    check_id("agent_id", agent)
+        except InvalidId as error:
+            raise ConfigError(f"shares: {error}") from None
         return value
 
     @model_validator(mode="after")
@@ -146,6 +162,12 @@ class AgentMemoryConfig(Sourced):
                 f"A summary of {self.strategy.summary_tokens} tokens takes more than half of "
                 f"max_tokens={self.max_tokens}. Lower max_summary_tokens or raise max_tokens."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _default_blocks(self) -> Self:
+        if "blocks" not in self.model_fields_set and not self.all_blocks:
+            object.__setattr__(self, "blocks", (_default("vector"),))
         return self
 
     @model_validator(mode="after")
@@ -168,7 +190,7 @@ class AgentMemoryConfig(Sourced):
                 stores; see `Deployment`.
             pydantic.ValidationError: A field is unknown or its value bad.
         """
-        table = read_settings(Path(path))
+        table = read_settings(path)
         if "stores" in table:
             raise ConfigError(
                 f"{path} describes a deployment of several stores. Open it with "
@@ -201,16 +223,24 @@ class AgentMemoryConfig(Sourced):
         """The block that takes notes: the first configured one that does.
 
         Without one it is a block that every memory has beside those configured. `search` asks it,
-        and contexts recall nothing of it.
+        and where any block is configured so do contexts.
         """
         blocks = {block.name: block for block in self.all_blocks}
         for block in blocks.values():
             if isinstance(block, NoteBlock):
                 return block
         name = f"model_{NOTES}" if NOTES in blocks else NOTES  # that is somebody's own then
-        default = find_kind("agent_memory.ltm_blocks", NOTES)(name=name)
-        assert isinstance(default, NoteBlock)
-        return default
+        return cast("NoteBlock", _default(NOTES, name=name))
+
+    @property
+    def lacking_models(self) -> dict[str, str]:
+        """What to say of each block that needs the configured language model, where none is."""
+        return {
+            block.name: f"The block {block.name!r} absorbs nothing: it needs a language model, and "
+            'none is configured. Set `model`, such as model="openai/gpt-4o-mini".'
+            for block in self.all_blocks
+            if self.model is None and block.absorbs and None in block.language_models
+        }
 
     @property
     def language_models(self) -> frozenset[str]:
@@ -219,3 +249,8 @@ class AgentMemoryConfig(Sourced):
         for block in self.all_blocks:
             asked += block.language_models
         return frozenset(name for one in asked if (name := one or self.model) is not None)
+
+
+def _default(kind: str, **fields: Any) -> Block:
+    """A block of a kind, with its defaults."""
+    return cast("Block", find_kind("agent_memory.ltm_blocks", kind)(**fields))

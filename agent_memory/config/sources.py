@@ -7,11 +7,13 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from agent_memory.core.limits import quoted
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 PREFIX = "AGENT_MEMORY_"
 NESTED = "__"
+
+_MOST = 16 * 2**20
 
 _file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=None)
 
@@ -31,7 +35,11 @@ class Sourced(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, validate_default=True
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        validate_default=True,
+        hide_input_in_errors=True,  # it may be a secret, in the wrong place
     )
 
     def __init__(self, /, **fields: Any) -> None:
@@ -99,16 +107,40 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_text(path: Path, what: str) -> str:
+    """The text of a file that people write.
+
+    Args:
+        path: The file.
+        what: Names it in errors.
+
+    Raises:
+        ConfigError: It cannot be read, is no text in UTF-8, or is larger than anybody writes.
+    """
+    try:
+        with path.open("rb") as file:  # which may have no end, as a device has none
+            raw = file.read(_MOST + 1)
+        if len(raw) <= _MOST:
+            return raw.decode()
+    except UnicodeDecodeError:
+        told = "it is not UTF-8 text"
+    except (OSError, ValueError) as error:  # ValueError: its path is none
+        told = getattr(error, "strerror", None) or str(error)
+    else:
+        told = f"it has more than {_MOST // 2**20} MiB"
+    raise ConfigError(f"Cannot read {what} {path}: {told}.") from None
+
+
+def read_settings(given: str | Path) -> dict[str, Any]:
     """The table of settings that a file holds.
 
     Raises:
         ConfigError: The file cannot be read, or is not TOML, YAML or JSON.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the configuration {path}: {error}.") from error
+    if not isinstance(given, str | PathLike):
+        raise ConfigError(f"Settings cannot be read from {quoted(given)}. Give the path of a file.")
+    path = Path(given)
+    text = read_text(path, "the configuration")
     try:
         match path.suffix.lower():
             case ".toml":

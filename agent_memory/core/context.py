@@ -1,25 +1,19 @@
-"""`MemoryContext`: what a model is to see, within the budget. Packing and rendering are pure."""
+"""`MemoryContext`: what a model is to see, within the budget. Rendering is pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent_memory.core.fusion import select
+from agent_memory.core.formats.registry import format_of
 from agent_memory.core.messages import Message
-from agent_memory.core.passages import excerpt, joined
-from agent_memory.core.records import Entry, Head, Recall, Summary
+from agent_memory.core.native import rendered
+from agent_memory.core.records import Head, Recall, Summary
 from agent_memory.core.text import escape
-from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.window import fit, visible
+from agent_memory.core.window import role_of
 
 MemoryRole = Literal["system", "user"]
-
-_LEAST_ASKED = 50
-_TOKENS_EACH = 40  # of short messages
-_LEAST_RECALLS = 4
-"""So many fit, however long they are: what is longer is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +29,18 @@ class MemoryContext:
     """The window, and what the blocks recalled.
 
     Attributes:
-        messages: System message, summary, newest turns.
+        messages: System message, summary, newest turns. What is too long is shown in part.
         recalls: All that was recalled and fits, merged, best first.
         tokens: What `to_messages()` costs, as the configured tokenizer counts it.
         max_tokens: The budget; `tokens` never passes it.
-        warnings: Blocks that failed or were too slow, and other trouble; nothing of it is raised.
+        warnings: What of the newest turn is not shown, or only in part; blocks that failed or were
+            too slow, and other trouble. Nothing of it is raised.
         head: The session's head; None for a session that does not exist yet.
         blocks: For each block, what it is, in the configured order.
         memory_role: Under which role recalls are placed.
-        question: The message that the context was asked for, where `to_messages()` adds it at the
-            end: a user's message that fits and is not the newest of `messages` already.
+        format: In which format `to_messages()` gives it; None for OpenAI's chat.
+        asked: The turn so far, which `to_messages()` adds at the end: the message that the context
+            was asked for, unless it is the newest of `messages` already.
     """
 
     messages: list[Message]
@@ -55,7 +51,13 @@ class MemoryContext:
     head: Head | None
     blocks: Mapping[str, BlockInfo]
     memory_role: MemoryRole = "system"
-    question: Message | None = None
+    format: str | None = None
+    asked: Sequence[Message] = ()
+
+    @property
+    def question(self) -> Message | None:
+        """The user's message that `to_messages()` adds; None where it stands there already."""
+        return next((one for one in reversed(self.asked) if role_of(one) == "user"), None)
 
     @property
     def static_facts(self) -> list[Recall]:
@@ -76,7 +78,8 @@ class MemoryContext:
         return [recall for recall in self.recalls if self.blocks[recall.block].kind == kind]
 
     def to_messages(self) -> list[dict[str, Any]]:
-        """OpenAI chat dicts for any chat API, with the question at their end.
+        """OpenAI chat dicts for any chat API, with what was asked at their end; or the items of the
+        context's `format`.
 
         A question that the window ends with already stands there once. Recalls stand in one
         `<memory>` element right before the newest user message (role "system"), or at the
@@ -85,8 +88,14 @@ class MemoryContext:
         """
         memory = render_memory(self.recalls, list(self.blocks))
         leading = leading_count(self.messages, self.head)
-        chat = _chat(_ending(self.messages, self.question))
-        return place_memory(chat, memory, self.memory_role, leading)
+        messages = [*self.messages, *self.asked]
+
+        def place(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return place_memory(chat, memory, self.memory_role, leading)
+
+        if self.format is None:
+            return place(chat_of(messages))
+        return rendered(messages, format_of(self.format), place)
 
 
 def leading_count(messages: Sequence[Message], head: Head | None) -> int:
@@ -145,21 +154,9 @@ def place_memory(
     return [*chat[:newest], _with_memory(chat[newest], memory), *chat[newest + 1 :]]
 
 
-def _chat(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    return [view for message in messages if (view := message.to_openai()) is not None]
-
-
-def _is_to_add(question: Message, shown: Sequence[Entry]) -> bool:
-    """Whether a question is to stand behind the turns: results of tools belong to their calls."""
-    view = question.to_openai()
-    if view is None or view.get("role") != "user":
-        return False
-    newest = (shown[-1].message.to_openai() or {}) if shown else {}
-    return (newest.get("role"), newest.get("content")) != ("user", view.get("content"))
-
-
-def _ending(messages: Sequence[Message], question: Message | None) -> list[Message]:
-    return [*messages] if question is None else [*messages, question]
+def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as OpenAI chat dicts, so far as they have such a form."""
+    return [view for message in messages for view in message.views()]
 
 
 def _with_memory(message: dict[str, Any], memory: str) -> dict[str, Any]:
@@ -167,169 +164,3 @@ def _with_memory(message: dict[str, Any], memory: str) -> dict[str, Any]:
     if isinstance(content, list):
         return {**message, "content": [{"type": "text", "text": memory}, *content]}
     return {**message, "content": f"{memory}\n\n{content or ''}"}
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What a context shows of a session.
-
-    Attributes:
-        leading: The system message and the summary, so far as there are any.
-        turns: The newest entries that fit beside them.
-        leading_tokens: What the context costs without its turns and recalls.
-        question: The message to add at the end.
-        warnings: What could not be shown.
-    """
-
-    leading: list[Message]
-    turns: list[Entry]
-    leading_tokens: int
-    question: Message | None = None
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Packer:
-    """Packs contexts: pure, but for the token counter's tables.
-
-    Attributes:
-        counter: The configured token counter.
-        max_tokens: The budget.
-        max_recall_tokens: What recalls may take of it at most.
-        role: Where recalls and the summary stand.
-        blocks: The blocks, in order.
-        max_messages: How many turns' messages a context shows at most; None for any number.
-    """
-
-    counter: TokenCounter
-    max_tokens: int
-    max_recall_tokens: int
-    role: MemoryRole
-    blocks: Mapping[str, BlockInfo]
-    max_messages: int | None = None
-
-    @property
-    def candidates(self) -> int:
-        """How much to ask of each block, so that there is enough to choose from."""
-        return max(_LEAST_ASKED, self.max_recall_tokens // _TOKENS_EACH)
-
-    def window(
-        self, head: Head | None, entries: Sequence[Entry], question: Message | None = None
-    ) -> Shown:
-        """Leading messages (system, summary), the turns that fit beside them, and the question.
-
-        The system message comes first, then the question, the newest turns, and the summary. A
-        system message that passes the budget alone (which has become smaller since) is left out,
-        and so is a question that does not fit beside the system message.
-
-        Args:
-            head: The session's head; None for a session that does not exist yet.
-            entries: The session's window.
-            question: The message that the context is asked for, added where a user says it and it
-                is not the newest of the window already.
-        """
-        used, warnings = self.counter.overhead, []
-        leading: list[Message] = []
-        if head is not None and head.system:
-            if used + (cost := self.counter.message(head.system)) <= self.max_tokens:
-                leading, used = [head.system], used + cost
-            else:
-                warnings.append("The system message alone passes max_tokens and was left out.")
-        was_cut = head is not None and head.start > 0
-        shown = visible([self._counted(entry) for entry in entries], was_cut=was_cut)
-        if question is not None and not _is_to_add(question, shown):
-            question = None
-        if question is not None:
-            if used + (cost := self.counter.message(question)) <= self.max_tokens:
-                used += cost
-            else:
-                question = None
-                warnings.append(
-                    f"The message that was asked about takes {cost} tokens, does not fit "
-                    f"max_tokens={self.max_tokens}, and was left out. Shorten it, or raise "
-                    "max_tokens."
-                )
-        if head is not None and head.summary:
-            summary = summary_message(head.summary, self.role)
-            left = self.max_tokens - used - (cost := self.counter.message(summary))
-            kept = fit(shown, left, self.max_messages) if left >= 0 else []
-            if kept or (not shown and left >= 0):
-                return Shown([*leading, summary], kept, used + cost, question, tuple(warnings))
-        turns = fit(shown, self.max_tokens - used, self.max_messages)
-        return Shown(leading, turns, used, question, tuple(warnings))
-
-    def pack(
-        self,
-        head: Head | None,
-        window: Shown,
-        recalls: Sequence[Recall],
-        warnings: list[str],
-        question: str = "",
-    ) -> MemoryContext:
-        """The context: the window, and of the merged recalls what is worth most for its tokens.
-
-        A recall that would take more than a quarter of the room is cut to the part that bears most
-        on the question. Neighbouring messages become one passage.
-        """
-        leading, turns = window.leading, window.turns
-        messages = [*leading, *[entry.message for entry in turns]]
-        chat = _chat(_ending(messages, window.question)) if recalls else []
-        used = window.leading_tokens + sum([entry.tokens for entry in turns])
-        room = min(self.max_recall_tokens, self.max_tokens - used)
-        most = room // _LEAST_RECALLS
-        priced = [self._cut(self._priced(recall), question, most) for recall in recalls]
-        limits = {name: info.max_tokens for name, info in self.blocks.items()}
-        of_messages = [name for name, info in self.blocks.items() if info.kind == "vector"]
-
-        def cost(passages: Sequence[Recall]) -> int:
-            return self._memory_cost(chat, len(leading), passages) if passages else 0
-
-        chosen = select(priced, room, limits)
-        if len(chosen) < len(priced):  # what joining saves is room for more
-            saved = sum(recall.tokens for recall in chosen) - cost(joined(chosen, of_messages))
-            chosen = select(priced, room + max(0, saved), limits)
-        # The element's own tags cost too, and text joined to a message may be counted anew.
-        while (extra := cost(passages := joined(chosen, of_messages))) > room:
-            chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
-        return MemoryContext(
-            messages=messages,
-            recalls=[self._priced(passage) for passage in passages],
-            tokens=used + extra,
-            max_tokens=self.max_tokens,
-            warnings=[*warnings, *window.warnings],
-            head=head,
-            blocks=self.blocks,
-            memory_role=self.role,
-            question=window.question,
-        )
-
-    def _priced(self, recall: Recall) -> Recall:
-        return replace(recall, tokens=self.counter.text(render_line(recall)) + 1)
-
-    def _cut(self, recall: Recall, question: str, most: int) -> Recall:
-        if recall.tokens <= most:
-            return recall
-        limit = most - self.counter.text(render_line(replace(recall, text=""))) - 1
-        text = excerpt(recall.text, question, self._escaped_cost, max(1, limit))
-        return self._priced(replace(recall, text=text))
-
-    def _escaped_cost(self, text: str) -> int:
-        return self.counter.text(escape(text).replace("\n", "\n  "))
-
-    def _memory_cost(
-        self, chat: list[dict[str, Any]], leading: int, recalls: Sequence[Recall]
-    ) -> int:
-        memory = render_memory(recalls, list(self.blocks))
-        placed = place_memory(chat, memory, self.role, leading)
-        if len(placed) > len(chat):
-            return self.counter.chat({"role": self.role, "content": memory})
-        pairs = zip(placed, chat, strict=True)
-        return sum(
-            self.counter.chat(new) - self.counter.chat(old) for new, old in pairs if new is not old
-        )
-
-    def _counted(self, entry: Entry) -> Entry:
-        """The entry with the configured tokenizer's count, should another one have counted it."""
-        if entry.encoding == self.counter.encoding:
-            return entry
-        return replace(entry, tokens=self.counter.message(entry.message))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 
 from agent_memory.core.records import Recall, Source
@@ -93,26 +94,44 @@ def _shares(recalls: Sequence[Recall]) -> list[float]:
     return [score / best if best > 0 else 0.0 for score in scores]
 
 
+def folded(ranked: Sequence[Recall], limit: int) -> list[Recall]:
+    """The first that say something of their own, at most so many.
+
+    Args:
+        ranked: Recalls, best first.
+        limit: How many.
+    """
+    first: dict[str, Recall] = {}
+    for recall in ranked:
+        first.setdefault(" ".join(recall.text.casefold().split()), recall)
+    said, size = list(first.values()), 2 * limit
+    while len(kept := _folded(said[:size])) < limit and size < len(said):
+        size *= 2
+    return kept[:limit]
+
+
 def _folded(ranked: Sequence[Recall]) -> list[Recall]:
     """Those that say nothing that one before them says."""
     pairs = [_pairs(recall.text) for recall in ranked]
+    named = cache(lambda place: _named(ranked[place].text))
     gone: set[int] = set()
     by_size = sorted(range(len(ranked)), key=lambda place: len(pairs[place]))
     for at, place in enumerate(by_size):
+        some = pairs[place]
         for other in by_size[at + 1 :]:
-            if len(pairs[place]) < _ALIKE * len(pairs[other]):
+            more = pairs[other]
+            if len(some) < _ALIKE * len(more):
                 break
-            if place in gone or other in gone or not _alike(pairs[place], pairs[other]):
+            if (some and some.isdisjoint(more)) or place in gone or other in gone:
                 continue
-            if _named(ranked[place].text) == _named(ranked[other].text):
+            if _alike(some, more) and named(place) == named(other):
                 gone.add(max(place, other))
     return [recall for place, recall in enumerate(ranked) if place not in gone]
 
 
 def _pairs(text: str) -> frozenset[tuple[str, ...]]:
     """Each two words that follow each other: who did what to whom is in their order."""
-    words = ["", *text.casefold().split()]
-    return frozenset(pairwise(words))
+    return frozenset(pairwise(["", *text.casefold().split()]))
 
 
 def _alike(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> bool:

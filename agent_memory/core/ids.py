@@ -41,13 +41,26 @@ def check_id(name: str, value: object) -> None:
         raise InvalidId(f"{name} is empty. Give a text that names it, such as a UUID.")
     if len(value) > MAX_ID:
         raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
-    if "\x00" in value or _SURROGATE.search(value):
+    if "\x00" in value or (not value.isascii() and _SURROGATE.search(value)):
         raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
     if value.startswith(_MARK) and not isinstance(value, OwnId):
         raise InvalidId(
             f"{name} begins with U+001E, which is kept for shared namespaces. Reach one with "
             "memory.share(name)."
         )
+
+
+def marker(value: object) -> str | None:
+    """The id of a session after which a page begins; None, or an empty text, for the first page.
+
+    Raises:
+        InvalidId: It is no id that a session can have.
+    """
+    if value is None or value == "":
+        return None
+    check_id("after", value)
+    assert isinstance(value, str)
+    return value
 
 
 def check_share(name: object) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from agent_memory.core.limits import quoted
 from agent_memory.errors import UnknownKind
 
 BUILT_IN: dict[str, dict[str, str]] = {
@@ -54,8 +55,8 @@ def find_kind(group: str, kind: str) -> type[BaseModel]:
         if kind not in offered.names:
             known = ", ".join(sorted({*built_in, *offered.names}))
             raise UnknownKind(
-                f"No {kind!r} in {group}. Known kinds: {known}. A package of your own adds one as "
-                f"an entry point of the group {group!r}."
+                f"No {quoted(kind)} in {group}. Known kinds: {known}. A package of your own adds "
+                f"one as an entry point of the group {group!r}."
             )
         found = offered[kind].load()
     if not (isinstance(found, type) and issubclass(found, BaseModel)):

@@ -7,19 +7,26 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError, from_json
 
-from agent_memory.core.formats import chat_view
+from agent_memory.core.formats.registry import RESPONSES, views_of
+from agent_memory.core.formats.responses import COMPACTED
+from agent_memory.core.limits import quoted
+from agent_memory.core.moments import moment_said
 from agent_memory.errors import InvalidMessage
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 SYSTEM_ROLES = ("system", "developer")
 
 _NESTED = ("content", "tool_calls", "function_call")
-_OURS = {"created_at", "metadata", "raw", "format"}
+TIMES = ("create_time", "timestamp")
+"""Fields of others that date a message which has no `created_at`; never sent to a model."""
+
+_CHAT = ("role", "content", "name", "tool_calls", "tool_call_id")
+_OURS = {"created_at", "metadata", "raw", "format", *TIMES}
 _MAX_DEPTH = 100  # pydantic and the JSON encoder give up a little above twice that
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -39,7 +46,8 @@ class Message(BaseModel):
         name: The speaker.
         tool_calls: The calls an assistant message asks for.
         tool_call_id: The call a tool message answers.
-        created_at: When it was said (UTC; a time without a zone is taken as UTC). Now by default.
+        created_at: When it was said (UTC; a time without a zone is taken as UTC). By default what
+            a field `create_time` or `timestamp` says, in epoch seconds or ISO 8601, or else now.
         metadata: The caller's own notes; never sent to a model.
         raw: Provider-native JSON of another format, kept verbatim.
         format: Name of that format, for example "openai.responses".
@@ -59,6 +67,14 @@ class Message(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
     raw: dict[str, Any] | None = None
     format: str | None = None
+
+    if not TYPE_CHECKING:  # checkers know the fields
+
+        def __init__(self, /, **given):
+            try:
+                super().__init__(**given)
+            except ValidationError as error:  # pydantic folds what validators raise into it
+                raise _refusal(error) from None
 
     @field_validator("content", mode="before")
     @classmethod
@@ -91,11 +107,19 @@ class Message(BaseModel):
                 'Write {"role": "user", "content": "..."}.'
             )
         if self.role is not None and self.role not in ROLES:
-            raise InvalidMessage(f"Unknown role {self.role!r}. Use one of {', '.join(ROLES)}.")
+            raise InvalidMessage(f"Unknown role {quoted(self.role)}. Known: {', '.join(ROLES)}.")
         if self.raw is not None and not self.format:
             raise InvalidMessage('A raw message needs its `format`, such as "openai.responses".')
-        for key, value in (self.__dict__ | (self.model_extra or {})).items():
-            plain = value is None or (type(value) is str and value.isascii())
+        extra = self.model_extra or {}
+        if extra and "created_at" not in self.model_fields_set:
+            told = (moment_said(extra[key]) for key in TIMES if key in extra)
+            if (at := next((one for one in told if one is not None), None)) is not None:
+                _set(self, "created_at", at)  # among the unset ones: what was given stays so
+        for key, value in (self.__dict__ | extra).items():
+            kind = type(value)  # nearly all values are plain
+            plain = (
+                value is None or (kind is str and value.isascii()) or (kind is dict and not value)
+            )
             if not plain and key != "created_at":
                 _require_json(value, key)
         return self
@@ -114,21 +138,49 @@ class Message(BaseModel):
         """
         if isinstance(value, Message):
             return value
-        if type(value) is not dict and not isinstance(value, Mapping):
-            dump = getattr(value, "model_dump", None)
-            if not callable(dump):
-                raise InvalidMessage(
-                    f"Cannot take a {type(value).__name__} as a message. Give a dict with `role` "
-                    "and `content`, a Message, or an object with model_dump()."
-                )
-            value = dump()
-        if not isinstance(value, Mapping):
-            raise InvalidMessage("model_dump() of the message did not give a dict.")
+        value = _mapping(value)
+        if _is_response(value):
+            found = cls._items(value)
+            if len(found) == 1:
+                return found[0]
+            raise InvalidMessage(
+                f"This response of the Responses API stands for {len(found)} messages, and one is "
+                'wanted. Give `update` the whole response, or here {"raw": item, "format": '
+                f'"{RESPONSES}"}} with one of its output items.'
+            )
         choices = value.get("choices")
         if "role" not in value and "raw" not in value and isinstance(choices, list) and choices:
             chosen = choices[0].get("message") if isinstance(choices[0], Mapping) else None
             value = chosen if isinstance(chosen, Mapping) else {}
         return cls._build(value)
+
+    @classmethod
+    def all_of(cls, value: object) -> list[Message]:
+        """The messages that a value stands for: see `of`.
+
+        A response of OpenAI's Responses API stands for its output items, each kept raw.
+
+        Raises:
+            InvalidMessage: It is nothing that can be taken.
+        """
+        plain = isinstance(value, Message) or (type(value) is dict and "role" in value)
+        if not plain and _is_response(given := _mapping(value)):
+            return cls._items(given)
+        return [cls.of(value)]
+
+    @classmethod
+    def _items(cls, response: Mapping[str, Any]) -> list[Message]:
+        output = response["output"]
+        if not output or not all(isinstance(one, dict) for one in output):
+            raise InvalidMessage(
+                "This response of the Responses API has no output items that could be kept. Give "
+                "one that is completed."
+            )
+        at = moment_said(response.get("created_at"))
+        dated: dict[str, Any] = {} if at is None else {"created_at": at}
+        if response.get("object") == COMPACTED:  # its items stand together, or not at all
+            output = [dict(response)]
+        return [cls(raw=one, format=RESPONSES, **dated) for one in output]
 
     @classmethod
     def _build(cls, fields: Mapping[str, Any]) -> Message:
@@ -140,20 +192,17 @@ class Message(BaseModel):
                 given[key] = _dumped(given[key])
         try:
             return cls(**given)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InvalidMessage(f"The message's `{where}` is not valid: {first['msg']}.") from None
         except TypeError as error:
             raise InvalidMessage(f"The message's keys must be strings: {error}.") from None
 
     @property
     def is_system(self) -> bool:
         """Whether it sets the session's system message."""
-        role = self.role
-        if role is None and (self.raw or {}).get("role") in SYSTEM_ROLES:
-            role = (self.to_openai() or {}).get("role")
-        return role in SYSTEM_ROLES
+        if self.role is not None or self.raw is None:
+            return self.role in SYSTEM_ROLES
+        # whatever formats are registered: totals of logs rest on it
+        is_said = isinstance(self.raw.get("content"), str | list)
+        return is_said and self.raw.get("role") in SYSTEM_ROLES
 
     def to_dict(self) -> dict[str, Any]:
         """What was given, key for key (`created_at` in ISO form)."""
@@ -163,16 +212,34 @@ class Message(BaseModel):
         return given
 
     def to_openai(self) -> dict[str, Any] | None:
-        """The message as an OpenAI chat dict; None for a raw item that has no such form."""
+        """The message as an OpenAI chat dict; None for a raw item that has no such form.
+
+        Of a raw item that shows as several messages it is the first.
+        """
+        views = self.views()
+        return views[0] if views else None
+
+    def views(self) -> list[dict[str, Any]]:
+        """The message as OpenAI chat dicts: one, but for raw items, which may be several or none.
+
+        The format of a raw item says how it is shown; see `agent_memory.core.formats.registry`.
+        """
         if self.role is None:
-            return chat_view(self.raw or {})
-        given = self.model_dump(exclude_unset=True, exclude=_OURS)
-        return {key: value for key, value in given.items() if value is not None or key == "content"}
+            return [*views_of(self.raw or {}, self.format)]
+        if type(self.content) is str and self.tool_calls is None and not self.model_extra:
+            # nearly all messages: their fields are texts, which no serializer need look at
+            values, said = self.__dict__, self.__pydantic_fields_set__
+            given = {key: values[key] for key in _CHAT if key in said}
+        else:
+            given = self.model_dump(exclude_unset=True, exclude=_OURS)
+        return [
+            {key: value for key, value in given.items() if value is not None or key == "content"}
+        ]
 
     def text(self) -> str:
         """The text of the content: what people would read, without pictures and calls."""
-        view = self.to_openai() or {}
-        return content_text(view.get("content"))
+        texts = (content_text(view.get("content")) for view in self.views())
+        return "\n".join(text for text in texts if text)
 
     @property
     def is_flat(self) -> bool:
@@ -207,6 +274,39 @@ class Message(BaseModel):
         values["created_at"] = created_at if own is None else datetime.fromisoformat(own)
         extra = {key: values.pop(key) for key in given if key not in _FIELDS}
         return _validated(values, given, extra)
+
+
+def _refusal(error: ValidationError) -> InvalidMessage:
+    """What is wrong with a message's fields."""
+    first = error.errors()[0]
+    raised = first.get("ctx", {}).get("error")
+    if isinstance(raised, InvalidMessage):
+        return raised
+    where = ".".join(str(part) for part in first["loc"])
+    return InvalidMessage(f"The message's `{where}` is not valid: {first['msg']}.")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """What was given as a mapping, or as an object that can be dumped to one."""
+    if type(value) is dict or isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump):
+        raise InvalidMessage(
+            f"Cannot take a {type(value).__name__} as a message. Give a dict with `role` and "
+            "`content`, a Message, or an object with model_dump()."
+        )
+    dumped = dump()
+    if isinstance(dumped, dict) and _is_response(dumped) and isinstance(value, BaseModel):
+        dumped = value.model_dump(mode="json", exclude_unset=True)  # items as the API gave them
+    if not isinstance(dumped, Mapping):
+        raise InvalidMessage("model_dump() of the message did not give a dict.")
+    return dumped
+
+
+def _is_response(value: Mapping[str, Any]) -> bool:
+    """Whether it is what OpenAI's Responses API answers with."""
+    return isinstance(value.get("output"), list) and not {"role", "raw", "choices"} & value.keys()
 
 
 _set = object.__setattr__

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+from agent_memory.core.long_texts import GAP, part_of
 from agent_memory.core.records import Recall
-from agent_memory.core.text import overlap_scores, sentences
+from agent_memory.core.text import overlap_scores, sentence_spans
 from agent_memory.core.transcript import clip
-
-_GAP = "\u2026"
 
 
 def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
@@ -21,7 +21,7 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
     """
     if count(text) <= limit:
         return text
-    spans = _spans(text)
+    spans = sentence_spans(text) or [(0, len(text))]
     scores = overlap_scores(question, [text[start:end] for start, end in spans])
     first = last = max(range(len(spans)), key=lambda place: scores[place], default=0)
     best = _between(text, spans, first, last)
@@ -39,63 +39,82 @@ def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -
 
 
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
-    """The recalls, with neighbouring messages as one passage, in order.
+    """The recalls, with neighbouring messages, and passages of one message, as one, in order.
 
-    A passage stands where its best message stood, under its id and with its score; its day is that
-    of its first.
+    It stands where the best of them stood, under its id and with its score; its day is that of the
+    first.
 
     Args:
         recalls: The recalls.
         blocks: The blocks that recall messages; what others tell stands alone.
     """
-    places = {
-        (recall.block, *recall.sources[0]): place
-        for place, recall in enumerate(recalls)
-        if recall.block in blocks and len(recall.sources) == 1
-    }
-    passages: dict[int, Recall] = {}
-    taken: set[int] = set()
+    best: dict[int, Recall] = {}
+    runs: list[list[int]] = []
     for place, recall in enumerate(recalls):
-        if place in taken:
-            continue
-        run = [place]
         if recall.block in blocks and len(recall.sources) == 1:
-            session_id, seq = recall.sources[0]
-            here, before, after = recall.block, seq - 1, seq + 1
-            while (found := places.get((here, session_id, before))) is not None:
-                run.insert(0, found)
-                before -= 1
-            while (found := places.get((here, session_id, after))) is not None:
-                run.append(found)
-                after += 1
-        taken |= set(run)
-        passages[place] = _passage([recalls[at] for at in run], recall)
-    return list(passages.values())
+            runs.append([place])
+        else:
+            best[place] = recall
+    runs.sort(key=lambda run: _at(recalls[run[0]]))
+    for before, run in reversed(list(pairwise(runs))):
+        if _follows(recalls[before[0]], recalls[run[0]]):
+            before += run
+            run.clear()
+    for run in runs:
+        if run:
+            place = min(run)
+            best[place] = _passage([recalls[at] for at in run], recalls[place])
+    return [best[place] for place in sorted(best)]
 
 
-def _spans(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text begin and end; of a blank one, all of it."""
-    spans = []
-    end = 0
-    for sentence in sentences(text) or [text]:
-        start = text.index(sentence, end)
-        end = start + len(sentence)
-        spans.append((start, end))
-    return spans
+def _at(recall: Recall) -> tuple[str, str, int, int]:
+    """Where a message, or its passage, stands, in the order of the log."""
+    return (recall.block, *recall.sources[0], part_of(recall.metadata).number)
+
+
+def _follows(one: Recall, other: Recall) -> bool:
+    """Whether nothing is between two messages or passages of messages."""
+    (session_id, seq), (its_session, its_seq) = one.sources[0], other.sources[0]
+    if (one.block, session_id) != (other.block, its_session):
+        return False
+    here, there = part_of(one.metadata), part_of(other.metadata)
+    if seq == its_seq:
+        return there.number == here.number + 1
+    return its_seq == seq + 1 and here.is_last and there.number == 0
 
 
 def _between(text: str, spans: Sequence[tuple[int, int]], first: int, last: int) -> str:
-    before = f"{_GAP} " if first > 0 else ""
-    after = f" {_GAP}" if last + 1 < len(spans) else ""
+    before = f"{GAP} " if first > 0 else ""
+    after = f" {GAP}" if last + 1 < len(spans) else ""
     return f"{before}{text[spans[first][0] : spans[last][1]]}{after}"
 
 
 def _passage(run: Sequence[Recall], best: Recall) -> Recall:
     if len(run) == 1:
         return best
+    text = run[0].text
+    for one, other in pairwise(run):
+        text = (
+            _spliced(text, one, other) if one.sources == other.sources else f"{text}\n{other.text}"
+        )
     return replace(
         best,
-        text="\n".join(recall.text for recall in run),
+        text=text,
         created_at=run[0].created_at,
-        sources=tuple(source for recall in run for source in recall.sources),
+        sources=tuple(dict.fromkeys(source for recall in run for source in recall.sources)),
     )
+
+
+def _spliced(text: str, one: Recall, other: Recall) -> str:
+    """A text that ends with a passage, and the passage after it: what they share is told once."""
+    said, rest = _said(one), _said(other)
+    whole = said.removeprefix(f"{GAP} ").removesuffix(f" {GAP}")
+    shared = part_of(one.metadata).offset + len(whole) - part_of(other.metadata).offset
+    after = rest.removeprefix(f"{GAP} ")
+    if shared > 0 and whole.endswith(after[:shared]):
+        return text.removesuffix(f" {GAP}") + after[shared:]
+    return f"{text}\n{rest}"  # they share nothing, or one of them was cut
+
+
+def _said(recall: Recall) -> str:
+    return recall.text.removeprefix(f"{recall.metadata.get('speaker')}: ")

@@ -20,18 +20,19 @@ T = TypeVar("T")
 
 _IMPORT_SECONDS = 20.0
 
-_locks: weakref.WeakSet[threading.Lock] = weakref.WeakSet()
-_held: list[threading.Lock] = []
+_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+_held: list[threading.RLock] = []
 _anew: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
-def fork_safe_lock() -> threading.Lock:
+def fork_safe_lock() -> threading.RLock:
     """A lock that nobody holds in a forked child, so that what it guards is whole there too.
 
     The fork waits for whoever holds it. So it is for short work, or for work that no child could
-    go on with half-done. Who holds one takes no other, and does not fork.
+    go on with half-done. Who holds one takes no other, and does not fork. It is taken by `with`
+    alone, which no signal's exception can tear; a signal's handler takes it again.
     """
-    lock = threading.Lock()
+    lock = threading.RLock()
     _locks.add(lock)
     return lock
 

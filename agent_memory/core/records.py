@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from agent_memory.core.ids import readable
 from agent_memory.core.messages import Message
 
 Source = tuple[str, int]
@@ -156,6 +157,27 @@ class Head:
         return self.total - self.start_total + self.pinned_tokens
 
 
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A session of whose log a block has something still to absorb.
+
+    Attributes:
+        session_id: The session.
+        after: The block has absorbed the session up to this seq, or the log has no more before it.
+        end: Seq of the newest entry.
+        total: Running token total at the end.
+        version: Of the session's head.
+        created_at: When the session began (UTC).
+    """
+
+    session_id: str
+    after: int
+    end: int
+    total: int
+    version: int
+    created_at: datetime
+
+
 def empty_head(session_id: str, user_id: str | None, created_at: datetime) -> Head:
     """The head of a session that has no entries yet; version 0 says that it is not stored."""
     return Head(
@@ -201,12 +223,32 @@ class Scope:
         after: In a deletion, only what derives from entries after this seq.
         lease: What a block hands on with each write to the session store, so that a worker that
             stalled can't write any more once another has taken the session over.
+        shown: In a question, the messages that a window shows as they are: to recall them is no
+            use.
+        only_session: In a question, that only what comes from the session is wanted, and what comes
+            from none.
+        key: Names what a tool was called for, where the caller may retry it: what writes, writes
+            once for it.
     """
 
     user_id: str | None = None
     session_id: str | None = None
     after: int = 0
     lease: Lease | None = field(default=None, compare=False, repr=False)
+    shown: frozenset[Source] = field(default=frozenset(), compare=False, repr=False)
+    only_session: bool = field(default=False, compare=False)
+    key: str | None = field(default=None, compare=False, repr=False)
+
+    def wants(self, sources: Sequence[Source]) -> bool:
+        """Whether what comes from these messages may be recalled.
+
+        A block may ask, so that nothing takes the place of what is wanted; who asked it does, too.
+        """
+        if not sources:
+            return True
+        if self.only_session and all(name != self.session_id for name, _ in sources):
+            return False
+        return any(source not in self.shown for source in sources)
 
     @property
     def is_somebodys(self) -> bool:
@@ -290,6 +332,19 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that was looked at for a question, and is not recalled.
+
+    Attributes:
+        recall: What it is.
+        why: Why it is left out, as the end of a sentence.
+    """
+
+    recall: Recall
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Absorbed:
     """What one `flush` did for one block and session.
 
@@ -331,3 +386,9 @@ class DeadLetter:
     attempts: int
     error: str
     since: datetime
+
+    def __str__(self) -> str:
+        return (
+            f"{self.block} gave up #{self.first} to #{self.last} of {readable(self.session_id)} "
+            f"after {self.attempts} attempts: {self.error}"
+        )

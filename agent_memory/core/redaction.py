@@ -126,7 +126,7 @@ class Redactor(BaseModel):
         ConfigError: The region is none that is known.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     emails: bool = True
     phones: bool = True

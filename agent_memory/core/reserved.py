@@ -57,7 +57,10 @@ AUTHORS = Reserved(
 GRANTS = Reserved(
     "_grants", "which agent may do what in which shared namespace", goes_with_user=True
 )
-REGISTRY = Reserved("_keepers", "which blocks and indexes keep something in this store")
+REGISTRY = Reserved("_registry", "which blocks and indexes keep something in this store")
+DELETED = Reserved(
+    "_deleted", "that a session or a user was deleted, and when: its id as a hash, and no text"
+)
 SYSTEM = Reserved(
     "_system",
     "system messages, where they have a store of their own",
@@ -69,7 +72,7 @@ INDEXES = Reserved(
     "_index_", "the vectors of an index, one collection each", goes_with_user=True, is_facts=False
 )
 
-RESERVED = (NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, SYSTEM, INDEXES)
+RESERVED = (NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED, SYSTEM, INDEXES)
 """All of them: deletion, export and migration handle these, and no others."""
 
 

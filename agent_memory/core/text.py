@@ -7,8 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
+SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _SPACE = re.compile(r"\s+")
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
 _IDENTIFIER = re.compile(
@@ -32,7 +33,18 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 def sentences(text: str) -> list[str]:
     """A text's sentences or lines, stripped; none empty."""
-    return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
+    return [part.strip() for part in SENTENCE.split(text) if part.strip()]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Where a text's sentences and lines begin and end, without the white space around them."""
+    spans = []
+    end = 0
+    for sentence in sentences(text):
+        start = text.index(sentence, end)
+        end = start + len(sentence)
+        spans.append((start, end))
+    return spans
 
 
 def last_break(text: str, upto: int) -> int:
@@ -40,7 +52,7 @@ def last_break(text: str, upto: int) -> int:
 
     The end of a sentence counts only in the second half.
     """
-    ends = [found.start() for found in _SENTENCE.finditer(text[: upto + 1])]
+    ends = [found.start() for found in SENTENCE.finditer(text[: upto + 1])]
     if ends and ends[-1] * 2 >= upto:
         return ends[-1]
     words = [found.start() for found in _SPACE.finditer(text[: upto + 1])]
@@ -101,3 +113,10 @@ def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
 def escape(text: str) -> str:
     """Text that can neither open nor close an element; NUL is left out."""
     return html.escape(text, quote=False).replace("\x00", "")
+
+
+def error_text(error: Exception) -> str:
+    """An error as a model may read it: a file by its name, without its folders."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{type(error).__name__}: {error.strerror}: {PurePath(str(error.filename)).name!r}"
+    return f"{type(error).__name__}: {error}"

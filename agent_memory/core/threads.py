@@ -12,15 +12,16 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TypeAlias, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,10 @@ IDLE_SECONDS = 10.0
 """How long a thread without a call is kept."""
 
 _IDLE_NAME = "memory-idle"
+_unwanted: ContextVar[Callable[[], bool]] = ContextVar("unwanted")
+_LATE_SECONDS = 60.0
+_UNHEARD_SECONDS = 0.5
+"""A signal that comes while the main thread is about to wait does not wake it: it looks again."""
 
 _Deliver: TypeAlias = Callable[[], None]
 _Work: TypeAlias = Callable[[], _Deliver]
@@ -49,6 +54,7 @@ def start(
 
     def run() -> _Deliver:
         deliver: _Deliver
+        _unwanted.set(future.cancelled)
         try:
             deliver = partial(future.set_result, call())
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
@@ -66,6 +72,56 @@ def start(
     except RuntimeError as error:  # the system has no thread left, or the interpreter ends
         future.set_exception(OSError(str(error)))
     return future
+
+
+def given_up() -> bool:
+    """Whether nobody waits any more for the call that another thread left to this one."""
+    return unwanted()()
+
+
+def unwanted() -> Callable[[], bool]:
+    """`given_up` of this thread's call, for the parts of it that run on others."""
+    return _unwanted.get(lambda: False)
+
+
+def apart(call: Callable[P, T]) -> Callable[P, T]:
+    """A call that the main thread leaves to another one, and waits for.
+
+    The exceptions of signals (Ctrl-C, a time limit) come to the main thread, between any two steps.
+    They end its waiting, and cut nothing off: who has taken a lease gives it back. A signal's
+    handler that waits for what the interrupted call holds gets it, for that goes on meanwhile.
+    """
+
+    @wraps(call)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        if threading.current_thread() is not threading.main_thread():
+            return call(*args, **kwargs)
+        done: SimpleQueue[Future[T]] = SimpleQueue()
+        waiting, context = threading.Lock(), copy_context()
+        context.run(_unwanted.set, lambda: not waiting.locked())
+        run = partial(context.run, call, *args, **kwargs)
+        with waiting:  # taken, waited for and let go in single steps
+            try:
+                _threads.run("memory-call", lambda: partial(done.put, _outcome(run)))
+            except RuntimeError:  # the system has no thread left, or the interpreter ends
+                return call(*args, **kwargs)
+            while True:
+                try:
+                    return done.get(timeout=_UNHEARD_SECONDS).result()
+                except Empty:
+                    continue
+
+    return made
+
+
+def _outcome(call: Callable[[], T]) -> Future[T]:
+    """What a call gave or raised."""
+    outcome: Future[T] = Future()
+    try:
+        outcome.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
+        outcome.set_exception(error)
+    return outcome
 
 
 @contextmanager
@@ -112,16 +168,20 @@ class _Threads:
         thread.start()
 
     def _serve(self, jobs: _Jobs) -> None:
-        thread = threading.current_thread()
+        thread, awaited = threading.current_thread(), False
         while True:
             try:
-                name, work = jobs.get(timeout=IDLE_SECONDS)
+                name, work = jobs.get(timeout=_LATE_SECONDS if awaited else IDLE_SECONDS)
             except Empty:
                 with self._lock:
                     if jobs in self._idle:
                         self._idle.remove(jobs)
                         return
-                continue  # a call is on its way
+                if awaited:  # a signal's exception came to who was about to give it
+                    return
+                awaited = True  # a call is on its way
+                continue
+            awaited = False
             thread.name = name
             deliver = Context().run(work)
             thread.name = _IDLE_NAME

@@ -17,11 +17,15 @@ from agent_memory.core.records import Scope
 from agent_memory.errors import ToolRefused
 
 _VALUES = ("const", "default", "enum", "examples")
-_MOST_TOLD = 300  # characters that say where it is wrong: a model nests and names as it likes
+_MOST_PLACE = 300  # characters that say where it is wrong: a model nests and names as it likes
 
 
 DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
 """What a model reads in an outage; what went wrong is for people, in the log."""
+
+
+READ_MESSAGE = "memory_read_message"
+"""What a model calls to read a message on; whatever marks one as cut names it."""
 
 
 class Arguments(BaseModel):
@@ -101,14 +105,14 @@ class Tool:
 
 def bad_arguments(name: str, error: ValidationError) -> ToolRefused:
     """What is wrong with the arguments that a tool was called with, for the model to read."""
-    found = "; ".join(_told(one["loc"], one["msg"]) for one in error.errors()[:3])
+    found = "; ".join(_problem_at(one["loc"], one["msg"]) for one in error.errors()[:3])
     return ToolRefused(f"{name} was called with bad arguments: {found}.")
 
 
-def _told(place: tuple[int | str, ...], problem: str) -> str:
+def _problem_at(place: tuple[int | str, ...], problem: str) -> str:
     name = ".".join(str(part) for part in place)
-    if len(name) > _MOST_TOLD:
-        name = name[:_MOST_TOLD] + "..."
+    if len(name) > _MOST_PLACE:
+        name = name[:_MOST_PLACE] + "..."
     return f"{name}: {problem.rstrip('.')}" if name else problem.rstrip(".")
 
 

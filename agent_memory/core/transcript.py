@@ -6,11 +6,16 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from agent_memory.core.formats.registry import compacts
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
 from agent_memory.core.text import last_break
 
 Count = Callable[[str], int]
+
+_UNREADABLE = ("encrypted_content", "signature", "id", "status")
+
+_NEAR = 1_000  # characters in which a sentence or a word may end
 
 
 def speaker(message: Message) -> str:
@@ -26,16 +31,27 @@ def told(message: Message) -> str:
 
     Pictures, sound and files are named, as is what a provider adds to a call.
     """
-    view = message.to_openai()
-    if view is None:
-        return json.dumps(message.raw, ensure_ascii=False)
+    views = message.views()
+    if not views:
+        return _unshown(message.raw or {}, message.format)
+    return "\n".join(part for view in views for part in _parts(view) if part)
+
+
+def _unshown(raw: dict[str, Any], name: str | None) -> str:
+    """What can be read of an item that no chat shows; a compaction tells of what came before it."""
+    readable = {key: value for key, value in raw.items() if value and key not in _UNREADABLE}
+    if readable.keys() <= {"type"} or compacts(raw, name):
+        return ""
+    return json.dumps(readable, ensure_ascii=False)
+
+
+def _parts(view: dict[str, Any]) -> list[str]:
     content = view.get("content")
     parts = [content_text(content)]
     if isinstance(content, list):
         parts += (_named(part) for part in content)
     calls = [*(view.get("tool_calls") or ()), {"function": view.get("function_call")}]
-    parts += (_call(call) for call in calls)
-    return "\n".join(part for part in parts if part)
+    return [*parts, *(_call(call) for call in calls)]
 
 
 def _named(part: object) -> str:
@@ -81,12 +97,13 @@ def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
 
 
 def split(text: str, count: Count, limit: int) -> list[str]:
-    """A text in parts of at most `limit` tokens each, halved until they fit."""
+    """A text in parts of at most `limit` tokens each, halved until they fit: after a sentence where
+    one ends near the middle, else between words."""
     if count(text) < limit or len(text) < 2:
         return [text]
     middle = len(text) // 2
-    space = text.rfind(" ", middle // 2, middle)
-    at = space if space > 0 else middle
+    near = max(middle // 2, middle - _NEAR)
+    at = near + last_break(text[near:middle], middle - near) or middle
     return [*split(text[:at], count, limit), *split(text[at:], count, limit)]
 
 

@@ -1,4 +1,4 @@
-"""Turns: a question with all that comes of it, fitted into a context, and whether it is whole.
+"""Turns: a question with all that comes of it, and whether it is whole.
 
 Pure. A turn begins with what the user says and ends with what the assistant answers; the calls of
 tools between them, and their results, belong to it.
@@ -7,21 +7,18 @@ tools between them, and their results, belong to it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from agent_memory.core.context import MemoryContext, leading_count
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Span
-from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.transcript import clip
-from agent_memory.core.window import role_of, turns, visible
-from agent_memory.errors import InvalidMessage, MessageTooLarge
+from agent_memory.core.records import Entry, Span
+from agent_memory.core.window import role_of, visible
+from agent_memory.errors import InvalidInput, InvalidMessage
 
 EARLIER = "earlier_rounds"
 """Field of a response that was handed back: what was said since the question, and is not stored."""
-
-_LONGEST_TOKEN = 16  # characters, but for rows of blanks
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +28,8 @@ class Turn:
     Attributes:
         session_id: The conversation.
         user_id: The user that was named, or None.
-        asked: The turn so far.
-        context: The window, and what was recalled for the turn.
+        asked: The turn so far, whole.
+        context: The window, what was recalled for the turn, and what of the turn is shown.
         messages: What to send to a model: OpenAI chat dicts, the context with the turn at its end.
             They fit the context's `max_tokens`.
         regenerates: From the question to the newest message of the log, where `regenerate` asks it
@@ -46,17 +43,28 @@ class Turn:
     messages: list[dict[str, Any]]
     regenerates: Span | None = None
 
-    def grown(self, asked: list[Message], counter: TokenCounter) -> Turn:
-        """The turn when more was said.
 
-        Args:
-            asked: All of the turn so far.
-            counter: The configured token counter.
+def turn_of(
+    session_id: str,
+    user_id: str | None,
+    asked: list[Message],
+    context: MemoryContext,
+    regenerates: Span | None = None,
+) -> Turn:
+    """The turn of a context that was packed for it."""
+    return Turn(session_id, user_id, asked, context, context.to_messages(), regenerates)
 
-        Raises:
-            MessageTooLarge: See `fitted`.
-        """
-        return replace(self, asked=asked, messages=fitted(self.context, asked, counter))
+
+def check_turn(given: object) -> None:
+    """Refuse what is no turn.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    if not isinstance(given, Turn):
+        raise InvalidInput(
+            f"The turn is {quoted(given)}. Give what before_turn() or regenerate() gave."
+        )
 
 
 def messages_of(given: object, role: str) -> list[Message]:
@@ -81,8 +89,16 @@ def messages_of(given: object, role: str) -> list[Message]:
             found += [Message.of(message) for message in earlier or ()]
             found.append(answer_in(one))
         else:
-            found.append(Message.of(one))
+            found += Message.all_of(one)
     return found
+
+
+def question_of(asked: Sequence[Message]) -> Sequence[Message]:
+    """What a turn so far began with: all that was said before the model said anything."""
+    for place, message in enumerate(asked):
+        if role_of(message) == "assistant":
+            return asked[:place] or asked
+    return asked
 
 
 def answer_in(response: object) -> Message:
@@ -139,14 +155,14 @@ def check_so_far(said: Sequence[Message], soon: Sequence[Mapping[str, Any]] = ()
         if entry.seq in shown or view is None or entry.message.is_system:
             continue
         if view.get("role") in ("tool", "function"):
+            call = quoted(view.get("tool_call_id") or view.get("name"))
             raise InvalidMessage(
-                f"The result of {view.get('tool_call_id') or view.get('name')!r} answers no call "
-                "of this turn. Give the assistant's message with the call before it, in the same "
-                "list."
+                f"The result of {call} answers no call of this turn. Give the assistant's message "
+                "with the call before it, in the same list."
             )
         calls = [*open_calls(said), *(view.get("tool_calls") or ()), {"id": "function_call"}]
         raise InvalidMessage(
-            f"A call of a tool has no result: {calls[0].get('id')!r}. Add its result, as "
+            f"A call of a tool has no result: {quoted(calls[0].get('id'))}. Add its result, as "
             '{"role": "tool", "tool_call_id": ..., "content": ...}.'
         )
 
@@ -164,95 +180,6 @@ def check_whole(said: Sequence[Message]) -> None:
             f"The turn ends with a message of the role {last!r}. Nothing was stored; it is whole "
             "once the assistant has answered."
         )
-
-
-def fitted(
-    context: MemoryContext, asked: Sequence[Message], counter: TokenCounter
-) -> list[dict[str, Any]]:
-    """The context with a turn at its end, within the context's budget, as OpenAI chat dicts.
-
-    The context has room for its question only, which the turn stands for: for more of the turn
-    recalls go first, the worst one first, then the oldest turns, and the summary last. A system
-    message in the turn stands for the session's.
-
-    Raises:
-        MessageTooLarge: The turn does not fit, even alone with the system message.
-    """
-    own, summary, window = _parts(context)
-    system, said = _split(asked, own)
-    recalls, shown = list(context.recalls), [*window, *said]
-    question = [] if context.question is None else [context.question]
-    used = context.tokens - _memory_cost(context, [*window, *question], recalls, counter)
-    used += _cost([*system, *said], counter) - _cost([*own, *question], counter)
-    while recalls and used + _memory_cost(context, shown, recalls, counter) > context.max_tokens:
-        recalls.pop()
-    older: list[Sequence[Message]] = []
-    if used > context.max_tokens:
-        entries = [_entry(seq, message) for seq, message in enumerate(window, 1)]
-        older = [[entry.message for entry in turn] for turn in turns(entries)]
-        while used > context.max_tokens and older:
-            used -= _cost(older.pop(0), counter)
-        window = [message for turn in older for message in turn]
-    if used > context.max_tokens:
-        used, summary = used - _cost(summary, counter), []
-    if used > context.max_tokens:
-        raise MessageTooLarge(
-            f"The turn takes {used} tokens with the system message, and does not fit "
-            f"max_tokens={context.max_tokens}. Shorten it, or raise max_tokens."
-        )
-    messages = [*system, *summary, *window, *said]
-    return replace(context, recalls=recalls, messages=messages, question=None).to_messages()
-
-
-def spare(context: MemoryContext, asked: Sequence[Message], counter: TokenCounter) -> int:
-    """Tokens that are left in the budget beside the system message and a turn; maybe below 0."""
-    own, _, _ = _parts(context)
-    system, said = _split(asked, own)
-    return context.max_tokens - counter.overhead - _cost([*system, *said], counter)
-
-
-def tool_result(call_id: str, text: str, most: int, counter: TokenCounter) -> Message:
-    """The message that answers a call; what passes `most` tokens is left out, and that is said."""
-    whole = Message(role="tool", tool_call_id=call_id, content=text)
-    if len(text) <= most * _LONGEST_TOKEN and counter.message(whole) <= most:
-        return whole
-    mark = f"\n[{len(text):,} characters, of which only the beginning fits. Ask for less.]"
-    frame = counter.message(Message(role="tool", tool_call_id=call_id, content=mark))
-    room = max(0, most - frame)
-    kept = clip(text[: room * _LONGEST_TOKEN], counter.text, room)
-    return Message(role="tool", tool_call_id=call_id, content=kept + mark)
-
-
-def _parts(context: MemoryContext) -> tuple[list[Message], list[Message], list[Message]]:
-    """The system message of a context, its summary, and its turns."""
-    leading = leading_count(context.messages, context.head)
-    before, window = context.messages[:leading], context.messages[leading:]
-    system = context.head.system if context.head is not None else None
-    own = before[:1] if system is not None and before[:1] == [system] else []
-    return own, before[len(own) :], window
-
-
-def _split(asked: Sequence[Message], own: list[Message]) -> tuple[list[Message], list[Message]]:
-    """The system message that stands above a turn, and the turn without any."""
-    given = [message for message in asked if message.is_system][-1:]
-    return given or own, [message for message in asked if not message.is_system]
-
-
-def _cost(messages: Sequence[Message], counter: TokenCounter) -> int:
-    return sum(counter.message(message) for message in messages)
-
-
-def _memory_cost(
-    context: MemoryContext,
-    shown: Sequence[Message],
-    recalls: list[Recall],
-    counter: TokenCounter,
-) -> int:
-    """What recalls add: they stand at the newest user message, wherever that is."""
-    beside = next(([message] for message in reversed(shown) if role_of(message) == "user"), [])
-    alone = replace(context, head=None, messages=beside, recalls=recalls, question=None)
-    bare = replace(alone, recalls=[])
-    return counter.context(alone.to_messages()) - counter.context(bare.to_messages())
 
 
 def _entry(seq: int, message: Message) -> Entry:

@@ -62,6 +62,12 @@ def role_of(message: Message) -> str | None:
     return view.get("role") if view else None
 
 
+def is_user(entry: Entry) -> bool:
+    """Whether a user says it."""
+    message = entry.message
+    return message.role == "user" or (message.role is None and role_of(message) == "user")
+
+
 def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
     """The entries a context may show, in order.
 
@@ -75,7 +81,7 @@ def visible(entries: Sequence[Entry], *, was_cut: bool) -> list[Entry]:
     """
     shown = _shown(entries)
     if was_cut:
-        first = next((i for i, entry in enumerate(shown) if _is_user(entry)), 0)
+        first = next((i for i, entry in enumerate(shown) if is_user(entry)), 0)
         if first:
             shown = _shown(shown[first:])
     return shown
@@ -88,8 +94,8 @@ def choose_cut(
 
     Prefers the boundary between two turns. Where that would leave more than half of `keep_tokens`
     unused, because one turn is very long, the cut falls inside that turn, between tool groups, and
-    the turn's user message stays pinned, unless it alone passes `keep_tokens`. A call still waiting
-    for its results in the newest turn is never cut away.
+    the turn's user message stays pinned. A call still waiting for its results in the newest turn is
+    never cut away.
 
     Args:
         entries: The window, pinned entries first.
@@ -111,31 +117,30 @@ def choose_cut(
             boundary = one
         else:
             inside = one
-    if boundary and inside and boundary.use(keep_tokens, keep_messages) < 0.5:
+    half_empty = boundary is not None and boundary.use(keep_tokens, keep_messages) < 0.5
+    if boundary and inside and half_empty and inside.start < boundary.start:
         boundary = None
     chosen = boundary or inside or least
     return Cut(chosen.start, chosen.pinned) if chosen else None
 
 
-def fit(entries: Sequence[Entry], room: int, max_messages: int | None = None) -> list[Entry]:
-    """The newest of the visible entries that fit, cut as `choose_cut` cuts.
-
-    Where the newest group alone has more than `max_messages`, it stays, beside the user message of
-    its turn. Where that passes `room`, the user message stands alone, if it fits.
+def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
+    """A cut that leaves the newest group, and the user message that opened its turn.
 
     Args:
-        entries: What may be shown.
-        room: Tokens that may be shown.
-        max_messages: Messages that may be shown; None for any number.
+        entries: The window, pinned entries first.
+        cut: Whatever a strategy wants.
     """
-    kept = list(entries)
-    if sum(entry.tokens for entry in kept) > room or passes(kept, max_messages):
-        cut = choose_cut(entries, room, max_messages)
-        kept = visible(apply(entries, cut), was_cut=True) if cut else kept
-    if sum(entry.tokens for entry in kept) <= room:
-        return kept
-    newest_user = _anchors(entries)[-1] if entries else None
-    return [newest_user] if newest_user and newest_user.tokens <= room else []
+    layout = _layout(entries)
+    newest = max((i for i, ok in enumerate(layout.shown) if ok), default=None)
+    if newest is None:
+        return cut
+    group = layout.group[newest]
+    start = min(cut.start, entries[group].seq - 1)
+    anchor = _anchors(entries)[group]
+    if anchor is None or anchor.seq > start or anchor.seq in cut.pinned:
+        return Cut(start, cut.pinned)
+    return Cut(start, (*cut.pinned, anchor.seq))
 
 
 def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
@@ -192,13 +197,45 @@ def turns(entries: Sequence[Entry]) -> list[tuple[Entry, ...]]:
     current: list[Entry] = []
     previous_cuttable = True
     for i, entry in enumerate(entries):
-        if current and _is_user(entry) and previous_cuttable:
+        if current and is_user(entry) and previous_cuttable:
             done.append(tuple(current))
             current = []
         if layout.shown[i]:
             current.append(entry)
         previous_cuttable = cuttable[i]
     return [*done, tuple(current)] if current else done
+
+
+def units(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Visible entries as what stands or falls together: a call with its results, or one message.
+
+    In the order in which they begin.
+    """
+    found: dict[int, list[Entry]] = {}
+    for entry, group in zip(entries, _layout(entries).group, strict=True):
+        found.setdefault(group, []).append(entry)
+    return list(found.values())
+
+
+def unshown(entries: Sequence[Entry], shown: Sequence[Entry]) -> tuple[int, int]:
+    """How many calls are not shown since they wait for results, and results since nothing calls.
+
+    Args:
+        entries: A window.
+        shown: What of it is visible.
+    """
+    seqs = {entry.seq for entry in shown}
+    waiting = orphans = 0
+    called: set[_CallId] = set()
+    for entry in entries:
+        if entry.seq in seqs or entry.message.is_system:
+            continue
+        views = entry.message.views()
+        calls = {call for view in views for call in _calls(view)}
+        called |= calls
+        waiting += bool(calls)
+        orphans += any(answer not in called for answer in filter(None, map(_answer, views)))
+    return waiting, orphans
 
 
 class _Candidate(NamedTuple):  # a tuple, since there is one for nearly every entry
@@ -229,7 +266,7 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
         entry = entries[i]
         if next_shown is not None and cuttable[i]:
             start, anchor = entry.seq, anchors[i]
-            if not at_turn and anchor is not None and anchor.tokens <= keep_tokens:
+            if not at_turn and anchor is not None:
                 if anchor.seq != first or start > first:
                     cost = tokens + anchor.tokens
                     yield _Candidate(start, (anchor.seq,), cost, messages + 1, False)
@@ -239,7 +276,7 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
                 any_found = True
         if shown[i]:
             next_shown, messages = entry, messages + 1
-            at_turn = _is_user(entry)
+            at_turn = is_user(entry)
             user_after = user_after or at_turn
         tokens += entry.counted
         if any_found and tokens > keep_tokens:
@@ -251,14 +288,9 @@ def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
     anchors: list[Entry | None] = []
     newest: Entry | None = None
     for entry in entries:
-        newest = entry if _is_user(entry) else newest
+        newest = entry if is_user(entry) else newest
         anchors.append(newest)
     return anchors
-
-
-def _is_user(entry: Entry) -> bool:
-    message = entry.message
-    return message.role == "user" or (message.role is None and role_of(message) == "user")
 
 
 def _shown(entries: Sequence[Entry]) -> list[Entry]:
@@ -284,26 +316,35 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         message = entry.message
         role = message.role
         if not _is_plain(message):
-            view = message.to_openai()
-            shown[i] = view is not None and not message.is_system
-            role = str((view or {}).get("role"))
-            calls, answer = _calls(view or {}), _answer(view or {})
+            views = message.views()
+            shown[i] = bool(views) and not message.is_system
+            role = role_of(message)
+            calls = [call for view in views for call in _calls(view)]
             if calls:
                 missing[i] = set(calls)
                 waiting |= dict.fromkeys(calls, i)
-            if answer is not None:
+            for answer in filter(None, map(_answer, views)):
                 call = waiting.pop(answer, None)
                 if call is None:
                     shown[i] = False
                 else:
-                    group[i] = call
+                    _join(group, group[call], i)
                     missing[call].discard(answer)
         if role == "user":
             last_user = i
-    unanswered = {i for i, ids in missing.items() if ids}
-    if unanswered:
+    waits = [i for i, ids in missing.items() if ids]
+    if waits:
+        unanswered = {group[i] for i in waits}
         shown = [ok and group[i] not in unanswered for i, ok in enumerate(shown)]
-    return _Layout(shown, group, min((i for i in unanswered if i > last_user), default=None))
+    return _Layout(shown, group, min((i for i in waits if i > last_user), default=None))
+
+
+def _join(group: list[int], call: int, answer: int) -> None:
+    """Put an answer into its call's group; what answers several calls makes these one group."""
+    first, second = sorted((call, group[answer]))
+    group[answer] = first
+    if second not in (first, answer):
+        group[second:answer] = [first if at == second else at for at in group[second:answer]]
 
 
 def _calls(view: dict[str, object]) -> list[_CallId]:

@@ -11,22 +11,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.messages import Message
+from agent_memory.core.once import (
+    KeptKey,
+    Once,
+    WriteKey,
+    check_end,
+    key_of,
+    key_of_message,
+)
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.core.records import Draft
 from agent_memory.errors import MessageTooLarge
 
 if TYPE_CHECKING:
+    from agent_memory.config.settings import KeepKeys
     from agent_memory.core.records import Head
     from agent_memory.core.tokens.counter import TokenCounter
     from agent_memory.engine.windows import Windows
     from agent_memory.stores.base import SessionStore
 
-_SPARE = 8
-"""A system message must leave one part in so many of the budget to the conversation."""
 _SHORT = 4_000  # characters; longer texts are better counted side by side
+_WIDEST = 6  # bytes of a character in JSON
+_FRAME = 2_000  # bytes of a flat message beside its content, names apart
 
 
 class Gate:
@@ -42,7 +52,7 @@ class Gate:
         begin_anew_in_child(self, Gate._begin_anew)
 
     def _begin_anew(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may append meanwhile
 
     def turn(self, given: Sequence[Any]) -> AbstractContextManager[object]:
         """Held while messages, as they were given, are made ready and appended."""
@@ -58,68 +68,134 @@ class Appender:
         counter: Counts tokens.
         gate: Lets threads through.
         windows: What was read of the log.
-        room: Tokens of a context.
+        max_message_bytes: What one message may have, as JSON.
+        keep_keys: How long keys are known.
     """
 
     def __init__(
-        self, store: SessionStore, counter: TokenCounter, gate: Gate, windows: Windows, room: int
+        self,
+        store: SessionStore,
+        counter: TokenCounter,
+        gate: Gate,
+        windows: Windows,
+        max_message_bytes: int,
+        keep_keys: KeepKeys,
     ) -> None:
         self._store = store
         self._counter = counter
         self._gate = gate
         self._windows = windows
-        self._room = room - counter.overhead
+        self._max_message_bytes = max_message_bytes
+        self._keep_keys: KeepKeys = keep_keys
 
-    def append(self, session_id: str, given: Sequence[Any], user_id: str | None) -> Head:
-        """Append messages, all of them or none; see `AgentMemory.update`."""
+    def append(
+        self,
+        session_id: str,
+        given: Sequence[Any],
+        user_id: str | None,
+        key: WriteKey | str | None = None,
+        expected_end: int | None = None,
+    ) -> tuple[Head, KeptKey | None]:
+        """Append messages, all of them or none; see `AgentMemory.update`.
+
+        Returns:
+            The head as it is now; and where all was appended before, what is kept of that.
+        """
         with self._gate.turn(given):
-            drafts = self.drafts(session_id, given)
-            head = self._store.append(session_id, drafts, user_id)
-            self._windows.appended(head, drafts)
-            return head
+            drafts = self.drafts(given)
+            if key is None and expected_end is None and not _have_ids(drafts):
+                head = self._store.append(session_id, drafts, user_id)
+                self._windows.appended(head, drafts)
+                return head, None
+            once = self._terms([draft.message for draft in drafts], key, expected_end)
+            done = self._store.append_once(session_id, drafts, once, user_id)
+            if done.places:
+                self._windows.appended(done.head, [drafts[place] for place in done.places])
+            return done.head, done.before
 
-    def drafts(self, session_id: str, given: Sequence[Any]) -> list[Draft]:
+    def stored(self, session_id: str, key: WriteKey) -> list[Message] | None:
+        """The messages that were stored under a key, as far as the log has them; None where it is
+        not known.
+
+        Raises:
+            Conflict: The key was used for other content.
+        """
+        once = Once(key=key, since=self._since(datetime.now(UTC)))
+        found = {one.name: one for one in self._store.keys(session_id, once.names)}
+        kept = once.chosen(1, 0, found).before
+        if kept is None:
+            return None
+        log = self._store.read(session_id, after=kept.seq - 1, limit=kept.end - kept.seq + 1)
+        return [entry.message for entry in log]
+
+    def _since(self, now: datetime) -> datetime | None:
+        return None if self._keep_keys == "forever" else now - self._keep_keys
+
+    def _terms(
+        self, messages: Sequence[Message], key: WriteKey | str | None, expected_end: int | None
+    ) -> Once:
+        """On what terms to append.
+
+        Raises:
+            InvalidInput: The key or the end is not usable.
+        """
+        if expected_end is not None:
+            check_end(expected_end)
+        now = datetime.now(UTC)
+        return Once(
+            key=None if key is None else key_of(key, messages),
+            ids=tuple(map(key_of_message, messages)),
+            expected_end=expected_end,
+            at=now,
+            since=self._since(now),
+        )
+
+    def drafts(self, given: Sequence[Any]) -> list[Draft]:
         """What is to be appended.
 
         Raises:
             InvalidMessage: One of them is no message.
-            MessageTooLarge: One of them could never fit.
+            MessageTooLarge: One of them is larger than `max_message_bytes`.
         """
-        count, encoding = self._counter.message, self._counter.encoding
-        messages = [Message.of(one) for one in given]
-        drafts = [Draft(message, count(message), encoding) for message in messages]
-        if not fit_anyhow(drafts, self._room):
-            head = self._store.head(session_id)
-            check_size(drafts, head.system_tokens if head else 0, self._room)
-        return drafts
+        messages = [one for each in given for one in Message.all_of(each)]
+        check_size(messages, self._max_message_bytes)
+        return drafts_of(messages, self._counter)
 
 
-def fit_anyhow(drafts: Sequence[Draft], room: int) -> bool:
-    """Whether drafts are so small that `check_size` lets them pass beside any system message."""
-    return all(draft.tokens <= room // _SPARE for draft in drafts)
+def _have_ids(drafts: Sequence[Draft]) -> bool:
+    for draft in drafts:  # in this order: nearly all messages have nothing extra
+        extra = draft.message.model_extra
+        if extra and key_of_message(draft.message) is not None:
+            return True
+    return False
 
 
-def check_size(drafts: Sequence[Draft], system_tokens: int, room: int) -> None:
-    """Refuse drafts of which one could never be shown, alone or beside the system message.
+def drafts_of(messages: Sequence[Message], counter: TokenCounter) -> list[Draft]:
+    """Messages with what they cost."""
+    count, encoding = counter.message, counter.encoding
+    return [Draft(message, count(message), encoding) for message in messages]
+
+
+def check_size(messages: Sequence[Message], most: int) -> None:
+    """Refuse messages of which one is larger than any may be.
 
     Args:
-        drafts: What is to be appended.
-        system_tokens: Size of the session's system message.
-        room: Tokens of a context, its overhead taken off.
+        messages: What is to be appended.
+        most: Bytes of one, as JSON.
 
     Raises:
-        MessageTooLarge: One is too large.
+        MessageTooLarge: One is larger.
     """
-    turn = max((draft.tokens for draft in drafts if not draft.message.is_system), default=0)
-    systems = (draft.tokens for draft in drafts if draft.message.is_system)
-    system = max(systems, default=system_tokens)
-    spare = room // _SPARE
-    if system > room - spare or turn + system > room:
-        raise MessageTooLarge(
-            f"A message of {turn or system} tokens beside a system message of {system} can never "
-            f"fit: the budget has room for {room}, of which a system message must leave {spare}. "
-            "Nothing was stored. Shorten the message, or raise max_tokens."
-        )
+    for message in messages:
+        content = message.content
+        if type(content) is str and len(content) * _WIDEST < most - _FRAME and message.is_flat:
+            continue  # so that no short text is made JSON twice
+        size = len(message.to_json().encode())
+        if size > most:
+            raise MessageTooLarge(
+                f"A message has {size:,} bytes as JSON, above max_message_bytes={most:,}. Nothing "
+                "was stored. Split it, or raise max_message_bytes."
+            )
 
 
 def _is_short_text(message: Any) -> bool:

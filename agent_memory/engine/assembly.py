@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from agent_memory.config.settings import NOTES, AgentMemoryConfig
-from agent_memory.core.context import BlockInfo, Packer
+from agent_memory.core.context import BlockInfo
 from agent_memory.core.kinds import find_kind
+from agent_memory.core.limits import text_of
+from agent_memory.core.packing import Packer
+from agent_memory.core.receipts import Part
 from agent_memory.core.records import Head
 from agent_memory.engine.append import Gate
 from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.edit.edit import Editor
+from agent_memory.engine.edit.receipts import Deleted, Receipts
+from agent_memory.engine.edit.repair import Repair
 from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
+from agent_memory.engine.message_pages import MessagePages
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.processing.replay import Replay
@@ -25,6 +34,7 @@ from agent_memory.engine.processing.session_work import SessionWork
 from agent_memory.engine.processing.worker import Housekeeping, OnDone, Worker
 from agent_memory.engine.recall.contexts import Contexts
 from agent_memory.engine.recall.fan_out import FanOut
+from agent_memory.engine.recall.log import LogBlock
 from agent_memory.engine.recall.merged import Search
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
@@ -34,8 +44,11 @@ from agent_memory.engine.stats import BlockStats, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.base import Block, ManualBlock, NoteBlock
+from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
+from agent_memory.models.embedders import is_remote
 from agent_memory.stores.base import Store
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +58,7 @@ class Components:
     guard: Guard
     contexts: Contexts
     search: Search
+    pages: MessagePages
     services: Services
     store: Store
     blocks: dict[str, Block]
@@ -64,6 +78,10 @@ class Components:
     retention: Retention
     editor: Editor
     redaction: Redaction
+    deleted: Deleted
+    receipts: Receipts
+    lacking_models: dict[str, str]
+    """What to say of each block that absorbs nothing, since it has no model."""
 
     @property
     def all_blocks(self) -> dict[str, Block]:
@@ -78,6 +96,7 @@ class Components:
         Raises:
             ConfigError: There is none.
         """
+        text_of("kind", kind)
         if kind == NOTES:
             return self.default_notes
         blocks = self.all_blocks
@@ -86,15 +105,28 @@ class Components:
                 return block
         if kind in blocks:
             return blocks[kind]
-        wanted = find_kind("agent_memory.ltm_blocks", kind).__name__
-        raise ConfigError(
-            f"No {wanted} is configured. Add one: AgentMemory(blocks=[{wanted}(...)])."
-        )
+        raise _lacking(kind)
+
+    @property
+    def fact_blocks(self) -> list[FactBlock]:
+        """The configured blocks that keep facts."""
+        return [one for one in self.blocks.values() if isinstance(one, FactBlock)]
+
+    def needed_fact_blocks(self) -> list[FactBlock]:
+        """The same.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if not self.fact_blocks:
+            raise _lacking("extractive")
+        return self.fact_blocks
 
     def stats(self) -> Stats:
         """See `AgentMemory.stats`."""
         counts, absorbing = self.store.counts(), self.absorber.blocks
-        errors, letters = self.absorber.errors, self.dead_letters
+        letters = self.dead_letters
+        errors = {**self.absorber.failures.of_blocks(now=True), **self.lacking_models}
         lags: Counter[str] = Counter()
         for head in all_heads(self.store):
             lags.update({name: head.lag(name) for name in absorbing})
@@ -104,6 +136,11 @@ class Components:
         }
         usage = self.services.ledger.snapshot()
         return Stats(counts.sessions, counts.entries, blocks, usage)
+
+    @property
+    def repair(self) -> Repair:
+        """Puts right what is damaged in the store."""
+        return Repair(self.store, self.leases, self.absorber, self.deletion, self.windows)
 
     def worker(self, threads: int, on_done: OnDone | None = None) -> Worker:
         """A worker over this store, not started; see `Worker`."""
@@ -118,6 +155,11 @@ class Components:
         for block in self.blocks.values():
             block.close()
         self.services.close()
+
+
+def _lacking(kind: str) -> ConfigError:
+    wanted = find_kind("agent_memory.ltm_blocks", kind).__name__
+    return ConfigError(f"No {wanted} is configured. Add one: AgentMemory(blocks=[{wanted}(...)]).")
 
 
 def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
@@ -135,21 +177,19 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     resources = services.resources
     store = resources.store
     bound: dict[str, Block] = {}
-    try:
+    with ExitStack() as opened:  # where something fails on the way, nothing stays open
+        opened.callback(services.close)
         for block in config.all_blocks:
             if only in (None, block.name):
-                bound[block.name] = block.bind(resources)
+                bound[block.name] = one = block.bind(resources)
+                opened.callback(one.close)
         grants = Grants(store)
         grants.begin(config.shares)
-    except BaseException:
-        for block in bound.values():
-            block.close()
-        services.close()
-        raise
+        opened.pop_all()
     blocks, strategy = list(bound.values()), config.strategy
     records, leases = SystemRecords(store), Leases(store)
     dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
-    absorber = Absorber(store, dead_letters, blocks, config.absorb_timeout)
+    absorber = Absorber(store, dead_letters, blocks, config.absorb_timeout, config.recall_timeout)
     recall_tokens = config.max_recall_tokens if blocks else 0
     windows = Windows(store)
     compaction = Compaction(
@@ -159,29 +199,52 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     note_block = config.note_block
     there = bound.get(note_block.name)
     default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
-    everything = {**bound, default_notes.name: default_notes}.values()
+    everything = list({**bound, default_notes.name: default_notes}.values())
     manual_blocks = [block for block in everything if isinstance(block, ManualBlock)]
     searched = [block for block in everything if block.searched]
+    eager = [block.name for block in blocks if block.recalls_pending]
+    backlog = Backlog(eager)
+    resources.pending.on_many = backlog.note
+    recalling = everything[:] if blocks else []
+    if not eager:
+        log = LogBlock(behind=tuple(absorber.blocks)).bind(resources)
+        searched.append(log)
+        recalling += [log] if absorber.blocks else []
     guard, authors = Guard(store), Authors(store)
     packer = Packer(
         resources.counter,
         config.max_tokens,
         config.max_recall_tokens,
         config.memory_role,
-        {block.name: BlockInfo(block.kind, block.max_tokens) for block in blocks},
+        {block.name: BlockInfo(block.kind, block.max_tokens) for block in recalling},
         config.max_messages,
+        strategy.share,
+        strategy.summary_tokens,
     )
-    recaller = FanOut(config.recall_timeout, blocks=blocks)
+    recaller = FanOut(config.recall_timeout, blocks=recalling)
     searcher = FanOut(config.recall_timeout, blocks=searched)
-    absorbs = bool(absorber.blocks)
+
+    lacking = {name: one for name, one in config.lacking_models.items() if name in bound}
+    for told in lacking.values():
+        logger.warning("%s", told)
 
     def troubles(head: Head | None) -> list[str]:
-        return [*absorber.troubles(), *compaction.troubles(head)]
+        failing = absorber.failures.troubles(besides=lacking)
+        return [*lacking.values(), *failing, *compaction.troubles(head)]
 
     editor = Editor(store, leases, absorber, dead_letters, tombstones, windows)
     redaction = Redaction(store, editor, grants, authors)
+    deleted = Deleted(store)
     deletion = Deletion(
-        store, leases, absorber, manual_blocks, tombstones, records, windows, redaction
+        store,
+        leases,
+        absorber,
+        manual_blocks,
+        tombstones,
+        records,
+        windows,
+        redaction,
+        deleted,
     )
     work = SessionWork(
         store,
@@ -192,11 +255,13 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         deletion.finish,
         strategy.absorbs,
         config.idle_minutes,
+        backlog,
     )
     return Components(
         guard=guard,
-        contexts=Contexts(guard, store, windows, packer, recaller, troubles),
-        search=Search(guard, store, resources.counter, searcher, absorbs=absorbs),
+        contexts=Contexts(guard, store, windows, packer, recaller, troubles, resources.pending),
+        search=Search(guard, store, resources.counter, searcher),
+        pages=MessagePages(store, resources.counter, config.max_tokens),
         services=services,
         store=store,
         blocks=bound,
@@ -216,4 +281,21 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         retention=retention,
         editor=editor,
         redaction=redaction,
+        deleted=deleted,
+        receipts=Receipts(
+            store,
+            config.namespace,
+            services.keys,
+            _out_of_reach(config),
+            config.store == "memory://",
+        ),
+        lacking_models=lacking,
     )
+
+
+def _out_of_reach(config: AgentMemoryConfig) -> list[Part]:
+    """What no deletion reaches: providers that texts were sent to."""
+    embedders = [config.embedding] if config.embedding and is_remote(config.embedding) else []
+    asked = sorted({*config.language_models, *embedders})
+    told = "What was sent to it is kept as its provider says."
+    return [Part(f"model {name!r}", "not supported", told) for name in asked]

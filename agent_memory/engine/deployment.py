@@ -60,7 +60,7 @@ class Deployment:
                 work; a note names the store.
             pydantic.ValidationError: A field is unknown or its value bad; a note names the store.
         """
-        tables = store_tables(read_settings(Path(path)))
+        tables = store_tables(read_settings(path))
         return cls({name: store_config(name, table, **fields) for name, table in tables.items()})
 
     def open(self) -> Memories:

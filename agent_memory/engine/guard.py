@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_memory.core.ids import check_id
 from agent_memory.core.records import Head, Scope
-from agent_memory.errors import InvalidInput, MemoryClosed, SessionOfAnotherUser
+from agent_memory.errors import Damaged, InvalidInput, MemoryClosed, SessionOfAnotherUser
 from agent_memory.stores.base import SessionStore
 
 
@@ -36,15 +36,32 @@ class Guard:
         if user_id is not None:
             check_id("user_id", user_id)
 
+    def check_session(self, session_id: str, user_id: str | None) -> None:
+        """As `check`, for a call that is about one session, whatever else is named.
+
+        Raises:
+            InvalidId: No session is named, or an id is not usable.
+        """
+        self.check(None, user_id)
+        check_id("session_id", session_id)
+
     def admit(self, session_id: str | None, user_id: str | None) -> None:
         """As `check`; where both are named, refuse a session of another user too.
 
+        Whose it is may be all that can be read of a session: it can be deleted then.
+
         Raises:
             SessionOfAnotherUser: The session belongs to another user.
+            Damaged: Whose it is cannot be read.
         """
         self.check(session_id, user_id)
         if session_id is not None and user_id is not None:
-            self.owned(session_id, user_id)
+            try:
+                self.owned(session_id, user_id)
+            except Damaged as error:
+                if error.damage is None or error.damage.head is None or not error.damage.is_known:
+                    raise
+                self._owned(error.damage.head, user_id)
 
     def owned(self, session_id: str, user_id: str | None) -> Head | None:
         """The head of a session, whose ids are checked; None where there is no such session.
@@ -52,13 +69,15 @@ class Guard:
         Raises:
             SessionOfAnotherUser: The session belongs to another user than the one named.
         """
-        head = self._store.head(session_id)
+        return self._owned(self._store.head(session_id), user_id)
+
+    def _owned(self, head: Head | None, user_id: str | None) -> Head | None:
         if head is None or head.deleting:
             return None
         if user_id is not None and head.user_id not in (None, user_id):
             raise SessionOfAnotherUser(
-                f"Session {session_id!r} belongs to another user. Use that user's id, or start "
-                "a session with an id of its own."
+                f"Session {head.session_id!r} belongs to another user. Use that user's id, or "
+                "start a session with an id of its own."
             )
         return head
 

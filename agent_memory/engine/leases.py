@@ -13,11 +13,12 @@ from agent_memory.core.records import Lease
 from agent_memory.core.threads import repeated
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.damage import head_or_rest
 
 LEASE_SECONDS = 10.0
 _BEAT_SECONDS = LEASE_SECONDS / 4
 _POLL_SECONDS = 0.02
-_LOCK_WAIT_SECONDS = 60.0
+_WAIT_SECONDS = 60.0
 _MOST_PAUSE_SECONDS = 0.2
 
 
@@ -39,27 +40,27 @@ class Leases:
         self._store = store
 
     @contextmanager
-    def hold(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | None]:
+    def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:
         """As `take`, for callers who go on alike whyever the lease could not be had: None then."""
-        with self.take(session_id, wait) as taken:
+        with self.take(session_id, waiting=waiting) as taken:
             yield None if isinstance(taken, Unheld) else taken
 
     @contextmanager
-    def take(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | Unheld]:
+    def take(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | Unheld]:
         """Hold a session's lease, however long the work takes; it is renewed meanwhile.
 
         Args:
             session_id: The session; one that does not exist (any more) has no lease to be had.
-            wait: Seconds to wait for another worker to give it back.
+            waiting: Wait a minute for another worker to give it back.
 
         Yields:
             The lease, to be handed on with every write; or why it could not be had. Of a session
             that is gone nothing else is known: it may have begun anew by now.
         """
         lease = Lease(session_id, uuid4().hex)
-        deadline = monotonic() + wait
+        deadline = monotonic() + waiting * _WAIT_SECONDS
         while not self._store.lease(session_id, lease.owner, LEASE_SECONDS):
-            if self._store.head(session_id) is None:
+            if head_or_rest(self._store, session_id) is None:
                 yield Unheld.GONE
                 return
             if monotonic() >= deadline:
@@ -82,16 +83,16 @@ class Leases:
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
 
 
-def busy(session_id: str, seconds: float, told: str) -> StoreUnavailable:
+def busy(session_id: str, told: str) -> StoreUnavailable:
     """What to raise where another worker did not give a session's lease back.
 
     Args:
         session_id: The session.
-        seconds: For how long it was waited for.
         told: What that means for the caller, and what to do.
     """
     return StoreUnavailable(
-        f"Session {session_id!r} is being absorbed and did not let go within {seconds:g} s. {told}"
+        f"Session {session_id!r} is being absorbed and did not let go within {_WAIT_SECONDS:g} s. "
+        f"{told}"
     )
 
 
@@ -113,11 +114,11 @@ class Locks:
             StoreUnavailable: Another worker did not give it back for a minute.
         """
         owner = uuid4().hex
-        deadline, pause = monotonic() + _LOCK_WAIT_SECONDS, _POLL_SECONDS
+        deadline, pause = monotonic() + _WAIT_SECONDS, _POLL_SECONDS
         while not self._store.lock(name, owner, LEASE_SECONDS):
             if monotonic() >= deadline:
                 raise StoreUnavailable(
-                    f"Another worker holds what this one waits for, since {_LOCK_WAIT_SECONDS:g} "
+                    f"Another worker holds what this one waits for, since {_WAIT_SECONDS:g} "
                     "seconds. It is tried again later."
                 )
             sleep(pause)  # a model may be asked meanwhile, which takes seconds

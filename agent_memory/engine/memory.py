@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, cast
 
+from agent_memory.config.settings import NOTES
 from agent_memory.core.context import MemoryContext
+from agent_memory.core.explanation import Explanation
 from agent_memory.core.ids import check_id
+from agent_memory.core.limits import at_most, how_many, place_in_log, text_of
 from agent_memory.core.messages import Message
+from agent_memory.core.once import as_it_was, check_end
+from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
 from agent_memory.core.turns import Turn
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.opened import OpenMemory
-from agent_memory.engine.paging import all_heads, page_of
+from agent_memory.engine.paging import newest_of, page_of
 from agent_memory.engine.processing.absorb import check_block
+from agent_memory.engine.recall.explain import Explainer
 from agent_memory.engine.session import Session
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.engine.user import User
+from agent_memory.errors import InvalidInput
 from agent_memory.models.loading import load_in_background
 
 if TYPE_CHECKING:
     from agent_memory.engine.loop.offering import GivenTool
+    from agent_memory.ltm_blocks.notes import Note, Notes
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +46,8 @@ class AgentMemory(OpenMemory):
     `SessionOfAnotherUser` for a session of another one, and does nothing.
 
     Args:
-        config: All settings; None takes the defaults (one SQLite file, no model).
+        config: All settings; None takes the defaults: one SQLite file, no model, a `VectorMemory`.
+            A path or a URL says where memory is kept: `AgentMemory("me.db")`.
         **fields: Fields of `AgentMemoryConfig`, over those of `config`.
 
     Attributes:
@@ -53,56 +62,92 @@ class AgentMemory(OpenMemory):
         StoreError: The store cannot be opened.
     """
 
-    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
-        """Append a message, or a list of them atomically; make room where the window overflows.
+    def update(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
+        """Append a message of any size, or a list of them atomically; make room where the window
+        overflows.
 
         With `overflow_mode="background"` the room is made after this returns.
 
         Args:
             session_id: The conversation.
-            message: An OpenAI chat dict, a `Message`, an object with `model_dump()`, or a list of
-                these. A system message replaces the session's system message.
+            message: An OpenAI chat dict, a `Message`, an object with `model_dump()`, a response of
+                OpenAI's Responses API (for its output items), or a list of these. A system message
+                replaces the session's system message.
             user_id: The user it belongs to.
+            key: Names this write in its session, such as a UUID. A retry with the same key and the
+                same messages stores nothing. So it is without a key with each message that carries
+                an `id`: of a list, only those are stored whose ids are new.
+            expected_end: Append only if the log still ends at this seq: the `end` of the head that
+                you know, 0 for a new session.
 
         Returns:
             The session's head afterwards. The messages are durable, whatever became of making room.
+            For a retry, with the `end` and `total` that it had after the first.
 
         Raises:
-            InvalidInput: An id or a message is not usable, or a message could never fit the budget;
-                nothing was stored.
+            InvalidInput: An id or a message is not usable, or a message is larger than
+                `max_message_bytes`; nothing was stored.
+            Conflict: The key, or an id, was used for other content; or the log does not end at
+                `expected_end`. Nothing was stored.
             StoreError: The store failed; nothing was stored.
         """
-        self._guard.check(session_id, user_id)
+        self._guard.check_session(session_id, user_id)
         given = message if isinstance(message, list | tuple) else [message]
         if not given:
-            return self._guard.owned(session_id, user_id) or empty_head(
+            head = self._guard.owned(session_id, user_id) or empty_head(
                 session_id, user_id, datetime.now(UTC)
             )
-        head = self.components.deletion.retried(
-            session_id, lambda: self._appender.append(session_id, given, user_id)
+            if expected_end is not None:
+                check_end(expected_end, head.end)
+            return head
+        head, before = self.components.deletion.retried(
+            session_id,
+            lambda: self._appender.append(session_id, given, user_id, key, expected_end),
         )
         head = self._settle(head)
         if self._will_ask_models:  # begun after the first update, the import delays it least
             self._will_ask_models = False
             load_in_background()
-        return head
+        return head if before is None else as_it_was(head, before)
 
     def get(
-        self, session_id: str, message: Any = None, *, user_id: str | None = None
+        self,
+        session_id: str,
+        message: Any = None,
+        *,
+        user_id: str | None = None,
+        max_tokens: int | None = None,
+        format: str | None = None,
     ) -> MemoryContext:
         """The window, plus what the blocks recall for `message`; never above the budget.
+
+        What is too long for it is shown in part, and says so; `warnings` name what of the newest
+        turn that befell.
 
         Args:
             session_id: The conversation; one that does not exist yet gives recalls only.
             message: Text or a message to recall for. It is not stored; `to_messages()` ends with
                 it, where a user says it. None recalls for the newest user message of the window.
             user_id: The user, needed where the session does not exist yet.
+            max_tokens: A smaller budget than the configured one, for this call.
+            format: In which format `to_messages()` gives it, such as "openai.responses" or
+                "anthropic.messages"; None for OpenAI's chat. The provider's own items are in it as
+                they are, from its newest compaction on.
 
         Raises:
-            InvalidInput: An id or the message is not usable.
+            InvalidInput: An id, the message or the format is not usable.
+            InvalidBudget: `max_tokens` is no number of tokens.
             StoreError: The session store failed. Blocks that fail are named in `warnings`.
         """
-        return self._contexts.get(session_id, message, user_id)
+        return self._contexts.get(session_id, message, user_id, max_tokens, format)
 
     def search(
         self,
@@ -114,8 +159,9 @@ class AgentMemory(OpenMemory):
     ) -> list[Recall]:
         """What blocks recall, and what was noted, merged best first, without a window.
 
-        Where no block absorbs, a session is searched in its log, by words alone: the newest 5,000
-        messages, for which an index is made each time.
+        What was said a moment ago is found too, in whatever session. Where no block recalls
+        messages, the log is searched by its words: what is not absorbed yet, or, where nothing
+        absorbs, the newest 5,000 messages.
 
         Args:
             query: What to look for.
@@ -123,11 +169,66 @@ class AgentMemory(OpenMemory):
             session_id: Only what comes from this session, what was noted outright, and what holds
                 for everyone.
             limit: At most this many.
+
+        Raises:
+            InvalidInput: The query is no text, the limit no number, or an id not usable.
         """
         found, warnings = self.components.search.run(query, user_id, session_id, limit)
         for warning in warnings:
             logger.warning("search: %s", warning)
         return found
+
+    def explain(
+        self, question: str, *, user_id: str | None = None, session_id: str | None = None
+    ) -> Explanation:
+        """What would be recalled for a question, what is left out, and why: below a floor, no room,
+        superseded, given up, waiting, another user's. `print` shows it whole.
+
+        Args:
+            question: The question.
+            user_id: Who asks.
+            session_id: In which chat; None for a new one.
+
+        Raises:
+            InvalidInput: Nobody is named, or an id is not usable.
+        """
+        if user_id is None and session_id is None:
+            raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
+        text_of("question", question)
+        parts = self.components
+        explainer = Explainer(parts.contexts, parts.dead_letters.dead, parts.store)
+        return explainer.run(question, user_id, session_id)
+
+    def remember(
+        self,
+        text: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        at: datetime | date | None = None,
+        key: str | None = None,
+    ) -> Note:
+        """Put something down outright, as a note: no message, no model. `get` and `search` find it
+        from now on. One that says the same in the same words is not written twice.
+
+        With `blocks=[]` only `search` finds it.
+
+        Args:
+            text: What to remember: best one fact, in a whole sentence.
+            user_id: Whose memory.
+            session_id: The session in which it was said, if any: it goes with it. Needed for a
+                session without a user, whose memory is its own.
+            at: When it was said to hold, as a date (UTC) or with a time zone; None for now.
+            key: Names this write, where it may be retried in other words.
+
+        Raises:
+            InvalidInput: It is empty or too long, there are too many notes, nobody is named, or
+                `at` has no time zone. Nothing was stored.
+            Conflict: The key was used for a note that is there, and says something else.
+            SessionOfAnotherUser: The session belongs to another user.
+        """
+        scope = self._guard.scope(user_id, session_id)
+        return cast("Notes", self._open(NOTES, scope)).add(text, at=at, key=key)
 
     def history(
         self,
@@ -136,11 +237,30 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         after: int = 0,
         limit: int | None = None,
+        last: int | None = None,
     ) -> list[Entry]:
-        """The log, past the window too: entries with seq above `after`, at most `limit`."""
-        self._guard.check(session_id, user_id)
-        if self._guard.owned(session_id, user_id) is None:
+        """The log, past the window too: entries with seq above `after`, in order.
+
+        Args:
+            session_id: The conversation.
+            user_id: The user whose it has to be.
+            after: Only what follows this seq.
+            limit: At most so many, from there on.
+            last: At most so many of the newest, in place of `limit`.
+
+        Raises:
+            InvalidInput: Both `limit` and `last` are given, or one of the three is no such number.
+        """
+        self._guard.check_session(session_id, user_id)
+        if last is not None and limit is not None:
+            raise InvalidInput("Give `limit` or `last`, not both.")
+        after, limit = place_in_log("after", after), at_most("limit", limit)
+        last = at_most("last", last)
+        head = self._guard.owned(session_id, user_id)
+        if head is None:
             return []
+        if last is not None:
+            return newest_of(self._store, head, last, after)
         return self._store.read(session_id, after=after, limit=limit)
 
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
@@ -148,9 +268,13 @@ class AgentMemory(OpenMemory):
 
         Returns:
             The messages taken, oldest first; fewer than `count` where there are no more.
+
+        Raises:
+            InvalidInput: `count` is no number of messages.
         """
+        self._guard.check_session(session_id, user_id)
         self._guard.admit(session_id, user_id)
-        return self.components.editor.pop(session_id, count)
+        return self.components.editor.pop(session_id, how_many("count", count))
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
         """What to send a model: the context for a turn, with the turn at its end. Stores nothing.
@@ -163,15 +287,22 @@ class AgentMemory(OpenMemory):
 
         Returns:
             The turn; its `messages` are for any chat API, within `max_tokens`. Of the context
-            recalls give way to the turn first, then the oldest turns.
+            recalls and the oldest turns give way to the turn. What of the turn itself is too long
+            is shown in part; the turn's `asked` has it whole.
 
         Raises:
             InvalidMessage: Nothing is asked, or a call of a tool has no result.
-            MessageTooLarge: The turn alone with the system message does not fit.
         """
         return self.turns.before(session_id, message, user_id)
 
-    def after_turn(self, turn: Turn, answer: Any) -> Head:
+    def after_turn(
+        self,
+        turn: Turn,
+        answer: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """Store a turn with its answer, all of it or nothing.
 
         What `regenerate` gave is put in the place of the old answer.
@@ -180,14 +311,17 @@ class AgentMemory(OpenMemory):
             turn: What `before_turn` or `regenerate` gave.
             answer: What the model said, as text or in any form that `update` takes; or a list, in
                 order: assistant messages with calls of tools, their results, the answer.
+            key: As for `update`. What `regenerate` gave needs none: an answer that is in its place
+                already is not put there twice.
+            expected_end: As for `update`, for a new turn.
 
         Raises:
             InvalidMessage: The turn does not end with an answer, or a call has no result, or a
                 result no call. Nothing was stored.
             InvalidInput: The session went on since `regenerate`. Nothing was stored.
-            MessageTooLarge: One of the messages could never fit the budget. Nothing was stored.
+            Conflict: As for `update`. Nothing was stored.
         """
-        return self.turns.after(turn, answer)
+        return self.turns.after(turn, answer, key, expected_end)
 
     def regenerate(self, session_id: str, *, user_id: str | None = None) -> Turn:
         """What to send a model for another answer to the session's newest question. Stores nothing.
@@ -199,7 +333,6 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: The session has no message of a user.
-            MessageTooLarge: The question alone with the system message does not fit.
         """
         return self._regenerating.turn(session_id, user_id)
 
@@ -214,6 +347,8 @@ class AgentMemory(OpenMemory):
         tools: Sequence[GivenTool] | None = None,
         stream: bool = False,
         max_rounds: int = 8,
+        key: str | None = None,
+        expected_end: int | None = None,
         **options: Any,
     ) -> Any:
         """Recall, ask the model, run its tools, and store the turn once the answer is there.
@@ -231,6 +366,9 @@ class AgentMemory(OpenMemory):
                 other schema is handed back: see below.
             stream: Give litellm's chunks as they arrive, of all rounds.
             max_rounds: How often tools may be run; then the model has to answer without.
+            key: Names this turn in its session. Asked again with the same key and question, once
+                the turn is stored, no model is asked: the answer of then is given.
+            expected_end: As for `update`.
             **options: What else litellm is to send: `temperature`, `response_format`, ...
 
         Returns:
@@ -240,17 +378,19 @@ class AgentMemory(OpenMemory):
 
         Raises:
             InvalidInput: The turn so far, a tool or an option is not usable.
-            MessageTooLarge: The turn does not fit the budget, or the answer never could.
+            Conflict: The key was used for another question, or the log does not end at
+                `expected_end` once the answer is there; or the answer was taken out of the log.
             ModelRequired: No model is configured or named.
             ModelError: The model failed.
         """
         ask = self.turns.complete
         given = {"tools": tools, "stream": stream, "max_rounds": max_rounds, **options}
+        given |= {"key": key, "expected_end": expected_end}
         return ask(session_id, message, user_id=user_id, model=model, **given)
 
     def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
-        """What a model may ask of the memory, in OpenAI's form: `memory_read`, `memory_write`,
-        `memory_forget`, and what each block offers.
+        """What a model may ask of the memory, in OpenAI's form: `memory_read`,
+        `memory_read_message`, `memory_write`, `memory_forget`, and what each block offers.
 
         Raises:
             ConfigError: Two tools have the same name.
@@ -264,6 +404,7 @@ class AgentMemory(OpenMemory):
         arguments: Mapping[str, Any] | str | None = None,
         *,
         user_id: str | None = None,
+        key: str | None = None,
     ) -> str:
         """Do what a model asked for; the text is the tool's result, for the model to read.
 
@@ -275,45 +416,79 @@ class AgentMemory(OpenMemory):
             name: The tool's name, as the model gave it.
             arguments: Its arguments: a mapping, or JSON as models send it.
             user_id: The user, needed where the session does not exist yet.
+            key: Names this call, where it may be retried: `memory_write` notes once for it. Tools
+                of blocks find it in the scope.
         """
-        return self._toolbox.call(session_id, name, arguments, user_id)
+        return self._toolbox.call(session_id, name, arguments, user_id, key)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """Say that a conversation is over for now: what is pending is absorbed, what was kept for
         its time only (`WorkingMemory`) is cleared. The log stays, and it may go on.
         """
+        self._guard.check_session(session_id, user_id)
         scope = self._guard.scope(user_id, session_id)
         absorbed = self.flush(session_id)
         for block in self.blocks.values():
             block.end(scope)
         return absorbed
 
-    def flush(self, session_id: str | None = None, *, user_id: str | None = None) -> list[Absorbed]:
+    def flush(
+        self,
+        session_id: str | None = None,
+        *,
+        user_id: str | None = None,
+        progress: Callable[[Progress], object] | None = None,
+    ) -> list[Absorbed]:
         """Absorb whatever is pending, now: of one session, of one user's, or of all. Idempotent.
 
-        A stand-in summary is redone too, where the model is back.
+        A stand-in summary is redone too, where the model is back. Of many, a session that is
+        damaged in the store is passed over, with a warning.
+
+        Args:
+            session_id: Only this session.
+            user_id: Only sessions of this user.
+            progress: Of many sessions, called after each.
         """
         self._guard.admit(session_id, user_id)
         if session_id is not None:
             return self._flush(session_id)
-        self.components.deletion.resume()
-        heads = all_heads(self._store, user_id)
-        return [one for head in heads for one in self._flush(head.session_id)]
+        return self._flush_all(user_id, progress)
 
-    def delete(self, session_id: str, *, user_id: str | None = None) -> None:
+    def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Remove the session's log and head, and every record that blocks derived from it.
 
         Idempotent; a deletion that was interrupted is resumed by the next call for the session.
         Blocks that are no longer configured are deleted from too, in this memory's own store.
-        """
-        self._guard.admit(session_id, user_id)
-        self.components.deletion.session(session_id)
+        `import_session` does not bring it back unless told to.
 
-    def delete_user(self, user_id: str) -> None:
+        Returns:
+            What became of each place; see `Receipt`.
+        """
+        self._guard.check_session(session_id, user_id)
+        self._guard.admit(session_id, user_id)
+        parts = self.components
+        return parts.receipts.of_deletion("session", session_id, parts.deletion.session(session_id))
+
+    def delete_user(self, user_id: str) -> Receipt:
         """The same for all of a user's sessions and records."""
         check_id("user_id", user_id)
         self._guard.check(None, user_id)
-        self.components.deletion.user(user_id)
+        parts = self.components
+        return parts.receipts.of_deletion("user", user_id, parts.deletion.user(user_id))
+
+    def checkpoint(self, session_id: str, *, user_id: str | None = None) -> Receipt:
+        """A receipt for everything up to the newest message: it is durable, so that a host may cut
+        it out of its own context.
+
+        Raises:
+            InvalidInput: There is no such session.
+        """
+        self._guard.check(session_id, user_id)
+        head = self._guard.owned(session_id, user_id)
+        if head is None:
+            raise InvalidInput(f"There is no session {session_id!r} to make a checkpoint of.")
+        absorbing = self.components.absorber.blocks
+        return self.components.receipts.checkpoint(head, absorbing)
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -321,13 +496,16 @@ class AgentMemory(OpenMemory):
         """A page of sessions in order of their ids: those after `after`, of one user if named.
 
         Those of shared namespaces are not among them: see `Share.sessions`.
+
+        Raises:
+            InvalidInput: `limit` is no number, or `after` no id.
         """
         self._guard.check(None, user_id)
         return page_of(self._store, user_id, limit=limit, after=after)
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """The calls for one conversation, with the ids bound."""
-        self._guard.check(session_id, user_id)
+        self._guard.check_session(session_id, user_id)
         return Session(self, session_id, user_id)
 
     def user(self, user_id: str) -> User:
@@ -378,11 +556,11 @@ class AgentMemory(OpenMemory):
     def turns(self) -> Turns:
         """The calls about a turn, over this memory's. For this package's own faces."""
         return Turns(
-            get=self.get,
+            begin=self._contexts.begin,
             update=self.update,
+            stored=self._stored,
             replaced=self._regenerating.replace,
             call_tool=self.call_tool,
             toolbox=self._toolbox.tools,
             models=self.components.services.resources.models,
-            counter=self._counter,
         )

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.records import Absorbed, Head, Scope
+from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.append import Appender
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.loop.regenerate import Regenerate
+from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.sharing.shares import Shares
+from agent_memory.engine.stats import Progress
 from agent_memory.engine.tool_calls import Toolbox
+from agent_memory.errors import ConfigError
+from agent_memory.stores import url_of
+from agent_memory.stores.damage import undamaged
 
 if TYPE_CHECKING:
+    from agent_memory.core.messages import Message
+    from agent_memory.core.once import WriteKey
     from agent_memory.engine.transfer.snapshots.reading import Reading
+    from agent_memory.ltm_blocks.base import FactBlock
 
 logger = logging.getLogger(__name__)
 
-_WAIT = 60.0
+_AT_ONCE = 50  # sessions that blocks are told of before they absorb them
 
 
 class OpenMemory:
@@ -32,7 +44,15 @@ class OpenMemory:
         **fields: See `AgentMemory`.
     """
 
-    def __init__(self, config: AgentMemoryConfig | None = None, **fields: Any) -> None:
+    def __init__(self, config: AgentMemoryConfig | str | Path | None = None, **fields: Any) -> None:
+        if isinstance(config, str | Path):
+            fields = {"store": url_of(config), **fields}
+            config = None
+        if not isinstance(config, AgentMemoryConfig | None):
+            raise ConfigError(
+                f"A memory cannot be opened from a {type(config).__name__}. Give an "
+                "AgentMemoryConfig, its fields, or a path or URL."
+            )
         if config is not None and fields:
             fields = {**{name: getattr(config, name) for name in config.model_fields_set}, **fields}
         self.config = AgentMemoryConfig(**fields) if config is None or fields else config
@@ -41,7 +61,12 @@ class OpenMemory:
         self._store, self._counter = parts.store, parts.services.resources.counter
         self._guard, self._contexts, self._shares = parts.guard, parts.contexts, Shares()
         self._appender = Appender(
-            parts.store, self._counter, parts.gate, parts.windows, self.config.max_tokens
+            parts.store,
+            self._counter,
+            parts.gate,
+            parts.windows,
+            self.config.max_message_bytes,
+            self.config.keep_keys,
         )
         self._will_ask_models = bool(self.config.language_models)
         self._background: Worker | None = None
@@ -75,6 +100,7 @@ class OpenMemory:
     def _settle(self, head: Head) -> Head:
         """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
         try:
+            self._work_off()
             if not self.components.work.needed(head):
                 return head
             if self._background is not None:
@@ -85,13 +111,65 @@ class OpenMemory:
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
-    def _flush(self, session_id: str) -> list[Absorbed]:
+    def _work_off(self) -> None:
+        """Have a session absorbed of which so much waits that it makes questions slow, if any."""
         work = self.components.work
-        return work.process(session_id, everything=True, wait=_WAIT).absorbed
+        session_id = work.backlog.next()
+        if session_id is None:
+            return
+        if self._background is None:
+            work.process(session_id, scheduled=True)
+        elif (head := self._store.head(session_id)) is not None:
+            self._background.wake(head)
+        else:
+            work.backlog.done(session_id, None)
+
+    def _stored(
+        self, session_id: str, key: WriteKey, *, user_id: str | None = None
+    ) -> list[Message] | None:
+        """The messages that were stored under a key; None where it is not known.
+
+        Raises:
+            Conflict: The key was used for other content.
+        """
+        self._guard.check_session(session_id, user_id)
+        if self._guard.owned(session_id, user_id) is None:
+            return None
+        return self._appender.stored(session_id, key)
+
+    def _flush(self, session_id: str) -> list[Absorbed]:
+        return self.components.work.process(session_id, everything=True).absorbed
+
+    @apart
+    def _flush_all(
+        self, user_id: str | None, progress: Callable[[Progress], object] | None
+    ) -> list[Absorbed]:
+        """Flush all sessions, or all of a user's, one after the other."""
+        self.components.deletion.resume()
+        total = sum(1 for _ in all_heads(self._store, user_id))
+        done: list[Absorbed] = []
+        number, heads = 0, all_heads(self._store, user_id)
+        while some := list(islice(heads, _AT_ONCE)):
+            self.components.work.prepare(some)
+            for number, head in enumerate(some, number + 1):  # noqa: B020 - goes on counting
+                if given_up():
+                    return done
+                fed = undamaged([head.session_id], self._flush)
+                absorbed = [one for each in fed for one in each]
+                done += absorbed
+                if progress is not None:
+                    error = next((one.error for one in absorbed if one.error), None)
+                    at = (number, max(number, total))
+                    progress(Progress(None, head.session_id, *at, error))
+        return done
 
     def _open(self, kind: str, scope: Scope) -> Any:
         """The handle of a kind of block, for a scope; `User` and `Session` ask for it."""
         return self.components.block(kind).open(scope)
+
+    def _fact_blocks(self) -> list[FactBlock]:
+        """The blocks that keep facts; `User` asks for them."""
+        return self.components.needed_fact_blocks()
 
     def _bring(self, reading: Reading) -> Head:
         """Bring a session in from its snapshot; `operations.import_session` asks for it."""
@@ -111,7 +189,11 @@ class OpenMemory:
     @property
     def _toolbox(self) -> Toolbox:
         return Toolbox(
-            self._guard, self.components.all_blocks, self._open, self.components.search.run
+            self._guard,
+            self.components.all_blocks,
+            self._open,
+            self.components.pages,
+            self.components.search.run,
         )
 
     @property
@@ -124,6 +206,5 @@ class OpenMemory:
             asking,
             parts.editor,
             self._appender,
-            self._counter,
             self._settle,
         )

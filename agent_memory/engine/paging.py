@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent_memory.core.ids import PAST_SHARED, share_of
+from agent_memory.core.ids import PAST_SHARED, marker, share_of
+from agent_memory.core.limits import how_many
 from agent_memory.core.records import Entry, Head
 from agent_memory.stores.base import SessionStore
 
@@ -18,6 +19,12 @@ def all_heads(
     while page := store.sessions(user_id=user_id, limit=_PAGE, after=after):
         yield from page
         after = page[-1].session_id
+
+
+def newest_of(store: SessionStore, head: Head, last: int, after: int = 0) -> list[Entry]:
+    """The newest entries of a log, oldest first: so many at most, and only those past `after`."""
+    found = store.read(head.session_id, after=max(after, head.end - last)) if last else []
+    return found[-last:]
 
 
 class LogChanged(Exception):
@@ -47,7 +54,12 @@ def page_of(
     after: str | None,
     shared: bool = False,
 ) -> list[Head]:
-    """A page of sessions whose deletion has not begun: of shared namespaces, or only of others."""
+    """A page of sessions whose deletion has not begun: of shared namespaces, or only of others.
+
+    Raises:
+        InvalidInput: `limit` is no number, or `after` no id.
+    """
+    limit, after = how_many("limit", limit), marker(after)
     found: list[Head] = []
     while len(found) < limit:
         page = store.sessions(user_id=user_id, limit=limit, after=after)

@@ -51,20 +51,24 @@ class Services:
             )
 
         @cache
-        def embedders(name: str | None) -> Embedder:
+        def opened_embedder(name: str | None) -> Embedder:
             return open_embedder(
-                name or config.embedding,
+                name,
                 api_base=config.api_base,
                 api_key=config.api_key,
                 timeout=config.model_timeout,
                 ledger=self.ledger,
             )
 
-        keys = None
+        def embedders(name: str | None) -> Embedder:
+            # of two names for one embedder each text is embedded once
+            return opened_embedder(name or config.embedding)
+
+        self.keys = keys = None
         if config.encryption is not None:
             from agent_memory.stores.encrypted.keys import Keys
 
-            keys = Keys.from_environment(config.encryption)
+            self.keys = keys = Keys.from_environment(config.encryption)
 
         def opened(given: str | Store) -> Store:
             store = given

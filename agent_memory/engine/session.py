@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
 
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
+from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall
-from agent_memory.core.turns import Turn
+from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.user import User
 from agent_memory.errors import InvalidInput
 
@@ -24,10 +25,23 @@ if TYPE_CHECKING:
 class Sessions(Protocol):
     """A memory, as far as its sessions call it. Each call refuses another user's session."""
 
-    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head: ...
+    def update(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head: ...
 
     def get(
-        self, session_id: str, message: Any = None, *, user_id: str | None = None
+        self,
+        session_id: str,
+        message: Any = None,
+        *,
+        user_id: str | None = None,
+        max_tokens: int | None = None,
     ) -> MemoryContext: ...
 
     def search(
@@ -46,6 +60,7 @@ class Sessions(Protocol):
         user_id: str | None = None,
         after: int = 0,
         limit: int | None = None,
+        last: int | None = None,
     ) -> list[Entry]: ...
 
     def pop(
@@ -54,7 +69,14 @@ class Sessions(Protocol):
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn: ...
 
-    def after_turn(self, turn: Turn, answer: Any) -> Head: ...
+    def after_turn(
+        self,
+        turn: Turn,
+        answer: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head: ...
 
     def completion(
         self, session_id: str, message: Any, *, user_id: str | None = None, **options: Any
@@ -66,7 +88,7 @@ class Sessions(Protocol):
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]: ...
 
-    def delete(self, session_id: str, *, user_id: str | None = None) -> None: ...
+    def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt | None: ...
 
 
 class BoundSession:
@@ -99,13 +121,18 @@ class BoundSession:
     def __exit__(self, *exc: object) -> None:
         self.end()
 
-    def update(self, message: Any) -> Head:
+    def update(
+        self, message: Any, *, key: str | None = None, expected_end: int | None = None
+    ) -> Head:
         """As `AgentMemory.update`."""
-        return self._memory.update(self.session_id, message, user_id=self.user_id)
+        return self._memory.update(
+            self.session_id, message, user_id=self.user_id, key=key, expected_end=expected_end
+        )
 
-    def get(self, message: Any = None) -> MemoryContext:
+    def get(self, message: Any = None, *, max_tokens: int | None = None) -> MemoryContext:
         """As `AgentMemory.get`."""
-        return self._memory.get(self.session_id, message, user_id=self.user_id)
+        memory, user_id = self._memory, self.user_id
+        return memory.get(self.session_id, message, user_id=user_id, max_tokens=max_tokens)
 
     def search(self, query: str, *, limit: int = 10) -> list[Recall]:
         """What the user's memory holds, as `AgentMemory.search` with the user's id.
@@ -117,9 +144,13 @@ class BoundSession:
         self.update([])  # appends nothing, and refuses another user's session
         return self._memory.search(query, user_id=self.user_id, limit=limit)
 
-    def history(self, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+    def history(
+        self, *, after: int = 0, limit: int | None = None, last: int | None = None
+    ) -> list[Entry]:
         """As `AgentMemory.history`."""
-        return self._memory.history(self.session_id, user_id=self.user_id, after=after, limit=limit)
+        return self._memory.history(
+            self.session_id, user_id=self.user_id, after=after, limit=limit, last=last
+        )
 
     def pop(self, count: int = 1) -> list[Message]:
         """As `AgentMemory.pop`."""
@@ -129,19 +160,27 @@ class BoundSession:
         """As `AgentMemory.before_turn`."""
         return self._memory.before_turn(self.session_id, message, user_id=self.user_id)
 
-    def after_turn(self, turn: Turn, answer: Any) -> Head:
+    def after_turn(
+        self,
+        turn: Turn,
+        answer: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """As `AgentMemory.after_turn`, for a turn of this session.
 
         Raises:
             InvalidInput: The turn is of another session. Nothing was stored.
         """
+        check_turn(turn)
         if turn.session_id != self.session_id:
             raise InvalidInput(
                 f"The turn is of the session {turn.session_id!r}, not of {self.session_id!r}. Give "
                 "it to its own. Nothing was stored."
             )
         own = turn if self.user_id is None else replace(turn, user_id=self.user_id)
-        return self._memory.after_turn(own, answer)
+        return self._memory.after_turn(own, answer, key=key, expected_end=expected_end)
 
     def completion(
         self,
@@ -152,6 +191,8 @@ class BoundSession:
         tools: Sequence[GivenTool] | None = None,
         stream: bool = False,
         max_rounds: int = 8,
+        key: str | None = None,
+        expected_end: int | None = None,
         **options: Any,
     ) -> Any:
         """As `AgentMemory.completion`."""
@@ -163,6 +204,8 @@ class BoundSession:
             tools=tools,
             stream=stream,
             max_rounds=max_rounds,
+            key=key,
+            expected_end=expected_end,
             **options,
         )
 
@@ -174,9 +217,9 @@ class BoundSession:
         """As `AgentMemory.end`."""
         return self._memory.end(self.session_id, user_id=self.user_id)
 
-    def delete(self) -> None:
+    def delete(self) -> Receipt | None:
         """As `AgentMemory.delete`."""
-        self._memory.delete(self.session_id, user_id=self.user_id)
+        return self._memory.delete(self.session_id, user_id=self.user_id)
 
 
 class Session(BoundSession):
@@ -194,6 +237,22 @@ class Session(BoundSession):
         super().__init__(memory, session_id, user_id)
         self._home = memory
 
+    def get(
+        self, message: Any = None, *, max_tokens: int | None = None, format: str | None = None
+    ) -> MemoryContext:
+        """As `AgentMemory.get`."""
+        return self._home.get(
+            self.session_id, message, user_id=self.user_id, max_tokens=max_tokens, format=format
+        )
+
+    def delete(self) -> Receipt:
+        """As `AgentMemory.delete`."""
+        return self._home.delete(self.session_id, user_id=self.user_id)
+
+    def checkpoint(self) -> Receipt:
+        """As `AgentMemory.checkpoint`."""
+        return self._home.checkpoint(self.session_id, user_id=self.user_id)
+
     def regenerate(self) -> Turn:
         """As `AgentMemory.regenerate`."""
         return self._home.regenerate(self.session_id, user_id=self.user_id)
@@ -202,9 +261,15 @@ class Session(BoundSession):
         """As `AgentMemory.tools`."""
         return self._home.tools(self.session_id, user_id=self.user_id)
 
-    def call_tool(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> str:
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        key: str | None = None,
+    ) -> str:
         """As `AgentMemory.call_tool`."""
-        return self._home.call_tool(self.session_id, name, arguments, user_id=self.user_id)
+        return self._home.call_tool(self.session_id, name, arguments, user_id=self.user_id, key=key)
 
     def working(self) -> Scratchpad:
         """The session's scratchpad: JSON values by key.

@@ -46,17 +46,17 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step of a replay.
+    """One step of a replay, or of a flush.
 
     Attributes:
-        block: What is rebuilt.
+        block: What is rebuilt; None where all blocks absorb.
         session_id: The session that was just done.
         done: Sessions done.
         total: Sessions in all, as known so far.
         error: Why this session could not be finished, or None.
     """
 
-    block: str
+    block: str | None
     session_id: str
     done: int
     total: int

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from agent_memory.core.limits import quoted
 from agent_memory.core.messages import compact_json
 from agent_memory.core.tools import DOWN, Arguments, Tool
 from agent_memory.engine.guard import Guard
+from agent_memory.engine.message_pages import MessagePages, read_on
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ class Toolbox:
         guard: Says whose a session is.
         blocks: The configured blocks, by name.
         opened: Opens the handle of a kind of block, for a scope.
+        pages: Gives messages page by page.
         searched: What a memory holds, with a warning for each block that could not be asked.
     """
 
@@ -61,15 +65,18 @@ class Toolbox:
         guard: Guard,
         blocks: Mapping[str, Block],
         opened: Callable[[str, Scope], Any],
+        pages: MessagePages,
         searched: Callable[[str, str | None, str | None, int], tuple[list[Recall], list[str]]],
     ) -> None:
         self._guard = guard
         self._blocks = blocks
         self._opened = opened
+        self._pages = pages
         self._searched = searched
 
     def schemas(self, session_id: str, user_id: str | None) -> list[dict[str, Any]]:
         """See `AgentMemory.tools`."""
+        self._guard.check_session(session_id, user_id)
         self._guard.scope(user_id, session_id)
         return [tool.schema() for tool in self.tools().values()]
 
@@ -79,11 +86,13 @@ class Toolbox:
         name: str,
         arguments: Mapping[str, Any] | str | None,
         user_id: str | None,
+        key: str | None = None,
     ) -> str:
         """See `AgentMemory.call_tool`."""
-        self._guard.check(session_id, user_id)
+        self._guard.check_session(session_id, user_id)
         try:
-            return self._run_tool(self._guard.scope(user_id, session_id), name, arguments)
+            scope = replace(self._guard.scope(user_id, session_id), key=key)
+            return self._run_tool(scope, name, arguments)
         except InvalidInput as error:
             return str(error)
         except (StoreError, ModelError):
@@ -92,10 +101,10 @@ class Toolbox:
 
     def _run_tool(self, scope: Scope, name: str, arguments: Mapping[str, Any] | str | None) -> str:
         """As `call`, but what went wrong is raised."""
-        tool = self.tools().get(name)
+        tool = self.tools().get(name) if isinstance(name, str) else None
         if tool is None:
             raise ToolRefused(
-                f"There is no tool {name[:64]!r}. There are: {', '.join(self.tools())}."
+                f"There is no tool {quoted(name)}. There are: {', '.join(self.tools())}."
             )
         return tool.call(scope, arguments)
 
@@ -127,6 +136,7 @@ class Toolbox:
                 Read,
                 self._read,
             ),
+            self._pages.tool(),
             Tool(
                 "memory_write",
                 "Write down something worth remembering in later conversations, such as a "
@@ -144,10 +154,8 @@ class Toolbox:
         ]
 
     def _read(self, scope: Scope, asked: Read) -> str:
-        """What the user's memory holds; the session's own without a user, or without a block that
-        could hold more than the session's log does."""
-        of_user = scope.user_id is not None and any(one.absorbs for one in self._blocks.values())
-        session_id = None if of_user else scope.session_id
+        """What the user's memory holds; the session's own without a user."""
+        session_id = None if scope.user_id is not None else scope.session_id
         found, warnings = self._searched(asked.query, scope.user_id, session_id, asked.limit)
         for warning in warnings:
             logger.warning("memory_read: %s", warning)
@@ -155,7 +163,7 @@ class Toolbox:
         return f"{told}\n{_IN_PART}" if warnings else told
 
     def _write(self, scope: Scope, asked: Write) -> str:
-        note = self._opened("notes", scope).add(asked.text)
+        note = self._opened("notes", scope).add(asked.text, key=scope.key)
         return f"Noted under the id {note.id}."
 
     def _forget(self, scope: Scope, asked: Forget) -> str:
@@ -163,12 +171,17 @@ class Toolbox:
             if block.forget(scope, asked.id, "asked by a model"):
                 return f"Forgotten: {asked.id}."
         raise ToolRefused(
-            f"No note or fact has the id {asked.id!r}. Take the id from memory_read; messages of "
-            "conversations cannot be forgotten one by one."
+            f"No note or fact has the id {quoted(asked.id)}. Take the id from memory_read; "
+            "messages of conversations cannot be forgotten one by one."
         )
 
 
 def _told(recall: Recall) -> dict[str, Any]:
-    """A recall as a model is to read it: data, in which no text can pass for another's id."""
+    """A recall as a model is to read it: data, in which no text can pass for another's id.
+
+    Of a passage it says what to give `memory_read_message`.
+    """
     day = {"date": f"{recall.created_at:%Y-%m-%d}"} if recall.created_at else {}
-    return {"id": recall.id, "from": recall.block, **day, "text": recall.text}
+    told: dict[str, Any] = {"id": recall.id, "from": recall.block, **day, "text": recall.text}
+    place = read_on(recall)
+    return told if place is None else {**told, "read_on": place}

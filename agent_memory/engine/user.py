@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
+from agent_memory.core.ids import marker
+from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.moments import check_moment
+from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Head, Scope, Span
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.ltm_blocks.base import FactBlock
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -66,6 +67,7 @@ class User:
             known_at: By what had been said by then; None for all that was.
 
         Raises:
+            ConfigError: No block keeps facts.
             InvalidInput: A moment has no time zone.
             SessionOfAnotherUser: The session belongs to another user.
         """
@@ -74,7 +76,7 @@ class User:
         self._memory.components.guard.admit(session_id, scope.user_id)
         return [
             fact
-            for block in self._fact_blocks()
+            for block in self._memory._fact_blocks()
             for fact in block.facts(scope, **moments)
             if session_id is None or any(one[0] == session_id for one in fact.sources)
         ]
@@ -96,7 +98,7 @@ class User:
         """
         moments = _moments(as_of, known_at)
         scope = self._scope()
-        for block in self._fact_blocks():
+        for block in self._memory.components.fact_blocks:
             filled = block.filled(scope, **moments)
             if filled is not None:
                 return filled
@@ -106,14 +108,22 @@ class User:
         )
 
     def stale(self) -> list[Stale]:
-        """Current facts that are not worth recalling: said by others too, or too old."""
+        """Current facts that are not worth recalling: said by others too, or too old.
+
+        Raises:
+            ConfigError: No block keeps facts.
+        """
         scope = self._scope()
-        return [one for block in self._fact_blocks() for one in block.stale(scope)]
+        return [one for block in self._memory._fact_blocks() for one in block.stale(scope)]
 
     def audit(self) -> list[Change]:
-        """Every change to what is known of the user, oldest first, with the why."""
+        """Every change to what is known of the user, oldest first, with the why.
+
+        Raises:
+            ConfigError: No block keeps facts.
+        """
         scope = self._scope()
-        found = [change for block in self._fact_blocks() for change in block.audit(scope)]
+        found = [change for block in self._memory._fact_blocks() for change in block.audit(scope)]
         return sorted(found, key=lambda change: change.at)
 
     def forget(
@@ -138,12 +148,16 @@ class User:
             The facts that are gone; one that other messages say too is not.
 
         Raises:
+            ConfigError: No block keeps facts.
             InvalidInput: Not just one of fact and source is named; or the memory is a session's
                 own, and the source is another session.
             SessionOfAnotherUser: The session belongs to another user.
         """
         if (fact_id is None) == (source is None):
             raise InvalidInput("Name either a fact by its id, or a source; not both, nor neither.")
+        if fact_id is not None:
+            text_of("fact_id", fact_id)
+        text_of("why", why)
         scope, what = self._scope(), cast("str | Span | None", fact_id)
         if source is not None:
             span = _span(source)
@@ -153,7 +167,9 @@ class User:
             what = span._replace(last=head.end) if isinstance(source, str) else span
             scope = Scope(head.user_id, span.session_id)
         assert what is not None
-        return [fact for block in self._fact_blocks() for fact in block.forget(scope, what, why)]
+        return [
+            fact for block in self._memory._fact_blocks() for fact in block.forget(scope, what, why)
+        ]
 
     def notes(self) -> Notes:
         """What was noted outright, by people or by a model. Needs no block; `get` recalls it where
@@ -202,20 +218,20 @@ class User:
         if scope.user_id is not None:
             return self._memory.sessions(user_id=scope.user_id, limit=limit, after=after)
         assert scope.session_id is not None
+        limit, after = how_many("limit", limit), marker(after)
         head = self._memory.components.guard.owned(scope.session_id, None)
         is_past = after is not None and scope.session_id <= after
         return [] if head is None or is_past or limit < 1 else [head]
 
-    def delete(self) -> None:
+    def delete(self) -> Receipt:
         """Remove all of the user's sessions and records, as `AgentMemory.delete_user`; or the
         session, where the memory is its own.
         """
         scope = self._scope()
         if scope.user_id is not None:
-            self._memory.delete_user(scope.user_id)
-        else:
-            assert scope.session_id is not None
-            self._memory.delete(scope.session_id)
+            return self._memory.delete_user(scope.user_id)
+        assert scope.session_id is not None
+        return self._memory.delete(scope.session_id)
 
     def _scope(self) -> Scope:
         """Whose memory it is, now: a session may have found its user since.
@@ -235,9 +251,6 @@ class User:
             )
         return guard.owned(session_id, scope.user_id)
 
-    def _fact_blocks(self) -> Sequence[FactBlock]:
-        return [one for one in self._memory.blocks.values() if isinstance(one, FactBlock)]
-
 
 def _span(source: object) -> Span:
     """The part of a session that a source names; a whole session has no end yet.
@@ -252,7 +265,8 @@ def _span(source: object) -> Span:
         if 1 <= span.first <= span.last:
             return span
     raise InvalidInput(
-        f"The source is {source!r}. Give a session's id, or (session_id, first_seq, last_seq)."
+        f"The source is {quoted(source)}. Give a session's id, or (session_id, first_seq, "
+        "last_seq)."
     )
 
 

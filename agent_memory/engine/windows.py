@@ -11,7 +11,9 @@ from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entries_after, entry_for_caller
 
-_MOST_ENTRIES = 20_000
+_MOST = 20_000
+"""Entries that are kept at most; a long one counts as several."""
+_TOKENS_EACH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class Windows:
                     kept.loose.add(entry.seq)
                 kept.entries.append(own)
             self._kept[head.session_id] = _CachedWindow(head, kept.entries, kept.loose)
-            self._grew(len(drafts))
+            self._grew(_weight(drafts))
 
     def moved(self, before: Head, after: Head) -> None:
         """A head was moved, by this process, and its log stayed: what was read of it still holds.
@@ -124,18 +126,23 @@ class Windows:
         with self._lock:
             self._drop(head.session_id)
             self._kept[head.session_id] = kept
-            self._grew(len(entries))
+            self._grew(_weight(entries))
         return kept
 
     def _grew(self, by: int) -> None:
         """Make room for more entries: what was read first goes first, the newest stays."""
         self._count += by
-        while self._count > _MOST_ENTRIES and len(self._kept) > 1:
+        while self._count > _MOST and len(self._kept) > 1:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, session_id: str) -> None:
         kept = self._kept.pop(session_id, None)
-        self._count -= len(kept.entries) if kept else 0
+        self._count -= _weight(kept.entries) if kept else 0
+
+
+def _weight(entries: Sequence[Entry | Draft]) -> int:
+    """How many entries of usual length these are."""
+    return sum([1 + one.tokens // _TOKENS_EACH for one in entries])
 
 
 def _follow(entries: Sequence[Entry], newer: Sequence[Entry]) -> bool:

@@ -8,13 +8,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope, Span
+from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Span
 from agent_memory.errors import ConfigError
+from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import Store, VectorStore
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resources:
     """What the engine gives the blocks it runs.
 
@@ -51,6 +53,11 @@ class Resources:
     vectors: Callable[[str | None], VectorStore]
     locked: Callable[[str], AbstractContextManager[None]]
 
+    @cached_property
+    def pending(self) -> Pending:
+        """Reads what a block has not absorbed yet."""
+        return Pending(self.store)
+
 
 class Block(BaseModel, ABC):
     """Base of long-term blocks: a frozen value that names its settings.
@@ -64,7 +71,9 @@ class Block(BaseModel, ABC):
         max_tokens: At most this many tokens of a context; None for no limit of its own.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
 
     kind: Any  # a string; typed so that a subclass may narrow it to its literal
     name: str = Field(default="", pattern=r"^([a-z][a-z0-9_]*)?$")
@@ -80,6 +89,14 @@ class Block(BaseModel, ABC):
     def absorbs(self) -> bool:
         """Whether the engine feeds it the log."""
         return True
+
+    @property
+    def recalls_pending(self) -> bool:
+        """Whether it recalls messages, and those too that it has not absorbed yet.
+
+        Where no block does, the engine searches the log for what is not absorbed.
+        """
+        return False
 
     @property
     def searched(self) -> bool:
@@ -106,9 +123,9 @@ class Block(BaseModel, ABC):
 
     @property
     def language_models(self) -> tuple[str | None, ...]:
-        """The language models that it asks, by name; None is the configured one.
+        """The language models that it cannot absorb without, by name; None is the configured one.
 
-        Only for litellm to be loaded in the background, before one is asked.
+        Where none is configured, that is said; and litellm is loaded before one is asked.
         """
         return ()
 
@@ -121,6 +138,20 @@ class Block(BaseModel, ABC):
         bound = self.model_copy()
         bound._resources = resources
         return bound
+
+    def load(self) -> None:
+        """Called before the first `get`: load what is on this machine and takes long.
+
+        The time limit of an answer begins after it, so that the first question of a process is
+        answered too; ten seconds at most are waited for it.
+        """
+
+    def prepare(self, entries: Sequence[Entry]) -> None:
+        """Told what the next calls of `update` will bring, of several sessions.
+
+        What takes long for one batch at a time, such as asking an embedder, can be done for all at
+        once. `update` may be called without it, and an error here is no failure of the block.
+        """
 
     def clear(self, resources: Resources) -> None:
         """Drop what settings of before left that these can't be bound over; before a rebuild."""
@@ -151,6 +182,10 @@ class Block(BaseModel, ABC):
 
     def tools(self) -> Sequence[Tool]:
         """What a model may ask of it, by names that begin with the block's own."""
+        return ()
+
+    def left_out(self, scope: Scope, message: Message, limit: int) -> Sequence[LeftOut]:
+        """What it knows that is near to `message` and that `get` leaves out, with the why."""
         return ()
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[Any]:
@@ -188,8 +223,11 @@ class Block(BaseModel, ABC):
     def end(self, scope: Scope) -> None:
         """Told that a session is over: what was kept for its time only can go."""
 
-    def problems(self) -> Sequence[str]:
-        """What is wrong with what it keeps, each with what to do; `agent-memory doctor` asks."""
+    def problems(self, resources: Resources) -> Sequence[str]:
+        """What is wrong with what it keeps, each with what to do; `agent-memory doctor` asks.
+
+        Changes nothing; the block need not be bound.
+        """
         return ()
 
     def close(self) -> None:
@@ -282,6 +320,21 @@ class FactBlock(Block):
 def batch_id(block: str, owner: str, session_id: str, first: int, last: int) -> str:
     """The id of the one record that a block keeps of a batch of a session's entries."""
     return record_id(block, owner, session_id, first, last, "batch")
+
+
+def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 0) -> str:
+    """The id of the record that a block keeps of one message, or of a further passage of it.
+
+    Args:
+        block: The block's name.
+        owner: As `Scope.owner`.
+        session_id: The session.
+        seq: The message's.
+        number: The passage's, counted from 0.
+    """
+    place = (block, owner, session_id, seq)
+    # no number at its end: else it could be a message's, of a session named like this place
+    return record_id(*place, f"passage {number}") if number else record_id(*place)
 
 
 def record_id(*parts: object) -> str:

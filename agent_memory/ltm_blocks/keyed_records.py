@@ -239,4 +239,4 @@ def require_plain(value: object, what: str, depth: int = 0) -> None:
 
 
 def _locked(resources: Resources, block: str, owner: str) -> AbstractContextManager[None]:
-    return resources.locked(record_id("shelf", block, owner))
+    return resources.locked(record_id("keyed_records", block, owner))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from hashlib import sha256
 from typing import Any, Literal, Self
 from uuid import uuid4
 
 from pydantic import Field, PrivateAttr
 
 from agent_memory.core.forms import Form, Name, Plain
+from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message
+from agent_memory.core.moments import check_moment
 from agent_memory.core.records import Recall, Record, Scope, Span
-from agent_memory.errors import InvalidInput
+from agent_memory.errors import Conflict, InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, Resources
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -26,7 +29,7 @@ class Note:
     Attributes:
         id: Its id.
         text: What it says.
-        created_at: When it was written, or changed last (UTC).
+        created_at: When it was said to hold; else when it was written, or changed last (UTC).
         session_id: The session in which that was; empty for none.
         metadata: The writer's own.
     """
@@ -118,19 +121,32 @@ class Notes:
 
     def get(self, note_id: str) -> Note | None:
         """A note by its id; None where there is none."""
+        text_of("note_id", note_id)
         return next((note for note in self.all() if note.id == note_id), None)
 
-    def add(self, text: str, metadata: dict[str, Any] | None = None) -> Note:
+    def add(
+        self,
+        text: str,
+        metadata: dict[str, Any] | None = None,
+        *,
+        at: datetime | date | None = None,
+        key: str | None = None,
+    ) -> Note:
         """Write a note. One that says the same in the same words is not written twice.
 
         Args:
             text: What to note.
             metadata: The writer's own, as plain JSON.
+            at: When it was said to hold, with a time zone; None for now.
+            key: Names this write, where it may be retried.
 
         Raises:
-            InvalidInput: It is empty or too long, or there are too many; nothing was stored.
+            InvalidInput: It is empty or too long, or there are too many, or `at` has no time zone;
+                nothing was stored.
+            Conflict: The key was used for a note that is there, and says something else.
         """
-        text = self._checked(text)
+        name = uuid4().hex if key is None else _name_of(text_of("key", key))
+        text, moment = self._checked(text), check_moment("at", at)
         if len(plain_json(metadata or {}, "The note's metadata")) > self._limits.max_chars:
             raise InvalidInput(
                 f"The note's metadata has more than {self._limits.max_chars} characters as JSON. "
@@ -139,6 +155,11 @@ class Notes:
         with self._keyed.changing():
             notes = self.all()
             for note in notes:
+                if note.id == name and note.text != text:
+                    raise Conflict(
+                        f"The key {quoted(key)} was used for another note. Nothing was noted; give "
+                        "what is new a key of its own."
+                    )
                 if note.text == text:
                     return note
             if len(notes) >= self._limits.max_notes:
@@ -146,7 +167,7 @@ class Notes:
                     f"There are {len(notes)} notes, and no more are kept. Forget some that are "
                     "not needed any more."
                 )
-            return self._put(uuid4().hex, text, metadata or {})
+            return self._put(name, text, metadata or {}, moment)
 
     def update(self, note_id: str, text: str) -> Note:
         """Have a note say something else.
@@ -158,7 +179,7 @@ class Notes:
         with self._keyed.changing():
             note = self.get(note_id)
             if note is None:
-                raise InvalidInput(f"There is no note with the id {note_id!r}.")
+                raise InvalidInput(f"There is no note with the id {quoted(note_id)}.")
             return self._put(note_id, text, note.metadata)
 
     def delete(self, note_id: str) -> bool:
@@ -174,12 +195,14 @@ class Notes:
         with self._keyed.changing():
             self._keyed.clear()
 
-    def _put(self, note_id: str, text: str, metadata: dict[str, Any]) -> Note:
+    def _put(
+        self, note_id: str, text: str, metadata: dict[str, Any], at: datetime | None = None
+    ) -> Note:
         kept = {"id": note_id, **({"metadata": metadata} if metadata else {})}
-        return _note(self._keyed.put(note_id, text, kept, at=datetime.now(UTC)))
+        return _note(self._keyed.put(note_id, text, kept, at=at or datetime.now(UTC)))
 
-    def _checked(self, text: str) -> str:
-        text = text.strip()
+    def _checked(self, given: str) -> str:
+        text = text_of("The note", given).strip()
         if not text:
             raise InvalidInput("The note is empty. Write one fact, in a whole sentence.")
         if len(text) > self._limits.max_chars:
@@ -188,6 +211,11 @@ class Notes:
                 "Shorten it, or write several."
             )
         return text
+
+
+def _name_of(key: str) -> str:
+    """The id of a note that is written under a key."""
+    return sha256(f"key {key}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _note(record: Record) -> Note:

@@ -11,17 +11,17 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.stores.base import RecordStore, Store
 
-_PLACE, _OWNER, _INDEXES = REGISTRY.name, "keepers", "indexes"
+_PLACE, _BLOCKS, _INDEXES = REGISTRY.name, "blocks", "indexes"
 
 
 def register(store: RecordStore, block: str) -> None:
     """Have it known that a block keeps something; before it does."""
-    _register(store, block, _OWNER)
+    _register(store, block, _BLOCKS)
 
 
 def registered(store: RecordStore) -> set[str]:
     """The names of all that do, or did."""
-    return _registered(store, _OWNER)
+    return _registered(store, _BLOCKS)
 
 
 def register_index(store: RecordStore, place: str) -> None:
@@ -67,9 +67,8 @@ def erase_derived(store: Store, block: str, scope: Scope) -> None:
 def _register(store: RecordStore, name: str, owner: str) -> None:
     if name not in _registered(store, owner):
         now = datetime.now(UTC)
-        store.put_records(
-            _PLACE, [Record(record_id("keeper", name), owner, "", 0, 0, name, (), now)]
-        )
+        record = Record(record_id(owner, name), owner, "", 0, 0, name, (), now)
+        store.put_records(_PLACE, [record])
 
 
 def _registered(store: RecordStore, owner: str) -> set[str]:

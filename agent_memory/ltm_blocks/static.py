@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -25,8 +24,9 @@ class StaticMemory(Block):
     most on the message.
 
     Attributes:
-        facts: Texts; dicts and pydantic models are taken as JSON, a dict's `text` (and `id`) as the
-            fact's own. The same fact given twice counts once.
+        facts: Texts; or dicts and pydantic models. Of these the `text` or `content` is the fact's
+            text, and `id` its id. One that has neither is said key by key: "office city: Berlin".
+            The same fact given twice counts once.
     """
 
     kind: Literal["static"] = "static"
@@ -82,8 +82,29 @@ class StaticMemory(Block):
 def _text(fact: str | dict[str, Any]) -> str:
     if isinstance(fact, str):
         return fact
-    text = fact.get("text")
-    return text if isinstance(text, str) else json.dumps(fact, ensure_ascii=False)
+    own = (fact.get(key) for key in ("text", "content"))
+    return next((text for text in own if isinstance(text, str)), "; ".join(_said("", fact)))
+
+
+def _said(name: str, value: object) -> Iterator[str]:
+    """A value as people say it, one part for each thing that it says."""
+    inner: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        inner = enumerate(value, 1)
+    if not inner:
+        yield f"{name}: {_word(value)}"
+    for key, one in inner:
+        yield from _said(f"{name} {key}".strip().replace("_", " "), one)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list) and value:
+        return ", ".join(map(_word, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in (None, [], {}) else str(value)
 
 
 def _id(fact: str | dict[str, Any]) -> str:

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Literal, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
+from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
+from agent_memory.core.threads import given_up
 from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavailable
-from agent_memory.ltm_blocks.base import Block, Resources, record_id
+from agent_memory.ltm_blocks.base import Block, Resources, message_id
+from agent_memory.ltm_blocks.waiting import Group, Waiting
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion, depth_for
 from agent_memory.stores.base import VectorStore, swaps_vectors
+from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.url import check_qdrant_url
 
+if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features, Query, Turn
+    from agent_memory.retrieval.turns import Ranking
+
 logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _BEFORE = 16  # entries before a batch that may belong to the surroundings of its first
+_DEEPER = 4  # times as many are looked at where many say the same
+_DEEPEST = 2_000
 
 
 class Weights(BaseModel):
@@ -35,7 +49,7 @@ class Weights(BaseModel):
             only asks. 1 as they are, 0 not at all.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     words: float = Field(default=WEIGHTS[0], ge=0)
     words_around: float = Field(default=WEIGHTS[1], ge=0)
@@ -44,8 +58,32 @@ class Weights(BaseModel):
     priors: float = Field(default=1.0, ge=0)
 
 
+def _in_force(
+    call: Callable[Concatenate[VectorMemory, P], T],
+) -> Callable[Concatenate[VectorMemory, P], T]:
+    """The call; where the vectors were made anew since they were opened, that is said."""
+
+    @wraps(call)
+    def told(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(block, *args, **kwargs)
+        except DimensionMismatch as error:
+            ours = block._embedder
+            stored = block.vectors.vector_blocks().get(block.name)
+            if ours is None or stored in (None, (ours.dimension, ours.name)):
+                raise
+            if repr(ours.name) in str(error):  # said already, by a store that knows more of it
+                raise
+            raise DimensionMismatch(
+                f"The vectors of the block {block.name!r} are of {stored[1]!r} by now, and this "
+                f"process was opened for {ours.name!r}. Restart it with the new settings."
+            ) from error
+
+    return told
+
+
 class VectorMemory(Block):
-    """Every user and assistant message with text; per user.
+    """Every user and assistant message with text, a long one in passages; per user.
 
     A message is found by four views: its words, and what it means, each alone and within what was
     said right before it. They are blended as `fusion` says; see `agent_memory.retrieval`. Without
@@ -79,6 +117,7 @@ class VectorMemory(Block):
 
     _embedder: Embedder | None = PrivateAttr(default=None)
     _vectors: VectorStore = PrivateAttr()
+    _waiting: Waiting = PrivateAttr()
 
     @field_validator("store")
     @classmethod
@@ -86,6 +125,10 @@ class VectorMemory(Block):
         if value is not None:
             check_qdrant_url(value)
         return value
+
+    @property
+    def recalls_pending(self) -> bool:
+        return True
 
     @property
     def vectors(self) -> VectorStore:
@@ -99,7 +142,7 @@ class VectorMemory(Block):
             DimensionMismatch: The embedder's dimension is not the one asked for or stored.
         """
         bound = super().bind(resources)
-        bound._vectors = resources.vectors(self.store)
+        bound._vectors, bound._waiting = resources.vectors(self.store), Waiting()
         try:
             bound._ready()
         except (ModelUnavailable, StoreUnavailable) as error:
@@ -113,15 +156,29 @@ class VectorMemory(Block):
     def clear(self, resources: Resources) -> None:
         """As `Block.clear`: drops all vectors, of whatever model, or begins others beside them."""
         embedder = self._chosen(resources)  # settings that could not be bound change nothing
-        vectors = resources.vectors(self.store)
-        try:
+        with self._opened(resources) as vectors:
             if swaps_vectors(vectors):
                 vectors.begin_vectors(self.name, embedder.dimension, embedder.name)
             else:
                 vectors.clear_vectors(self.name)
-        finally:
-            if self.store is not None:
-                vectors.close()
+
+    def problems(self, resources: Resources) -> Sequence[str]:
+        """That its embedder is another than the one that the stored vectors are of."""
+        from agent_memory.retrieval.features import Query
+
+        try:
+            embedder = self._chosen(resources)
+            given = (embedder.dimension, embedder.name)
+            with self._opened(resources) as vectors:
+                if self.store is None:
+                    stored = vectors.vector_blocks().get(self.name, given)
+                    return [] if stored == given else [mismatch(self.name, stored, given)]
+                # not every Qdrant server tells the model, but each refuses another dimension
+                query = Query.of("Anybody?", embedder.embed(["Anybody?"])[0])
+                vectors.search_vectors(self.name, "nobody", query, 1)
+        except DimensionMismatch as error:
+            return [str(error)]
+        return []
 
     def rebuilding(self) -> bool:
         if not swaps_vectors(self._vectors):
@@ -133,50 +190,118 @@ class VectorMemory(Block):
         if swaps_vectors(self._vectors):
             self._vectors.swap_vectors(self.name)
 
+    def load(self) -> None:
+        import agent_memory.retrieval.relevance
+        import agent_memory.retrieval.turns  # noqa: F401
+
+        self.resources.embedders(self.embedding).load()
+
     def close(self) -> None:
         if self.store is not None:
             self._vectors.close()
 
-    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        from agent_memory.retrieval.features import Features
-        from agent_memory.retrieval.surroundings import FARTHEST
-        from agent_memory.retrieval.turns import record_of_turn, spoken
+    def prepare(self, entries: Sequence[Entry]) -> None:
+        from agent_memory.retrieval.turns import spoken
 
-        kept = spoken(entries, self.roles)
-        if not kept:
+        self._ready().embed([str(turn) for _, turn in spoken(entries, self.roles)])  # known then
+
+    @_in_force
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        from agent_memory.retrieval.turns import spoken
+
+        said = spoken(entries, self.roles)
+        if not said:
             return
-        before = spoken(self._before(kept[0][0]), self.roles)[-FARTHEST:]
-        turns = [turn for _, turn in (*before, *kept)]
-        features = Features.of_turns(turns, len(before), self._ready().embed)
-        records = [record_of_turn(*one, self._id(scope, one[0]), scope.owner) for one in kept]
+        ((records, features),) = self._made(scope, [(self._before(said[0][0]), entries)])
         self._vectors.put_vectors(self.name, records, features, lease=scope.lease)
 
+    @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        import numpy as np
-
-        from agent_memory.retrieval.features import Query
-        from agent_memory.retrieval.relevance import bears
-        from agent_memory.retrieval.turns import ranked
-
         question = message.text().strip() if message else ""
         if not question:
             return []
-        query = Query.of(question, self._ready().embed([question])[0])
+        query = self._query(scope, question)
         depth = depth_for(limit)
-        hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
-        scores = np.array([hit.scores for hit in hits], np.float32)
-        if not bears(question, [hit.record.text for hit in hits], scores, self._unrelated):
+        while True:
+            found = self._ranked(scope, question, query, depth)
+            recalls = folded(found.recalls(self.name, scope), limit)
+            # what was found bears on it, all of it: there may be more
+            enough = len(recalls) >= limit or len(found) < depth or depth >= _DEEPEST
+            if enough or given_up():
+                return recalls
+            depth *= _DEEPER
+
+    def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
+        question = message.text().strip()
+        if not question:
             return []
+        hits = self._hits(scope, self._query(scope, question), depth_for(limit))
+        every = self._in_order(question, hits, 0.0).recalls(self.name)
+        if not self._bear(question, hits):
+            why = f"nothing bears on the question: min_similarity asks {self._unrelated:g} of many"
+            return [LeftOut(recall, why) for recall in every[:limit]]
+        low = [recall for recall in every if _shares(recall) < self.min_score]
+        return [
+            LeftOut(one, f"its views give it {_shares(one):.2f}, min_score asks {self.min_score:g}")
+            for one in low[:limit]
+        ]
+
+    def _query(self, scope: Scope, question: str) -> Query:
+        """What to search for: beside the stored records, those of what is not absorbed yet."""
+        from agent_memory.retrieval.features import Query
+
+        tails = self.resources.pending.of(self.name, scope)
+        query = Query.of(question, self._ready().embed([question])[0])
+        waiting = self._waiting.index(tails, scope.owner, question, partial(self._made, scope))
+        return query if waiting is None else query.with_beside(*waiting)
+
+    def _ranked(self, scope: Scope, question: str, query: Query, depth: int) -> Ranking:
+        hits = self._hits(scope, query, depth)
+        bearing = hits if self._bear(question, hits) else []
+        return self._in_order(question, bearing, self.min_score)
+
+    def _hits(self, scope: Scope, query: Query, depth: int) -> list[Hit]:
+        return self._vectors.search_vectors(self.name, scope.owner, query, depth)
+
+    def _bear(self, question: str, hits: Sequence[Hit]) -> bool:
+        import numpy as np
+
+        from agent_memory.retrieval.relevance import bears
+
+        scores = np.array([hit.scores for hit in hits], np.float32)
+        return bears(question, [hit.record.text for hit in hits], scores, self._unrelated)
+
+    def _in_order(self, question: str, hits: Sequence[Hit], least: float) -> Ranking:
+        from agent_memory.retrieval.turns import ranked
+
         return ranked(
-            self.name,
             question,
             hits,
-            limit,
             fusion=self.fusion,
             weights=[getattr(self.weights, view) for view in VIEWS],
             prior_weight=self.weights.priors,
-            least=self.min_score,
+            least=least,
         )
+
+    def _made(self, scope: Scope, groups: Sequence[Group]) -> list[tuple[list[Record], Features]]:
+        """The records of groups of entries, with their features."""
+        from agent_memory.retrieval.features import Features
+        from agent_memory.retrieval.turns import record_of_turn, said_before, spoken
+
+        embed = self._ready().embed
+        said = [
+            (said_before(before, self.roles), spoken(entries, self.roles))
+            for before, entries in groups
+        ]
+        turns = [[*before, *[turn for _, turn in kept]] for before, kept in said]
+        embed([str(turn) for some in turns for turn in some])  # at once; then they are known
+        return [
+            (
+                [record_of_turn(*one, self._id(scope, *one), scope.owner) for one in kept],
+                Features.of_turns(some, len(before), embed),
+            )
+            for (before, kept), some in zip(said, turns, strict=True)
+        ]
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
         embedder = self.resources.embedders(self.embedding)
@@ -198,6 +323,15 @@ class VectorMemory(Block):
             self._embedder = embedder
         return self._embedder
 
+    @contextmanager
+    def _opened(self, resources: Resources) -> Iterator[VectorStore]:
+        vectors = resources.vectors(self.store)
+        try:
+            yield vectors
+        finally:
+            if self.store is not None:
+                vectors.close()
+
     @property
     def _unrelated(self) -> float:
         return self._ready().unrelated if self.min_similarity is None else self.min_similarity
@@ -212,11 +346,16 @@ class VectorMemory(Block):
             )
         return embedder
 
-    def _id(self, scope: Scope, entry: Entry) -> str:
-        return record_id(self.name, scope.owner, entry.session_id, entry.seq)
+    def _id(self, scope: Scope, entry: Entry, turn: Turn) -> str:
+        return message_id(self.name, scope.owner, entry.session_id, entry.seq, turn.part.number)
 
     def _before(self, entry: Entry) -> list[Entry]:
         """What was said right before an entry, with what else the log has there."""
         since = max(0, entry.seq - 1 - _BEFORE)
         read = self.resources.store.read(entry.session_id, after=since, limit=entry.seq - 1 - since)
         return [one for one in read if one.seq < entry.seq]
+
+
+def _shares(recall: Recall) -> float:
+    """What the views give it together, without the priors."""
+    return recall.score - recall.views["priors"]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from agent_memory.core.forms import Form
+from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.tools import Arguments, Tool
@@ -173,7 +174,7 @@ class Scratchpad:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, or the default where it has none."""
-        record = self._keyed.get(key)
+        record = self._keyed.get(text_of("key", key))
         return default if record is None else json.loads(record.text)
 
     def set(self, key: str, value: Any) -> None:
@@ -186,10 +187,11 @@ class Scratchpad:
         Raises:
             InvalidInput: Key or value are not usable, or there is no room; nothing changed.
             SessionOfAnotherUser: The session belongs to another user by now.
+            SessionDeleting: It is being deleted; nothing was kept. Call it again.
         """
-        if not (0 < len(key) <= _MAX_KEY and key.isprintable()):
+        if not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY and key.isprintable()):
             raise InvalidInput(
-                f"The key is {key[: _MAX_KEY + 1]!r}. Give 1 to {_MAX_KEY} printable characters."
+                f"The key is {quoted(key)}. Give 1 to {_MAX_KEY} printable characters."
             )
         text = plain_json(value, "The value")
         with self._keyed.changing():
@@ -210,7 +212,7 @@ class Scratchpad:
     def delete(self, key: str) -> bool:
         """Take a value away; whether there was one. Idempotent."""
         with self._keyed.changing():
-            there = self._keyed.get(key) is not None
+            there = self._keyed.get(text_of("key", key)) is not None
             if there:
                 self._keyed.drop(key)
             return there
@@ -227,4 +229,4 @@ def _key(record: Record) -> str:
 
 def _no_such(key: str, keys: Iterable[str]) -> ToolRefused:
     there = ", ".join(map(repr, keys)) or "none"
-    return ToolRefused(f"Nothing is kept under {key[:_MAX_KEY]!r}. Keys: {there}.")
+    return ToolRefused(f"Nothing is kept under {quoted(key)}. Keys: {there}.")

@@ -62,6 +62,21 @@ class Converse(Arguments):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where to read on in a long message; the arguments of `memory_read_message`.
+
+    Attributes:
+        session_id: The session.
+        seq: The message's number.
+        offset: From which character on.
+    """
+
+    session_id: str
+    seq: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """One thing that is remembered.
 
@@ -71,12 +86,14 @@ class Memory:
             conversations, or holds for everyone.
         text: What it says.
         created_at: The time of what it tells of (UTC), where known.
+        read_on: Of a passage of a long message, where to read on.
     """
 
     id: str
     kind: Kind
     text: str
     created_at: str | None
+    read_on: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

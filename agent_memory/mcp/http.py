@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 
 from agent_memory.errors import ConfigError
+from agent_memory.mcp.listener import Listener
 from agent_memory.mcp.server import Asked, build
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ PATH = "/mcp"
 _USER = "agent_memory.user"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _GRACE = 10
+_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.%]+\]|[^][:@/\s]+)(?::[0-9]{1,5})?")
+"""A name and a port: of what comes behind a colon the SDK looks at nothing."""
 
 
 def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> ASGIApp:
@@ -65,17 +70,22 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
     # connections have it from here; asyncio sets it only where it made the socket
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+    return Listener.of(listener)
 
 
 def serve(app: ASGIApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, which then is raised anew; what is under way is finished."""
     import uvicorn
 
+    from agent_memory.mcp.connections import Connection, Waiting, most_connections
+
+    most = most_connections()
     config = uvicorn.Config(
         app,
+        http=cast("Any", partial(Connection, Waiting(most))),
+        backlog=max(1, most // 8),  # so many are taken before one can be closed
         log_config=None,
-        log_level="warning",
+        log_level="error",  # requests that are none, of which anybody may send many, are no news
         access_log=False,
         server_header=False,
         ws="none",
@@ -102,6 +112,8 @@ class _Door:
             headers = {"WWW-Authenticate": 'Bearer realm="agent-memory"'}
             refusal = PlainTextResponse("A valid token is needed.\n", 401, headers)
             await refusal(scope, receive, send)
+        elif not all(_HOST.fullmatch(value) for name, value in scope["headers"] if name == b"host"):
+            await PlainTextResponse("Invalid Host header\n", 421)(scope, receive, send)
         elif scope["method"] != "POST":  # there are no streams to open and no sessions to end
             refusal = PlainTextResponse("Only POST is served.\n", 405, {"Allow": "POST"})
             await refusal(scope, receive, send)

@@ -69,11 +69,11 @@ def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
     entries = memory.history(session_id, after=after, limit=_PAGE + 1)
     page = entries[:_PAGE]
     more = f"{_uri(session_id)}?after={page[-1].seq}" if len(entries) > _PAGE else None
-    told = {"session_id": session_id, "messages": [_told(entry) for entry in page], "next": more}
+    told = {"session_id": session_id, "messages": [_fields(entry) for entry in page], "next": more}
     return json.dumps(told, ensure_ascii=False)
 
 
-def _told(entry: Entry) -> dict[str, object]:
+def _fields(entry: Entry) -> dict[str, object]:
     at = entry.created_at.isoformat()
     return {"seq": entry.seq, **entry.message.to_dict(), "created_at": at}
 

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from agent_memory.config.sources import read_text
 from agent_memory.core.ids import check_id
 from agent_memory.errors import ConfigError
 
@@ -52,9 +53,7 @@ class Tokens:
         if parse is None:
             raise ConfigError(f"{path} is not a .toml or .json file.")
         try:
-            users = parse(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"Cannot read the tokens in {path}: {error.strerror}.") from None
+            users = parse(read_text(path, "the tokens in"))
         except ValueError:  # its text may hold a token
             raise ConfigError(f"{path} is not valid {path.suffix[1:].upper()}.") from None
         if not isinstance(users, dict):

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from mcp.types import ToolAnnotations
 
+from agent_memory.core.limits import quoted
 from agent_memory.core.tools import Tool
+from agent_memory.engine.message_pages import read_on
 from agent_memory.errors import ConfigError, ToolRefused
 from agent_memory.ltm_blocks.base import FactBlock, NoteBlock
 from agent_memory.mcp.forms import (
@@ -26,6 +28,7 @@ from agent_memory.mcp.forms import (
     Memories,
     Memory,
     Page,
+    Place,
     Search,
     Update,
 )
@@ -151,6 +154,7 @@ def _own(memory: AgentMemory) -> Iterator[Offer]:
         _READS,
         Context,
     )
+    yield Offer(memory.components.pages.tool(), _READS)
 
 
 class _Own:
@@ -172,12 +176,13 @@ class _Own:
 
     def page(self, scope: Scope, asked: Page) -> str:
         found = [_noted(note) for note in self._user(scope).notes().all()]
-        found += [_known(fact) for fact in self._user(scope).facts()]
+        if self._memory.components.fact_blocks:
+            found += [_known(fact) for fact in self._user(scope).facts()]
         begin = 0
         if asked.after:
             ids = [one.id for one in found]
             if asked.after not in ids:
-                raise ToolRefused(f"Nothing has the id {asked.after!r} any more. Begin anew.")
+                raise ToolRefused(f"Nothing has the id {quoted(asked.after)} any more. Begin anew.")
             begin = ids.index(asked.after) + 1
         page = found[begin : begin + asked.limit]
         return _json(Memories(page, page[-1].id if found[begin + asked.limit :] else None))
@@ -187,9 +192,12 @@ class _Own:
 
     def delete(self, scope: Scope, asked: Delete) -> str:
         user = self._user(scope)
-        if not user.notes().delete(asked.id) and not user.forget(asked.id, why="asked by a model"):
+        gone = user.notes().delete(asked.id)
+        if self._memory.components.fact_blocks and not gone:
+            gone = bool(user.forget(asked.id, why="asked by a model"))
+        if not gone:
             raise ToolRefused(
-                f"No note or fact has the id {asked.id!r}. Take it from search_memories or "
+                f"No note or fact has the id {quoted(asked.id)}. Take it from search_memories or "
                 "get_memories; what was said in conversations cannot be forgotten piece by piece."
             )
         return f"Forgotten: {asked.id}."
@@ -212,7 +220,8 @@ class _Own:
         elif isinstance(block, FactBlock):
             kind = "fact"
         at = recall.created_at.isoformat() if recall.created_at else None
-        return Memory(recall.id, kind, recall.text, at)
+        place = read_on(recall)
+        return Memory(recall.id, kind, recall.text, at, Place(**place) if place else None)
 
 
 def _noted(note: Note) -> Memory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any, TypeVar
@@ -167,6 +167,19 @@ class LLM:
         finally:
             hang_up(stream)
         return self._booked(response)
+
+    def as_response(self, message: Mapping[str, Any]) -> Any:
+        """An assistant's message as litellm gives a response that holds it."""
+        choice = {"index": 0, "finish_reason": "stop", "message": dict(message)}
+        return load_litellm().ModelResponse(model=self.model, choices=[choice])
+
+    def as_chunk(self, message: Mapping[str, Any]) -> Any:
+        """The same as the only chunk of a stream."""
+        kinds = load_litellm().types.utils
+        choice = kinds.StreamingChoices(
+            index=0, finish_reason="stop", delta=kinds.Delta(**dict(message))
+        )
+        return kinds.ModelResponseStream(model=self.model, choices=[choice])
 
     def structured(
         self,

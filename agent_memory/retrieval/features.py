@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from agent_memory.core.long_texts import WHOLE, Part
+from agent_memory.retrieval.beside import Beside
 from agent_memory.retrieval.dates import MONTHS
-from agent_memory.retrieval.surroundings import claims
+from agent_memory.retrieval.surroundings import FARTHEST, claims
 from agent_memory.retrieval.terms import (
     NO_TERMS,
     SURROUNDED_LENGTH,
@@ -22,24 +24,30 @@ from agent_memory.retrieval.terms import (
     weighted,
 )
 
+if TYPE_CHECKING:
+    from agent_memory.core.records import Record
+    from agent_memory.retrieval.index import TraitIndex
+
 _DAYS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One thing that was said.
+    """One thing that was said, or a passage of it where that is long.
 
     Attributes:
         speaker: A name, or a role.
         text: What was said.
         said_at: When.
         is_user: Whether a user said it, rather than an assistant.
+        part: Which passage of a long message it is.
     """
 
     speaker: str
     text: str
     said_at: datetime
     is_user: bool
+    part: Part = WHOLE
 
     def __str__(self) -> str:
         return f"{self.speaker}: {self.text}"
@@ -77,6 +85,16 @@ class Features:
         return cls(matrix, np.zeros_like(matrix), none, none)
 
     @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Those of several, one after the other."""
+        return cls(
+            np.concatenate([part.meaning for part in parts]),
+            np.concatenate([part.meaning_around for part in parts]),
+            [terms for part in parts for terms in part.words],
+            [terms for part in parts for terms in part.words_around],
+        )
+
+    @classmethod
     def of_turns(
         cls,
         turns: Sequence[Turn],
@@ -86,7 +104,9 @@ class Features:
         """Those of the turns of one conversation, from a place on.
 
         What a turn means within its surroundings is the mean of the turns', by the words that each
-        has in it: that finds as much as embedding the surroundings, and costs nothing.
+        has in it: that finds as much as embedding the surroundings, and costs nothing. Of a long
+        message before it, its last passage is a turn; so is what was said before the message to
+        each of its passages.
 
         Args:
             turns: In order; those before `since` are only surroundings.
@@ -98,11 +118,15 @@ class Features:
         lengths = [len(pieces) for pieces in written]
         around = np.zeros((len(turns) - since, meaning.shape[1]), np.float32)
         words, words_around = [], []
+        before = [at for at in range(since) if turns[at].part.is_last][-FARTHEST:]
         for place in range(since, len(turns)):
             day = _day(turns[place].said_at.date())
-            claimed = claims(lengths, place)
+            near = [*before, place]
+            if turns[place].part.is_last:
+                before = near[-FARTHEST:]
             pieces = [day]
-            for at, size in claimed:
+            for nth, size in claims([lengths[at] for at in near], len(near) - 1):
+                at = near[nth]
                 around[place - since] += size * meaning[at]
                 pieces += written[at][lengths[at] - size :]
             words.append(weighted([day, *written[place]], TURN_LENGTH))
@@ -121,15 +145,22 @@ class Query:
     Attributes:
         meaning: (dimension,) of unit length; empty to go by words alone.
         words: The numbers of its words, each once; none to go by meaning alone.
+        beside: Records that are looked at as if they were stored with the others.
     """
 
     meaning: np.ndarray
     words: tuple[int, ...] = ()
+    beside: Beside | None = None
 
     @classmethod
     def of(cls, question: str, vector: np.ndarray) -> Self:
         """Of a question and its vector."""
         return cls(vector, asked(question))
+
+    def with_beside(self, index: TraitIndex, records: dict[str, Record]) -> Query:
+        """The same, over records too that are not stored yet."""
+        stored = tuple((word,) for word in self.words)
+        return replace(self, beside=Beside(index, records, self.words, stored))
 
 
 @lru_cache(_DAYS)

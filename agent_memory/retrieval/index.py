@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from agent_memory.core.records import Record
+from agent_memory.retrieval.beside import search_both
 from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.postings import Postings
 from agent_memory.retrieval.views import VIEWS
@@ -83,6 +84,11 @@ class TraitIndex:
         """Whether it has one of these records."""
         return any(self._places.get(name, self._count) < self._count for name in ids)
 
+    def lacks(self, ids: Sequence[str]) -> list[int]:
+        """The places among these ids of those that it has no record of."""
+        places, count = self._places, self._count
+        return [at for at, name in enumerate(ids) if places.get(name, count) >= count]
+
     def extended(self, ids: Sequence[str], features: Features) -> Self:
         """With more records, which it does not hold yet; no two calls on one index at once."""
         other = type(self)(self.dimension)
@@ -108,37 +114,70 @@ class TraitIndex:
             depth: So many records of each view, those that it gives more than 0; of equals those
                 with the lowest ids.
         """
+        if query.beside is not None:
+            return search_both(self, query.meaning, query.words, query.beside, depth)
+        return self.best(self.ids, self.scores(query.meaning, query.words), depth)
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the records, in order."""
+        return self._ids[: self._count]
+
+    def holding(self, words: Sequence[int]) -> list[np.ndarray]:
+        """For each view of words, how many records have each of these, given by their numbers."""
+        return [some.holding(words) for some in (self._words, self._words_around)]
+
+    def scores(
+        self,
+        meaning: np.ndarray,
+        words: Sequence[int],
+        count: int | None = None,
+        holding: Sequence[np.ndarray | None] = (None, None),
+    ) -> np.ndarray:
+        """(n, views) what each view gives each record.
+
+        Args:
+            meaning: The question's vector.
+            words: The numbers of its words.
+            count: As for `Postings.scores`.
+            holding: For each view of words, as for `Postings.scores`.
+        """
         if not self._count:
-            return Candidates([], np.zeros((0, len(VIEWS)), np.float32))
-        scores = np.stack([*self._by_words(query), *self._by_meaning(query)], axis=1)
+            return np.zeros((0, len(VIEWS)), np.float32)
+        postings = (self._words, self._words_around)
+        by_words = [
+            some.scores(words, self._count, count, held)
+            for some, held in zip(postings, holding, strict=True)
+        ]
+        return np.stack([*by_words, *self._by_meaning(meaning)], axis=1)
+
+    @staticmethod
+    def best(ids: Sequence[str], scores: np.ndarray, depth: int) -> Candidates:
+        """The records that any view has among its best; see `search`."""
         found: set[int] = set()
         for view in range(len(VIEWS)):
-            found.update(self._best(scores[:, view], depth))
+            found.update(_best(ids, scores[:, view], depth))
         places = sorted(found)
-        return Candidates([self._ids[place] for place in places], scores[places])
+        return Candidates([ids[place] for place in places], scores[places])
 
-    def _by_words(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        postings = (self._words, self._words_around)
-        own, around = (some.scores(query.words, self._count) for some in postings)
-        return own, around
-
-    def _by_meaning(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        if not len(query.meaning):
+    def _by_meaning(self, meaning: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if not len(meaning):
             nothing = np.zeros(self._count, np.float32)
             return nothing, nothing
         columns = (self._meaning, self._meaning_around)
         # all numbers are finite; what BLAS reads beside them sets the processor's flags at times
         with np.errstate(invalid="ignore", over="ignore"):
-            products = [column.rows[: self._count] @ query.meaning for column in columns]
+            products = [column.rows[: self._count] @ meaning for column in columns]
         # sums of equal rows differ in their last bits by place; rounding makes them equal
         own, around = (np.round(product, _DIGITS) for product in products)
         return own, around
 
-    def _best(self, scores: np.ndarray, depth: int) -> list[int]:
-        places = np.flatnonzero(scores > 0)
-        if 0 < depth < len(places):
-            there = scores[places]
-            bar = np.partition(there, len(there) - depth)[len(there) - depth]
-            places = places[there >= bar]
-        best = sorted(places.tolist(), key=lambda place: (-scores[place], self._ids[place]))
-        return best[:depth]
+
+def _best(ids: Sequence[str], scores: np.ndarray, depth: int) -> list[int]:
+    places = np.flatnonzero(scores > 0)
+    if 0 < depth < len(places):
+        there = scores[places]
+        bar = np.partition(there, len(there) - depth)[len(there) - depth]
+        places = places[there >= bar]
+    best = sorted(places.tolist(), key=lambda place: (-scores[place], ids[place]))
+    return best[:depth]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -52,30 +52,44 @@ class Postings:
             segments[-2:] = [_merged(*segments[-2:])]
         return type(self)(tuple(segments))
 
-    def scores(self, asked: Sequence[int], count: int) -> np.ndarray:
+    def holding(self, asked: Sequence[int]) -> np.ndarray:
+        """How many records have each of these words, given by their numbers."""
+        holding = np.zeros(len(asked))
+        for which, segment, part in self._found(asked):
+            holding[which] += len(segment.places[part])
+        return holding
+
+    def scores(
+        self,
+        asked: Sequence[int],
+        size: int,
+        count: int | None = None,
+        holding: np.ndarray | None = None,
+    ) -> np.ndarray:
         """For each record, what a question's words are worth in it; 0 where it has none.
 
         Args:
             asked: The words' numbers, each once.
-            count: How many records there are.
+            size: How many records there are.
+            count: Among how many a word is rare; None: among these.
+            holding: How many of those have each word; None: counted here.
         """
-        scores = np.zeros(count, np.float32)
+        scores = np.zeros(size, np.float32)
+        if holding is None:
+            holding = self.holding(asked)
+        rare = rarity(size if count is None else count, holding).astype(np.float32)
+        for which, segment, part in self._found(asked):
+            scores[segment.places[part]] += rare[which] * segment.weights[part]
+        return scores
+
+    def _found(self, asked: Sequence[int]) -> Iterator[tuple[int, _Segment, slice]]:
+        """For each word, in each segment that has it, the part of its postings."""
         terms = np.array(asked, np.uint32)
-        if not len(terms):
-            return scores
-        holding = np.zeros(len(terms))
-        found: list[tuple[int, np.ndarray, np.ndarray]] = []
-        for segment in self._segments:
+        for segment in self._segments if len(terms) else ():
             at = np.searchsorted(segment.terms, terms)
             at[at == len(segment.terms)] = 0
             for which in np.flatnonzero(segment.terms[at] == terms).tolist():
-                part = slice(*segment.starts[at[which] : at[which] + 2].tolist())
-                found.append((which, segment.places[part], segment.weights[part]))
-                holding[which] += part.stop - part.start
-        rare = rarity(count, holding).astype(np.float32)
-        for which, places, weights in found:
-            scores[places] += rare[which] * weights
-        return scores
+                yield which, segment, slice(*segment.starts[at[which] : at[which] + 2].tolist())
 
 
 def _sorted(ids: np.ndarray, places: np.ndarray, weights: np.ndarray) -> _Segment:

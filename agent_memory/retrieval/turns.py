@@ -3,85 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from agent_memory.core.records import Entry, Hit, Recall, Record
+from agent_memory.core.long_texts import PART, Part, marked, passages
+from agent_memory.core.records import Entry, Hit, Recall, Record, Scope, Source
+from agent_memory.core.redacted import DELETED
 from agent_memory.core.transcript import speaker
 from agent_memory.core.window import role_of
 from agent_memory.retrieval.blending import blended, by_ranks, shares
 from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.priors import of_conversation, priors
+from agent_memory.retrieval.surroundings import FARTHEST
 from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion
 
 _PRIORS = "priors"
 
 
 def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
-    """The entries of some roles that have text, with their turns."""
-    said = [(entry, turn_said(entry)) for entry in entries if role_of(entry.message) in roles]
-    return [(entry, turn) for entry, turn in said if turn.text]
+    """The entries of some roles that have text, with their turns; a long one with several."""
+    return [
+        (entry, turn)
+        for entry in entries
+        if role_of(entry.message) in roles
+        for turn in turns_said(entry)
+    ]
 
 
-def turn_said(entry: Entry) -> Turn:
-    """An entry as a turn."""
-    message = entry.message
-    is_user = role_of(message) == "user"
-    return Turn(speaker(message), message.text().strip(), entry.created_at, is_user)
+def said_before(entries: Sequence[Entry], roles: Sequence[str]) -> list[Turn]:
+    """Of what was said before something, the turns that can belong to its surroundings."""
+    said = [turn for _, turn in spoken(entries, roles)]
+    return [turn for turn in said if turn.part.is_last][-FARTHEST:]
+
+
+def turns_said(entry: Entry) -> list[Turn]:
+    """An entry as a turn, or where it is long as several; none where it has no text."""
+    message, whole = entry.message, entry.message.text()
+    text = whole.strip()
+    begin = whole.index(text)
+    found = passages(text) if text and text != DELETED else []
+    return [
+        Turn(
+            speaker(message),
+            text[start:end],
+            entry.created_at,
+            role_of(message) == "user",
+            Part(number, len(found), begin + start),
+        )
+        for number, (start, end) in enumerate(found)
+    ]
 
 
 def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Record:
     """An entry and its turn as a record; `ranked` reads it."""
+    about: dict[str, Any] = {"role": role_of(entry.message) or "", "speaker": turn.speaker}
+    if turn.part.of > 1:
+        about[PART] = list(turn.part)
     return Record(
         id=record_id,
         owner=owner,
         session_id=entry.session_id,
         first=entry.seq,
         last=entry.seq,
-        text=str(turn),
+        text=f"{turn.speaker}: {marked(turn.text, turn.part)}",
         sources=(entry.seq,),
         created_at=entry.created_at,
-        metadata={"role": role_of(entry.message) or "", "speaker": turn.speaker},
+        metadata=about,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Hits that bear on a question, best first.
+
+    Attributes:
+        hits: What was found, in any order.
+        places: Of those that bear on it, best first.
+        scores: (n,) how much each bears on it.
+        views: (n, views) what each score is made of.
+    """
+
+    hits: Sequence[Hit]
+    places: Sequence[int] = ()
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    views: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def recalls(self, block: str, scope: Scope | None = None) -> list[Recall]:
+        """As recalls, best first: those that are wanted, where a scope says which."""
+        return [
+            _recall(block, record, sources, float(self.scores[place]), self.views[place].tolist())
+            for place in self.places
+            for record in [self.hits[place].record]
+            for sources in [tuple((record.session_id, seq) for seq in record.sources)]
+            if scope is None or scope.wants(sources)
+        ]
+
+
 def ranked(
-    block: str,
     question: str,
     hits: Sequence[Hit],
-    limit: int,
     *,
     fusion: Fusion = "blend",
     weights: Sequence[float] = WEIGHTS,
     prior_weight: float = 1.0,
     least: float = LEAST,
-) -> list[Recall]:
+) -> Ranking:
     """The records that views found, in the order of how much they bear on a question.
 
     Args:
-        block: Whose they are.
         question: The question.
         hits: As `VectorStore.search_vectors` gives them.
-        limit: At most this many.
         fusion: How the views become one score.
         weights: What each view counts.
         prior_weight: By what the priors are multiplied.
         least: What the views together must give a record, of the 1 that they can.
     """
     if not hits:
-        return []
+        return Ranking(hits)
     parts = shares(np.array([hit.scores for hit in hits], np.float32))
     fused = blended(parts, weights) if fusion == "blend" else by_ranks(parts, weights)
     said = priors(question, [_turn(hit.record) for hit in hits])
     said = said + of_conversation(fused + said, [hit.record.session_id for hit in hits])
     scores = fused + prior_weight * said
-    views = np.column_stack([parts, prior_weight * said])
     bearing = np.flatnonzero((fused > 0) & (fused >= least)).tolist()
     order = sorted(bearing, key=lambda place: (-scores[place], hits[place].record.id))
-    return [
-        _recall(block, hits[place].record, float(scores[place]), views[place].tolist())
-        for place in order[:limit]
-    ]
+    return Ranking(hits, order, scores, np.column_stack([parts, prior_weight * said]))
 
 
 def _turn(record: Record) -> Turn:
@@ -90,14 +141,16 @@ def _turn(record: Record) -> Turn:
     return Turn(said_by, text, record.created_at, record.metadata.get("role") == "user")
 
 
-def _recall(block: str, record: Record, score: float, views: Sequence[float]) -> Recall:
+def _recall(
+    block: str, record: Record, sources: tuple[Source, ...], score: float, views: Sequence[float]
+) -> Recall:
     return Recall(
         block=block,
         id=record.id,
         text=record.text,
         score=score,
         created_at=record.created_at,
-        sources=tuple((record.session_id, seq) for seq in record.sources),
+        sources=sources,
         metadata=dict(record.metadata),
         views=dict(zip((*VIEWS, _PRIORS), views, strict=True)),
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from agent_memory.core.text import STOP_WORDS
@@ -17,6 +18,7 @@ _RUN = re.compile(
     "\uf900-\ufaff\U00020000-\U0003134f]+"
 )
 _MOST_KNOWN = 100_000
+_LEAST_ROOT = 2
 
 
 def words(text: str) -> list[str]:
@@ -26,6 +28,26 @@ def words(text: str) -> list[str]:
     script that is written without blanks, each two neighbouring characters are a word.
     """
     return [word for written in text.split() for word in words_of(written)]
+
+
+def roots(text: str) -> set[str]:
+    """What a text that has one of these words has in it, its case aside: what they begin with.
+
+    For a quick first look: others have it too, and one whose accents are written otherwise may not.
+    """
+    found = {word.casefold() for written in text.split() for word in _WORD.findall(written)}
+    told = {written for written in found if words_of(written)}
+    return {_root(written, word) for written in told for word in words_of(written)}
+
+
+def _root(written: str, word: str) -> str:
+    """What a word and what it was made of have in common; half of an ending may stand otherwise."""
+    same = 0
+    while same < min(len(written), len(word)) and written[same] == word[same]:
+        same += 1
+    if same > _LEAST_ROOT and written[same - 1] in "iy":
+        same -= 1
+    return written[:same] or word
 
 
 def words_up_to(most: int, text: str) -> int:
@@ -81,12 +103,18 @@ def _pairs(run: str) -> Iterator[str]:
 
 
 def _stem(word: str) -> str:
-    stemmed: str = _stemmer().stemWord(word.removesuffix("'s"))
+    stemmed: str = _stemmers.english.stemWord(word.removesuffix("'s"))
     return stemmed
 
 
-@cache
-def _stemmer() -> Any:
-    import snowballstemmer
+class _Stemmers(threading.local):
+    """One for each thread: a stemmer keeps the word that it is at."""
 
-    return snowballstemmer.stemmer("english")
+    @cached_property
+    def english(self) -> Any:
+        import snowballstemmer
+
+        return snowballstemmer.stemmer("english")
+
+
+_stemmers = _Stemmers()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Self
 
 from pydantic import BaseModel
@@ -10,8 +11,8 @@ from pydantic import BaseModel
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.ids import check_id
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft
 from agent_memory.core.tokens.counter import Tokenizer
+from agent_memory.engine.append import drafts_of
 from agent_memory.engine.assembly import assemble
 from agent_memory.errors import InvalidMessage, MemoryClosed
 from agent_memory.stores.base import Durability, Store
@@ -57,7 +58,8 @@ class ChatHistory:
         )
         self._components = components = assemble(config)
         self._namespace = namespace
-        self._store, self._counter = components.store, components.services.resources.counter
+        self._store = components.store
+        self._drafted = partial(drafts_of, counter=components.services.resources.counter)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -91,10 +93,10 @@ class ChatHistory:
         self._check(session_id, user_id)
         if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping | BaseModel):
             raise InvalidMessage("Give a list of messages: save replaces all that a session has.")
-        given = [Message.of(one) for one in messages]
+        given = [one for each in messages for one in Message.all_of(each)]
         self._components.deletion.retried(
             session_id,
-            lambda: self._components.editor.save(session_id, given, user_id, self._drafts),
+            lambda: self._components.editor.save(session_id, given, user_id, self._drafted),
         )
 
     def load(self, session_id: str) -> list[Message]:
@@ -127,10 +129,6 @@ class ChatHistory:
         if not self._closed:
             self._closed = True
             self._components.close()
-
-    def _drafts(self, messages: Sequence[Message]) -> list[Draft]:
-        count, encoding = self._counter.message, self._counter.encoding
-        return [Draft(message, count(message), encoding) for message in messages]
 
     def _check(self, session_id: str, user_id: str | None) -> None:
         if self._closed:

@@ -16,7 +16,7 @@ from agent_memory.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from agent_memory.engine.transfer.snapshots.reading import Reading
-    from agent_memory.ltm_blocks.base import Block
+    from agent_memory.ltm_blocks.base import Block, FactBlock
 
 _NOTHING: dict[str, Any] = {
     "store": "memory://", "system_store": None, "encryption": None, "overflow": None, "blocks": (),
@@ -42,11 +42,19 @@ class NullMemory(AgentMemory):
     def __repr__(self) -> str:
         return "NullMemory()"
 
-    def update(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head:
+    def update(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """Check the messages and forget them."""
         self._guard.check(session_id, user_id)
         for one in message if isinstance(message, list | tuple) else [message]:
-            Message.of(one)
+            Message.all_of(one)
         return empty_head(session_id, user_id, datetime.now(UTC))
 
     def _bring(self, reading: Reading) -> Head:
@@ -60,3 +68,6 @@ class NullMemory(AgentMemory):
         block = cast("type[Block]", find_kind("agent_memory.ltm_blocks", kind)).model_validate({})
         resources = self.components.services.resources
         return block.bind(replace(resources, store=MemoryStore())).open(scope)
+
+    def _fact_blocks(self) -> list[FactBlock]:
+        return []

@@ -12,6 +12,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.core.ids import check_id
+from agent_memory.core.limits import quoted
 from agent_memory.core.records import Hit, Record, Scope
 from agent_memory.core.reserved import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
@@ -70,8 +71,8 @@ class VectorIndex:
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"An index cannot be named {name!r}. Take at most 48 lower-case letters, digits "
-                "and underscores, the first of them a letter."
+                f"An index cannot be named {quoted(name)}. Take at most 48 lower-case letters, "
+                "digits and underscores, the first of them a letter."
             )
         self._name, self._block = name, INDEXES.name + name
         self._embedder = _embedder(embedding, dimension)
@@ -154,9 +155,11 @@ class VectorIndex:
         """
         owner = self._owner(user_id)
         if type(top_k) is not int or top_k < 0:
-            raise InvalidInput(f"top_k is {top_k!r}. Give a whole number, 0 or more.")
+            raise InvalidInput(f"top_k is {quoted(top_k)}. Give a whole number, 0 or more.")
         if threshold is not None and (not isinstance(threshold, Real) or isnan(threshold)):
-            raise InvalidInput(f"threshold is {threshold!r}. Give a number, or None for no bound.")
+            raise InvalidInput(
+                f"threshold is {quoted(threshold)}. Give a number, or None for no bound."
+            )
         (wanted,) = self._vectors_of([_asked(query)], "The query").values()
         return self._best(owner, wanted, top_k, -inf if threshold is None else float(threshold))
 
@@ -295,7 +298,7 @@ def _embedder(given: str | Embedder | None, dimension: int | None) -> Embedder |
 
 def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
     if wanted is not None and (type(wanted) is not int or wanted < 1):
-        raise ConfigError(f"dimension is {wanted!r}. Give a whole number above 0.")
+        raise ConfigError(f"dimension is {quoted(wanted)}. Give a whole number above 0.")
     gives = wanted if embedder is None else embedder.dimension
     if not gives:
         raise ConfigError(

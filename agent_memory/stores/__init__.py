@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_memory.core.lazy import lazily
@@ -42,6 +43,7 @@ __all__ = [
     "VectorStore",
     "check_url",
     "open_store",
+    "url_of",
 ]
 
 _SERVED = (
@@ -78,6 +80,11 @@ def check_url(url: str) -> None:
         raise UnknownStore(f"{named} {_SERVED}")
     elif rest:
         raise UnknownStore("memory:// takes nothing behind it. Write memory:// alone.")
+
+
+def url_of(place: str | Path) -> str:
+    """The URL of a place: a path is a SQLite file's, and a URL stays as it is."""
+    return place if isinstance(place, str) and "://" in place else f"sqlite:///{place}"
 
 
 def _check_sqlite(rest: str) -> None:

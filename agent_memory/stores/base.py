@@ -2,6 +2,10 @@
 
 A store serves one namespace. Its methods are safe to call from many threads, and on a shared
 database from many processes. Ids arrive checked; the engine decides, the store keeps.
+
+What is not what was written concerns itself alone. A call for one session raises `Damaged`, with
+what can be read of the head; calls that give what there is of many leave it out, see
+`stores.damage`. Deleting reads nothing of it.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
 from agent_memory.core.protocols import offers
-from agent_memory.core.records import Draft, Entry, Head, Hit, Lease, Record
+from agent_memory.core.records import Draft, Entry, Head, Hit, Lag, Lease, Record
+from agent_memory.stores.once import OnceStore
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Query
@@ -20,6 +25,10 @@ if TYPE_CHECKING:
 Durability = Literal["process", "power"]
 """What an acknowledged write survives: the end of the process, however sudden ("process"), or a
 power loss too ("power"), at the price of a sync of the disk for each write."""
+
+LONGEST_LEASE_SECONDS = 120.0
+"""A lease or lock that ends later than this from now was taken under a wrong clock: it is not true,
+and may be taken over. None is asked for half as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Counts:
     entries: int
 
 
-class SessionStore(Protocol):
+class SessionStore(OnceStore, Protocol):
     """The logs and heads of sessions."""
 
     @property
@@ -73,6 +82,28 @@ class SessionStore(Protocol):
         """Those of the entries with these seqs that the log still has, in order."""
         ...
 
+    def lagging(
+        self, block: str, *, user_id: str | None = None, session_id: str | None = None
+    ) -> list[Lag]:
+        """The sessions that go on past a block's cursor, the one that began last first.
+
+        Of one user, or the one session that is named. Those whose deletion has begun are left out.
+        """
+        ...
+
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        """Of each of the sessions the entries past a block's cursor, in order.
+
+        Args:
+            block: Whose cursor.
+            session_ids: The sessions.
+            before: So many entries before the cursor too.
+            limit: Of each session its newest, at most this many.
+        """
+        ...
+
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         """Compare-and-swap: write `head` if the stored version still equals `head.version`.
 
@@ -99,7 +130,8 @@ class SessionStore(Protocol):
         entries, in place of those that are there.
 
         A head of version 0 begins the session, with its `created_at`, and is due; None where there
-        is one already.
+        is one already. Keys of messages past the log's new end are forgotten; those of others,
+        expired ones included, stay.
 
         Args:
             head: As for `move`.
@@ -116,6 +148,8 @@ class SessionStore(Protocol):
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """Take or renew the session's lease; False while another owner's has not run out.
+
+        One that ends later than `LONGEST_LEASE_SECONDS` from now has run out.
 
         With `renew`, False too unless `owner` was the last to take it and has not released it.
         """
@@ -157,7 +191,7 @@ class SessionStore(Protocol):
         ...
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """Remove log and head. Idempotent.
+        """Remove log, keys and head. Idempotent.
 
         Raises:
             LeaseLost: `lease` is given and not held any more; nothing was removed.

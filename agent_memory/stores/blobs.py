@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.terms import NO_TERMS, Terms
-from agent_memory.stores.coding import mismatch
+from agent_memory.stores.coding import UNREADABLE, mismatch
+from agent_memory.stores.damage import leave_out
 
 _MARK = b"\x01\x00\xc0\xff"  # not a number: no vector begins so
 _HEADER = struct.Struct("<4s3I")
@@ -41,15 +45,52 @@ def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
 
 
 def features_of(blobs: Sequence[bytes]) -> Features:
-    """The inverse of `blobs_of`. What an earlier release wrote is found by its meaning alone."""
+    """The inverse of `blobs_of`. What an earlier release wrote is found by its meaning alone.
+
+    Raises:
+        ValueError: One is not what was written; `undamaged_places` tells which are.
+    """
     rows = [_row(blob) for blob in blobs]
     meaning, around, words, words_around = zip(*rows, strict=True)
-    return Features(
+    found = Features(
         np.stack(meaning).astype(np.float32, copy=False),
         np.stack(around).astype(np.float32),
         words,
         words_around,
     )
+    if not (np.isfinite(found.meaning).all() and np.isfinite(found.meaning_around).all()):
+        raise ValueError("A vector has what is no number.")
+    return found
+
+
+def undamaged_places(blobs: Sequence[bytes]) -> list[int]:
+    """Which of some features of one block can be read: they have as many numbers as most."""
+    dimensions: dict[int, int] = {}
+    for place, blob in enumerate(blobs):
+        with suppress(*UNREADABLE):
+            dimensions[place] = features_of([blob]).dimension
+    if not dimensions:
+        return []
+    ((usual, _),) = Counter(dimensions.values()).most_common(1)
+    return [place for place, dimension in dimensions.items() if dimension == usual]
+
+
+def with_features(
+    block: str, found: Sequence[tuple[Record, bytes]]
+) -> Iterator[tuple[list[Record], Features]]:
+    """Records with their features, without those whose features are damaged; none or one page."""
+    records, blobs = [record for record, _ in found], [blob for _, blob in found]
+    try:
+        features = features_of(blobs) if records else None
+    except UNREADABLE:
+        places = undamaged_places(blobs)
+        for place in {*range(len(records))} - {*places}:
+            one = records[place]
+            leave_out(Damage("vector", one.session_id, one.first, block, one.id).error())
+        records = [records[place] for place in places]
+        features = features_of([blobs[place] for place in places]) if places else None
+    if features is not None:
+        yield records, features
 
 
 def checked(block: str, opened: tuple[int, str] | None, features: Features) -> tuple[int, str]:
@@ -68,6 +109,8 @@ def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, Terms]:
     if not blob.startswith(_MARK):
         meaning = np.frombuffer(blob, "<f4")
         return meaning, np.zeros(len(meaning), np.float16), NO_TERMS, NO_TERMS
+    if len(blob) < _HEADER.size:
+        raise ValueError("A vector is cut short.")
     _, dimension, own, other = _HEADER.unpack_from(blob)
     meaning = np.frombuffer(blob, "<f4", dimension, _HEADER.size)
     at = _HEADER.size + _FLOAT_BYTES * dimension

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.stores.coding import mismatch
+from agent_memory.stores.coding import UNREADABLE, mismatch
+from agent_memory.stores.damage import leave_out
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Query
@@ -43,7 +45,7 @@ class Indexes:
         self._lock = fork_safe_lock()
         self._extending = fork_safe_lock()
         self._kept: OrderedDict[_Key, _CachedIndex] = OrderedDict()
-        self._told: set[_Key] = set()
+        self._warned: set[_Key] = set()
 
     def get(self, key: _Key, version: int | None) -> TraitIndex | None:
         """The index of a block and owner, if it was kept and its version still stands."""
@@ -59,11 +61,18 @@ class Indexes:
     ) -> TraitIndex:
         """An index of what was loaded; kept, where the version that it is of is known."""
         from agent_memory.retrieval.index import TraitIndex
-        from agent_memory.stores.blobs import features_of
+        from agent_memory.stores.blobs import features_of, undamaged_places
 
-        if not ids:
+        try:
+            features = features_of(blobs) if ids else None
+        except UNREADABLE:
+            places = undamaged_places(blobs)
+            for place in {*range(len(ids))} - {*places}:
+                leave_out(Damage("vector", block=key[0], record_id=ids[place]).error())
+            ids = [ids[place] for place in places]
+            features = features_of([blobs[place] for place in places]) if places else None
+        if features is None:
             return TraitIndex(0)
-        features = features_of(blobs)
         index = TraitIndex(features.dimension).extended(ids, features)
         if version is not None:
             self._keep(key, version, index)
@@ -100,8 +109,8 @@ class Indexes:
             self._kept[key] = _CachedIndex(version, index, size)
             self._kept.move_to_end(key)
             self._make_room()
-        if size > MOST_BYTES and key not in self._told:
-            self._told.add(key)
+        if size > MOST_BYTES and key not in self._warned:
+            self._warned.add(key)
             logger.warning(
                 "searching the %d records that one user has in block %r takes %d MB of memory. "
                 'Keep so many on a Qdrant server: VectorMemory(store="http://host:6333").',
@@ -137,7 +146,11 @@ def search(
 ) -> list[Hit]:
     """As `VectorStore.search_vectors`, over an index; `read` as in `records_of`."""
     found = searched(block, index, query, depth)
-    return hits(found, records_of(index, found.ids, read))
+    if query.beside is None:
+        return hits(found, records_of(index, found.ids, read))
+    others = {found.ids[at] for at in index.lacks(found.ids)}
+    stored = records_of(index, [name for name in found.ids if name not in others], read)
+    return hits(found, {**query.beside.records, **stored})
 
 
 def records_of(

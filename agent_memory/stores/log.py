@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Draft, Entry, Head, Scope
+from agent_memory.core.records import Draft, Entry, Head, Lag, Scope
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
+from agent_memory.stores.damage import read_around, undamaged
+
+if TYPE_CHECKING:
+    from agent_memory.stores.base import SessionStore
 
 LOST = "Another worker took session {!r} over. What this one was about to write was refused."
 
@@ -109,3 +114,39 @@ def fairly(waiting: Iterable[tuple[float, Head]]) -> list[Head]:
         order.append((turns[owner], head))
         turns[owner] += 1
     return [head for _, head in sorted(order, key=lambda one: one[0])]  # within a turn, as before
+
+
+def lags(heads: Iterable[Head], block: str) -> list[Lag]:
+    """Those of the heads that go on past a block's cursor, as `SessionStore.lagging` tells it."""
+    found = [
+        Lag(
+            head.session_id,
+            max(head.cursors.get(block, 0), head.expired),
+            head.end,
+            head.total,
+            head.version,
+            head.created_at,
+        )
+        for head in heads
+        if not head.deleting
+    ]
+    return [lag for lag in found if lag.after < lag.end]
+
+
+def tails_one_by_one(
+    store: SessionStore, block: str, session_ids: Collection[str], before: int, limit: int
+) -> list[Entry]:
+    """As `SessionStore.tails`, with two calls for each session."""
+    heads = undamaged(session_ids, store.head)
+    return tails_of(store, [head for head in heads if head is not None], block, before, limit)
+
+
+def tails_of(
+    store: SessionStore, heads: Iterable[Head], block: str, before: int, limit: int
+) -> list[Entry]:
+    """The same, where the heads are known."""
+    entries: list[Entry] = []
+    for head in heads:
+        after = max(head.cursors.get(block, 0) - before, head.end - limit, 0)
+        entries += read_around(store, head.session_id, after)[0]
+    return entries

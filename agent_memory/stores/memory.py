@@ -8,10 +8,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 
-from agent_memory.core.records import Draft, Entry, Head, Lease, empty_head
+from agent_memory.core.once import Appended, KeptKey, Once, in_order
+from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, empty_head
 from agent_memory.errors import LeaseLost
-from agent_memory.stores.base import Counts
-from agent_memory.stores.log import LOST, copy_for_caller, entry_for_caller, extend, fairly
+from agent_memory.stores.base import LONGEST_LEASE_SECONDS, Counts
+from agent_memory.stores.log import (
+    LOST,
+    copy_for_caller,
+    entry_for_caller,
+    extend,
+    fairly,
+    lags,
+    tails_one_by_one,
+)
 from agent_memory.stores.memory_records import MemoryRecords
 
 
@@ -19,19 +28,48 @@ from agent_memory.stores.memory_records import MemoryRecords
 class _Session:
     head: Head
     log: list[Entry] = field(default_factory=list)  # those after `head.expired`
+    keys: dict[str, KeptKey] = field(default_factory=dict)  # in order of their seqs
     lease_owner: str | None = None
     lease_until: float = 0.0
     due_at: float = inf
 
+    @property
+    def length(self) -> int:
+        """How many entries of the log count."""
+        return self.head.end - self.head.expired
+
     def entries(self, after: int, limit: int | None) -> list[Entry]:
         """See `SessionStore.read`."""
-        first = max(after - self.head.expired, 0)
-        return self.log[first : None if limit is None else first + limit]
+        first, last = max(after - self.head.expired, 0), self.length
+        return self.log[first : last if limit is None else min(last, first + limit)]
 
     def picked(self, seqs: Sequence[int]) -> list[Entry]:
         """See `SessionStore.pick`."""
         places = (seq - self.head.expired - 1 for seq in seqs)
-        return [self.log[place] for place in places if 0 <= place < len(self.log)]
+        return [self.log[place] for place in places if 0 <= place < self.length]
+
+    def append(self, drafts: Sequence[Draft], user_id: str | None) -> list[Entry]:
+        """See `SessionStore.append`."""
+        head, entries = extend(self.head, drafts, user_id)
+        del self.log[self.length :]
+        self.log.extend(entries)
+        self.head = head  # what an append that a signal cut short left behind does not count
+        self.fall_due()
+        return entries
+
+    def append_once(self, drafts: Sequence[Draft], once: Once, user_id: str | None) -> Appended:
+        """See `SessionStore.append_once`."""
+        extend(self.head, (), user_id)  # who is refused learns nothing of keys
+        chosen = once.chosen(len(drafts), self.head.end, self.keys)
+        if not chosen.places:
+            return Appended(copy_for_caller(self.head), (), chosen.before)
+        entries = self.append([drafts[place] for place in chosen.places], user_id)
+        old = [k for k, one in self.keys.items() if once.since is not None and one.at < once.since]
+        for name in old:
+            del self.keys[name]
+        kept = once.kept(chosen.places, entries, self.head)
+        self.keys |= {one.name: one for one in kept}
+        return Appended(copy_for_caller(self.head), chosen.places)
 
     def fall_due(self) -> None:
         """Have it looked at now, if not already."""
@@ -53,50 +91,91 @@ class MemoryStore(MemoryRecords):
 
     @property
     def remote(self) -> bool:
-        """See `SessionStore.remote`."""
         return False
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        """See `SessionStore.append`."""
         owned = [replace(draft, message=draft.message.detached()) for draft in drafts]
         with self._lock:
-            session = self._sessions.get(session_id) or _Session(
-                empty_head(session_id, None, datetime.now(UTC))
-            )
-            session.head, entries = extend(session.head, owned, user_id)
-            session.log.extend(entries)
-            session.fall_due()
+            session = self._session(session_id)
+            session.append(owned, user_id)
             self._sessions[session_id] = session
             return copy_for_caller(session.head)
 
+    def append_once(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None = None,
+    ) -> Appended:
+        owned = [replace(draft, message=draft.message.detached()) for draft in drafts]
+        with self._lock:
+            session = self._session(session_id)
+            appended = session.append_once(owned, once, user_id)
+            if appended.places:
+                self._sessions[session_id] = session
+            return appended
+
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+        with self._lock:
+            session = self._sessions.get(session_id)
+            kept = [] if session is None else list(session.keys.values())
+        return [one for one in in_order(kept) if names is None or one.name in names]
+
+    def put_keys(
+        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
+    ) -> None:
+        with self._lock:
+            self._guard(lease)
+            session = self._sessions.get(session_id)
+            if session is not None:
+                session.keys |= {one.name: one for one in keys}
+
+    def _session(self, session_id: str) -> _Session:
+        found = self._sessions.get(session_id)
+        return found or _Session(empty_head(session_id, None, datetime.now(UTC)))
+
     def head(self, session_id: str) -> Head | None:
-        """See `SessionStore.head`."""
         with self._lock:
             session = self._sessions.get(session_id)
             return None if session is None else copy_for_caller(session.head)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.existing`."""
         with self._lock:
             found = {name: self._sessions.get(name) for name in session_ids}
             return {name for name, one in found.items() if one and not one.head.deleting}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """See `SessionStore.read`."""
         with self._lock:
             session = self._sessions.get(session_id)
             found = [] if session is None else session.entries(after, limit)
         return [entry_for_caller(entry) for entry in found]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """See `SessionStore.pick`."""
         with self._lock:
             session = self._sessions.get(session_id)
             found = [] if session is None else session.picked(sorted(set(seqs)))
         return [entry_for_caller(entry) for entry in found]
 
+    def lagging(
+        self, block: str, *, user_id: str | None = None, session_id: str | None = None
+    ) -> list[Lag]:
+        """See `SessionStore.lagging`."""
+        with self._lock:
+            if session_id is not None:
+                one = self._sessions.get(session_id)
+                heads = [] if one is None else [one.head]
+            else:
+                heads = [one.head for one in self._sessions.values() if one.head.user_id == user_id]
+        return lags(reversed(heads), block)
+
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        """See `SessionStore.tails`."""
+        return tails_one_by_one(self, block, session_ids, before, limit)
+
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.move`."""
         with self._lock:
             self._guard(lease)
             return self._move(head)
@@ -109,7 +188,6 @@ class MemoryStore(MemoryRecords):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """See `SessionStore.rewrite`."""
         owned = [entry_for_caller(entry) for entry in entries]
         with self._lock:
             self._guard(lease)
@@ -120,6 +198,7 @@ class MemoryStore(MemoryRecords):
             last = session.log[-1] if session.log else None
             end, total = (last.seq, last.total) if last else (0, 0)
             session.head = replace(session.head, end=end, total=total)
+            session.keys = {name: one for name, one in session.keys.items() if one.seq <= end}
             return copy_for_caller(session.head)
 
     def _begun(self, head: Head) -> Head | None:
@@ -162,56 +241,50 @@ class MemoryStore(MemoryRecords):
                 raise LeaseLost(LOST.format(lease.session_id))
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lease`."""
         now = time.time()
         with self._lock:
             session = self._sessions.get(session_id)
             if session is None:
                 return False
             holder = session.lease_owner
-            if holder != owner and (renew or (holder and session.lease_until > now)):
+            if holder != owner and (renew or (holder and _lasts(session.lease_until, now))):
                 return False
             session.lease_owner, session.lease_until = owner, now + seconds
             return True
 
     def release(self, session_id: str, owner: str) -> None:
-        """See `SessionStore.release`."""
         with self._lock:
             session = self._sessions.get(session_id)
             if session is not None and session.lease_owner == owner:
                 session.lease_owner = None
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lock`."""
         now = time.time()
         with self._lock:
             holder, until = self._held.get(name, (None, 0.0))
-            if holder != owner and (renew or until > now):
+            if holder != owner and (renew or _lasts(until, now)):
                 return False
             self._held[name] = (owner, now + seconds)
             return True
 
     def unlock(self, name: str, owner: str) -> None:
-        """See `SessionStore.unlock`."""
         with self._lock:
             holder, _ = self._held.get(name, (None, 0.0))
             if holder == owner:
                 del self._held[name]
 
     def due(self, limit: int = 100) -> list[Head]:
-        """See `SessionStore.due`."""
         now = time.time()
         with self._lock:
             waiting = [
                 (session.due_at, session.head)
                 for session in self._sessions.values()
                 if session.due_at <= now
-                and (session.lease_owner is None or session.lease_until <= now)
+                and (session.lease_owner is None or not _lasts(session.lease_until, now))
             ]
             return [copy_for_caller(head) for head in fairly(waiting)[:limit]]
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.schedule`."""
         with self._lock:
             session = self._sessions.get(head.session_id)
             if session is None:
@@ -223,13 +296,11 @@ class MemoryStore(MemoryRecords):
             return True
 
     def schedule_all(self) -> None:
-        """See `SessionStore.schedule_all`."""
         with self._lock:
             for session in self._sessions.values():
                 session.fall_due()
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """See `SessionStore.delete`."""
         with self._lock:
             self._guard(lease)
             self._sessions.pop(session_id, None)
@@ -240,7 +311,6 @@ class MemoryStore(MemoryRecords):
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """See `SessionStore.sessions`."""
         with self._lock:
             names = sorted(
                 name
@@ -251,10 +321,14 @@ class MemoryStore(MemoryRecords):
             return [copy_for_caller(self._sessions[name].head) for name in names[:limit]]
 
     def counts(self) -> Counts:
-        """See `SessionStore.counts`."""
         with self._lock:
             entries = sum(len(session.log) for session in self._sessions.values())
             return Counts(sessions=len(self._sessions), entries=entries)
 
     def close(self) -> None:
         """See `SessionStore.close`."""
+
+
+def _lasts(until: float, now: float) -> bool:
+    """Whether a lease that ends then is still true."""
+    return now < until <= now + LONGEST_LEASE_SECONDS

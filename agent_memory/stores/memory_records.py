@@ -87,7 +87,6 @@ class MemoryRecords(ABC):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.put_records`."""
         owned = [_own(record) for record in records]
         with self._lock:
             self._guard(lease)
@@ -104,14 +103,12 @@ class MemoryRecords(ABC):
                 collection.put(record)
 
     def records(self, block: str, owner: str) -> list[Record]:
-        """See `RecordStore.records`."""
         with self._lock:
             collection = self._facts.get(block, _Collection())
             found = [collection.records[name] for name in collection.by_owner.get(owner, ())]
         return [_own(r) for r in sorted(found, key=lambda r: (r.created_at, r.id))]
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        """See `RecordStore.all_records`."""
         with self._lock:
             collections = self._facts.items()
             found = [
@@ -129,7 +126,6 @@ class MemoryRecords(ABC):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.delete_records`."""
         with self._lock:
             self._guard(lease)
             collection = self._facts.get(block, _Collection())
@@ -137,7 +133,6 @@ class MemoryRecords(ABC):
                 collection.remove(name)
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """See `VectorStore.open_vectors`."""
         with self._lock:
             self._check(block, (dimension, model))
             self._opened[block] = (dimension, model)
@@ -150,7 +145,6 @@ class MemoryRecords(ABC):
         *,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.put_vectors`."""
         from agent_memory.stores.blobs import blobs_of, checked
 
         if not records:
@@ -185,7 +179,6 @@ class MemoryRecords(ABC):
             raise DimensionMismatch(mismatch(block, stored, given))
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        """See `VectorStore.search_vectors`."""
         with self._lock:
             version = self._versions.get((block, owner))
             index = self._indexes.get((block, owner), version)
@@ -198,7 +191,8 @@ class MemoryRecords(ABC):
         with self._lock:
             records = self._vectors.get(block, _Collection()).records
             there = {name: _own(records[name]) for name in found.ids if name in records}
-        return hits(found, {name: one for name, one in there.items() if one.owner == owner})
+        there = {name: one for name, one in there.items() if one.owner == owner}
+        return hits(found, {**(query.beside.records if query.beside else {}), **there})
 
     def delete_vectors(
         self,
@@ -209,7 +203,6 @@ class MemoryRecords(ABC):
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.delete_vectors`."""
         with self._lock:
             self._guard(lease)
             collection = self._vectors.get(block, _Collection())
@@ -218,14 +211,12 @@ class MemoryRecords(ABC):
                 del self._blobs[block, name]
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """See `VectorStore.vector_blocks`."""
         with self._lock:
             return dict(self._collections)
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """See `VectorStore.all_vectors`."""
         from agent_memory.stores.blobs import features_of
 
         with self._lock:
@@ -241,7 +232,6 @@ class MemoryRecords(ABC):
             yield [_own(record) for record in records], features_of(blobs)
 
     def clear_vectors(self, block: str) -> None:
-        """See `VectorStore.clear_vectors`."""
         with self._lock:
             collection = self._vectors.pop(block, _Collection())
             for name in collection.records:

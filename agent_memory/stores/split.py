@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
 from agent_memory.core.messages import Message
+from agent_memory.core.once import Appended, Once
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope
 from agent_memory.core.redacted import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.core.reserved import SYSTEM
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import Store
+from agent_memory.stores.damage import UNREADABLE_SECONDS, head_or_rest
 from agent_memory.stores.wrapper import StoreWrapper
 
 logger = logging.getLogger(__name__)
@@ -22,7 +24,6 @@ _PLACE = SYSTEM.name
 _FORMAT = "agent-memory.elsewhere"
 _REFERENCE = f'{{"role":"system","format":"{_FORMAT}","raw":{{"id":"%s"}}}}'
 _MOST_KNOWN = 4096
-_UNREADABLE_SECONDS = 600.0
 
 
 @dataclass(slots=True)
@@ -65,18 +66,37 @@ class SplitStore(StoreWrapper):
 
     @property
     def remote(self) -> bool:
-        """See `SessionStore.remote`."""
         return self._inner.remote or self._system.remote
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        """See `SessionStore.append`."""
+        known, referring = self._ready(session_id, drafts)
+        head = self._inner.append(session_id, referring, user_id)
+        return self._appended(known, referring, head)
+
+    def append_once(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None = None,
+    ) -> Appended:
+        known, referring = self._ready(session_id, drafts)
+        done = self._inner.append_once(session_id, referring, once, user_id)
+        if not done.places:
+            return done._replace(head=self._opened(done.head))
+        return done._replace(head=self._appended(known, referring, done.head))
+
+    def _ready(
+        self, session_id: str, drafts: Sequence[Draft]
+    ) -> tuple[_CachedHead, Sequence[Draft]]:
         # read first: what cannot be had must stop the append, not its answer
         known = self._known.get(session_id) or self._load(session_id)
-        referring = [self._referring(session_id, draft) for draft in drafts]
-        head = self._inner.append(session_id, referring, user_id)
+        return known, [self._referring(session_id, draft) for draft in drafts]
+
+    def _appended(self, known: _CachedHead, referring: Sequence[Draft], head: Head) -> Head:
         if known.begun != head.created_at:
             # a deletion may have passed between what was written here and what refers to it
-            self._write_again(session_id, referring)
+            self._write_again(head.session_id, referring)
         try:
             return self._opened(head)
         except StoreError as error:  # another process has just said another one
@@ -100,8 +120,14 @@ class SplitStore(StoreWrapper):
         """See `SessionStore.pick`; as `head`."""
         return [self._entry(entry) for entry in self._inner.pick(session_id, seqs)]
 
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        """See `SessionStore.tails`; as `head`."""
+        found = self._inner.tails(block, session_ids, before=before, limit=limit)
+        return [self._entry(entry) for entry in found]
+
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.move`."""
         moved = self._inner.move(self._closed(head), lease=lease)
         return None if moved is None else self._opened(moved)
 
@@ -113,7 +139,6 @@ class SplitStore(StoreWrapper):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """See `SessionStore.rewrite`."""
         known = self._known.get(head.session_id)
         if head.version == 0 and known is not None:
             del self._known[head.session_id]  # of a session that was there before
@@ -130,15 +155,14 @@ class SplitStore(StoreWrapper):
                 heads.append(self._opened(head))
             except StoreError as error:  # it must not keep the other sessions waiting
                 logger.warning("session %r is left for later: %s", head.session_id, error)
-                self._inner.schedule(head, _UNREADABLE_SECONDS)
+                self._inner.schedule(head, UNREADABLE_SECONDS)
         return heads
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """See `SessionStore.delete`."""
-        before = self._inner.head(session_id)
+        before = head_or_rest(self._inner, session_id)
         if before is not None:
             records = self._system.records(_PLACE, _owner(session_id))
-            now = self._inner.head(session_id)
+            now = head_or_rest(self._inner, session_id)
             # else it was deleted meanwhile, and these may be of one that began in its place
             if now is not None and now.created_at == before.created_at:
                 for record in records:
@@ -147,7 +171,6 @@ class SplitStore(StoreWrapper):
         self._known.pop(session_id, None)
 
     def secure_erase(self) -> None:
-        """See `SessionStore.secure_erase`."""
         self._inner.secure_erase()
         self._system.secure_erase()
 
@@ -159,7 +182,6 @@ class SplitStore(StoreWrapper):
         return [self._opened(head) for head in found]
 
     def close(self) -> None:
-        """See `SessionStore.close`."""
         self._inner.close()
         self._system.close()
 

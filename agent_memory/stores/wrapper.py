@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Draft, Entry, Head, Hit, Lease, Record
+from agent_memory.core.once import Appended, KeptKey, Once
+from agent_memory.core.records import Draft, Entry, Head, Hit, Lag, Lease, Record
 from agent_memory.stores.base import Counts, Store, VectorStore
 
 if TYPE_CHECKING:
@@ -84,6 +85,23 @@ class StoreWrapper(VectorStoreWrapper):
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
         return self._inner.append(session_id, drafts, user_id)
 
+    def append_once(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None = None,
+    ) -> Appended:
+        return self._inner.append_once(session_id, drafts, once, user_id)
+
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+        return self._inner.keys(session_id, names)
+
+    def put_keys(
+        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
+    ) -> None:
+        self._inner.put_keys(session_id, keys, lease=lease)
+
     def head(self, session_id: str) -> Head | None:
         return self._inner.head(session_id)
 
@@ -95,6 +113,16 @@ class StoreWrapper(VectorStoreWrapper):
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
         return self._inner.pick(session_id, seqs)
+
+    def lagging(
+        self, block: str, *, user_id: str | None = None, session_id: str | None = None
+    ) -> list[Lag]:
+        return self._inner.lagging(block, user_id=user_id, session_id=session_id)
+
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        return self._inner.tails(block, session_ids, before=before, limit=limit)
 
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
         return self._inner.move(head, lease=lease)

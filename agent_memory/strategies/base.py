@@ -25,7 +25,8 @@ class Window:
     """An overflowing window.
 
     Attributes:
-        entries: What it holds, pinned entries first, then the newest of the log.
+        entries: What it holds, pinned entries first, then the newest of the log. The `tokens` of a
+            long one are what of it is shown in a window that is cut: at most half of the limit.
         limit: Tokens its turns may take at most.
         max_messages: Messages it may show at most; None for any number.
     """
@@ -74,10 +75,13 @@ class Strategy(BaseModel):
     """Base of overflow strategies: a frozen value with a `kind`.
 
     A strategy of your own subclasses this, sets a `kind` and overrides `cut`, `summarize` or both.
-    Whatever it answers, the engine keeps tool groups whole and contexts within the budget.
+    Whatever it answers, the engine keeps tool groups whole, the newest step with the question it
+    serves, and contexts within the budget. A summary that is too long is cut.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
 
     kind: Any  # a string; typed so that a subclass may narrow it to its literal
 

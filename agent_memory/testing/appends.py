@@ -9,10 +9,11 @@ from functools import partial
 import pytest
 
 from agent_memory.core.messages import Message
+from agent_memory.core.once import Once, key_of
 from agent_memory.core.records import Draft
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import Contract, draft, stored, together
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
 class AppendContract(Contract):
@@ -200,3 +201,31 @@ class AppendContract(Contract):
         texts = [entry.message.text() for entry in store.read("s")]
         assert texts == [f"{name}{n}" for n in range(1, 6) for name in "abcd"]
         assert [entry.seq for entry in store.read("s")] == list(range(1, 21))
+
+    def test_a_message_larger_than_a_row_can_be(self, store: Store, other: Store) -> None:
+        """Else: a pasted file that a database does not take in one piece is refused, or comes back
+        otherwise than it was."""
+        large = 'é"\\n and more: ' * 1_250_000  # 17 million characters, many of them escaped
+        store.append("s", [draft("first")])
+        assert store.append("s", [draft("second"), draft(large, 5)]).end == 3
+        once = Once(key=key_of("k", []), at=DAY)
+        for places in ((0,), ()):
+            assert other.append_once("s", [draft(large[1:])], once).places == places
+        assert store.append("s", [draft("last")]).end == 5
+        said = [entry.message.text() for entry in other.read("s")]
+        assert [len(text) for text in said] == [5, 6, len(large), len(large) - 1, 4]
+        assert (said[2] == large, said[3] == large[1:]) == (True, True)
+        assert [len(entry.message.text()) for entry in store.pick("s", [4, 2])] == [
+            6, len(large) - 1,
+        ]  # fmt: skip
+        moved = replace(store.pick("s", [4])[0], seq=3, total=9)
+        assert store.rewrite(stored(store), 2, [moved]) is not None
+        assert other.append("s", [draft("short")]).end == 4
+        lengths = [len(entry.message.text()) for entry in other.read("s", after=1)]
+        assert lengths == [6, len(large) - 1, 5]
+        head = stored(other)
+        assert other.move(replace(head, expired=3, start=3, start_total=9)) is not None
+        assert [entry.seq for entry in store.read("s")] == [4]
+        store.delete("s")
+        assert store.append("s", [draft("anew")]).end == 1
+        assert [entry.message.text() for entry in store.read("s")] == ["anew"]

@@ -49,6 +49,8 @@ _EXTRAS = st.sampled_from(
         {},
         {},
         {"refusal": None},
+        {"create_time": 1715000000.25},
+        {"timestamp": "2024-05-06T14:53:20+02:00"},
         {"text": "a field named like a method", "of": 1, "to_dict": [None, {"x": 1.5}]},
         {"reasoning_content": "because", "annotations": []},
         {"metadata": {"kind": "summary", "n": 3}},
@@ -138,6 +140,45 @@ def raw_items() -> st.SearchStrategy[Json]:
     ).map(lambda item: {"raw": item, "format": "openai.responses"})
 
 
+def compactions() -> st.SearchStrategy[Json]:
+    """What providers give to stand for all before it, kept raw: sealed, or for all to read."""
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]}
+    block = {"type": "compaction", "content": "They said hi.", "signature": "sealed by anthropic"}
+    failed = {"type": "compaction", "content": None}
+    text = {"type": "text", "text": "So far so good."}
+
+    def sealed(by: str) -> Json:
+        return {"type": "compaction", "id": "cmp_1", "encrypted_content": f"sealed by {by}"}
+
+    items = [
+        (sealed("openai"), "openai.responses"),
+        ({"object": "response.compaction", "output": [said, sealed("openai")]},
+         "openai.responses"),
+        (sealed("xai"), "xai.responses"),
+        ({"role": "assistant", "content": [block, text]}, "anthropic.messages"),
+        ({"role": "assistant", "content": [failed]}, "anthropic.messages"),
+    ]  # fmt: skip
+    return st.sampled_from([{"raw": raw, "format": format} for raw, format in items])
+
+
+@st.composite
+def claude_rounds(draw: st.DrawFn) -> list[Json]:
+    """Parallel calls and all their results as two raw items of Anthropic's Messages API."""
+    ids = draw(st.lists(_IDS, min_size=1, max_size=3, unique=True))
+    said = draw(st.sampled_from([[], [{"type": "text", "text": "Let me look."}]]))
+    uses = [{"type": "tool_use", "id": one, "name": "search", "input": {"q": 1}} for one in ids]
+    given = [
+        {"type": "tool_result", "tool_use_id": one, "content": draw(texts())}
+        for one in draw(st.permutations(ids))[: draw(st.integers(1, 3))]
+    ]
+    more = draw(st.sampled_from([[], [{"type": "text", "text": "And now?"}]]))
+    items = [("assistant", [*said, *uses]), ("user", [*given, *more])]
+    return [
+        {"raw": {"role": role, "content": content}, "format": "anthropic.messages"}
+        for role, content in items
+    ]
+
+
 @st.composite
 def tool_rounds(draw: st.DrawFn) -> list[Json]:
     """Parallel calls and their results: out of order, interleaved, doubled, or never come."""
@@ -171,6 +212,7 @@ def _steps() -> st.SearchStrategy[list[Json]]:
         one(say("assistant")),
         tool_rounds(),
         tool_rounds(),
+        claude_rounds(),
         one(say("system")),
         one(say("developer")),
         one(orphan),
@@ -178,6 +220,7 @@ def _steps() -> st.SearchStrategy[list[Json]]:
         one(st.just({"role": "assistant", "content": None, "function_call": {"name": "f"}})),
         one(st.just({"role": "function", "name": "f", "content": "1"})),
         one(raw_items()),
+        one(compactions()),
     )
 
 
@@ -185,8 +228,9 @@ def histories(max_steps: int = 14) -> st.SearchStrategy[list[Json]]:
     """Conversations: a list of what `AgentMemory.update` takes, oldest first.
 
     Among them: any opening, names, system messages in the middle, parallel and interleaved tool
-    calls, results that never came or came twice, ids used again, raw items, content parts, unknown
-    fields, and text with NULs, lone surrogates, emoji and markup.
+    calls, results that never came or came twice, ids used again, raw items (some of which show as
+    several messages), content parts, unknown fields, and text with NULs, lone surrogates, emoji and
+    markup.
 
     Args:
         max_steps: Steps of a conversation; a step is a message or a round of tool calls.

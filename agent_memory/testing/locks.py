@@ -12,6 +12,7 @@ from agent_memory.testing.contract import Contract, draft, stored, together
 
 _ROUNDS = 20
 _PATIENCE = 10_000
+_A_YEAR = 365 * 86_400
 
 
 class LockContract(Contract):
@@ -40,6 +41,13 @@ class LockContract(Contract):
         assert store.lock("l", "w1", 0.01) is True
         while not other.lock("l", "w2", 60):
             time.sleep(0.005)
+        assert store.lock("l", "w1", 60) is False
+
+    def test_a_lock_that_ends_too_late_is_taken_over(self, store: Store, other: Store) -> None:
+        """Else: a worker that died while its clock was a year ahead keeps its lock for a year."""
+        assert store.lock("l", "w1", _A_YEAR) is True
+        assert other.lock("l", "w2", 60) is True
+        assert store.lock("l", "w1", 60, renew=True) is False
         assert store.lock("l", "w1", 60) is False
 
     def test_renewing_a_lock_takes_nothing(self, store: Store, other: Store) -> None:

@@ -103,7 +103,7 @@ class AllVectorsContract(Contract):
                 for name, scores in after.items():
                     assert np.allclose(scores, before[name], atol=1e-5)
 
-    def test_blocks_are_told(self, store: Store, other: Store) -> None:
+    def test_blocks_are_listed(self, store: Store, other: Store) -> None:
         """Else: vectors of a block are left behind, or announced as of another model."""
         assert store.vector_blocks() == {}
         store.open_vectors("v", 8, "a model: of 8")
@@ -114,7 +114,7 @@ class AllVectorsContract(Contract):
         store.clear_vectors("w_2")
         assert set(other.vector_blocks()) == {"v"}
 
-    def test_blocks_of_other_namespaces_are_not_told(self, store: Store, elsewhere: Store) -> None:
+    def test_blocks_of_other_namespaces_are_left_out(self, store: Store, elsewhere: Store) -> None:
         """Else: a deployment that is moved takes vectors of another along."""
         elsewhere.open_vectors("theirs", 3, "model")
         elsewhere.put_vectors("theirs", [record("a")], worded(["fox"], meaning=units(1, 3)))

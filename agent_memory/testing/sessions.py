@@ -16,6 +16,8 @@ from agent_memory.stores.base import Counts, Store, keeps_records
 from agent_memory.testing.appends import AppendContract
 from agent_memory.testing.contract import DAY, draft, record, stored, together
 from agent_memory.testing.expiry import ExpiryContract
+from agent_memory.testing.lagging import LaggingContract
+from agent_memory.testing.once import OnceContract
 from agent_memory.testing.rewriting import RewriteContract
 
 _MESSAGES: dict[str, dict[str, Any]] = {
@@ -29,11 +31,21 @@ _MESSAGES: dict[str, dict[str, Any]] = {
     "extra": {"role": "user", "content": "x", "reasoning": {"n": 1e300}, "refusal": None},
     "dated": {"role": "user", "content": "old", "created_at": DAY},
     "raw": {"raw": {"type": "reasoning", "n": 2**53 + 1}, "format": "openai.responses"},
+    "compaction": {"raw": {"type": "compaction", "encrypted_content": "gAAA/+==" * 99},
+                   "format": "openai.responses"},
+    "compacted": {"raw": {"object": "response.compaction", "output": [{"type": "compaction"}]},
+                  "format": "openai.responses"},
+    "readable": {"raw": {"role": "assistant", "content": [{"type": "compaction", "content": "x",
+                 "signature": None}]}, "format": "anthropic.messages"},
+    "another": {"raw": {"anything": [1, {"of": None}]}, "format": "of an adapter"},
+    "epoch": {"role": "user", "content": "old", "create_time": 1715000000.25},
     "4mb": {"role": "user", "content": "M" * 4 * 2**20},
-}
+}  # fmt: skip
 
 
-class SessionStoreContract(AppendContract, ExpiryContract, RewriteContract):
+class SessionStoreContract(
+    AppendContract, ExpiryContract, LaggingContract, OnceContract, RewriteContract
+):
     """What a `SessionStore` must do."""
 
     def test_read_pages(self, store: Store) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.index import TraitIndex
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
-from agent_memory.testing.features import ranked, units
+from agent_memory.testing.features import for_words, ranked, units, worded
 from agent_memory.testing.reading import AllVectorsContract
 from agent_memory.testing.views import ViewsContract
 
@@ -47,6 +48,35 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
                 assert [score for _, score in found] == pytest.approx(
                     scores[wanted[:depth]].tolist(), abs=1e-5
                 )
+
+    def test_vectors_are_searched_with_what_is_beside_them(
+        self, store: Store, other: Store
+    ) -> None:
+        """Else: what is not stored yet is not found, where nothing is stored, or beside what is; or
+        it is found twice once it is."""
+        store.open_vectors("v", 8, "m")
+        texts, records = ["red fox", "red hen", "a dog"], [record(name) for name in "abc"]
+
+        def features(since: int, upto: int = 3) -> Features:
+            return worded(texts[since:upto], meaning=units(3)[since:upto])
+
+        def found(since: int) -> dict[str, tuple[float, ...]]:
+            beside = {one.id: one for one in records[since:]}
+            index = TraitIndex(8).extended(list(beside), features(since))
+            query = for_words("red fox", units(1)[0]).with_beside(index, beside)
+            hits = other.search_vectors("v", "user:a", query, 99)
+            assert sorted((hit.record for hit in hits), key=lambda one: one.id) == records
+            return {hit.record.id: hit.scores for hit in hits}
+
+        alone = found(0)
+        for number, one in enumerate(records):
+            store.put_vectors("v", [one], features(number, number + 1))
+            assert found(0).keys() == alone.keys()
+            there = found(number + 1)
+            for name, scores in alone.items():
+                assert there[name][2:] == pytest.approx(scores[2:], abs=1e-5)
+                if self.counts_beside:
+                    assert there[name] == pytest.approx(scores, rel=1e-3, abs=1e-5)
 
     def test_vectors_equals_go_by_id(self, store: Store) -> None:
         """Else: which of several equals is found changes from call to call."""

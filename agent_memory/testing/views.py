@@ -64,11 +64,14 @@ class ViewsContract(Contract):
             ranks by itself may choose as it likes.
         counts_within_owner: Whether how rare a word is is counted over the owner's records, rather
             than over all of the block.
+        counts_beside: Whether it is counted over what is beside the stored records too; a server
+            that does not tell it estimates.
         half_precision: How far a cosine with surroundings may be from the exact one.
     """
 
     breaks_ties_by_id = True
     counts_within_owner = True
+    counts_beside = True
     half_precision = 1e-5
 
     def _fill(self, store: Store, owner: str = "user:a") -> None:

@@ -28,6 +28,7 @@ from agent_memory.testing.rewriting import entries
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
 _TRAITS = Features.of_vectors(_VECTOR)
 _LEASE = Lease("s", "w1")
+_A_YEAR = 365 * 86_400
 
 WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
     "move": lambda store, head, lease: store.move(replace(head, start=1), lease=lease),
@@ -164,6 +165,18 @@ class WorkStoreContract(LockContract):
         other.release("s", "w2")
         assert not renewed("w2")
         assert not renewed("w1")
+
+    def test_a_lease_that_ends_too_late_is_taken_over(self, store: Store, other: Store) -> None:
+        """Else: a session whose worker died while its clock was a year ahead can't be absorbed or
+        deleted for a year, and no worker comes to it."""
+        head = filled(store)
+        assert store.lease("s", "w1", _A_YEAR)
+        assert _names(other) == ["s"]
+        assert other.lease("s", "w2", 60)
+        assert _names(store) == []
+        assert not store.lease("s", "w1", 60)
+        with pytest.raises(LeaseLost):
+            store.move(replace(head, start=1), lease=_LEASE)
 
     def test_leases_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
         """Else: a worker writes by the lease that it holds in another deployment."""

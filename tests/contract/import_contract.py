@@ -189,11 +189,11 @@ class ImportContract(Contract):
             """A worker erases the session, and another begins it, before it is held."""
 
             @contextmanager
-            def hold(self, session_id: str, wait: float = 0.0) -> Iterator[Lease | None]:
+            def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:
                 other.delete("s")
                 hidden = replace(_HEAD, version=0, deleting=True)
                 assert other.rewrite(hidden, 0, theirs[:1]) is not None
-                with super().hold(session_id, wait) as lease:
+                with super().hold(session_id, waiting=waiting) as lease:
                     yield lease
 
         with import_transaction(store, Late(store), _HEAD, log[:10]) as arrival:

@@ -83,6 +83,21 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             assert far.append("s", [draft("c")]).end == 4
             far.close()
 
+    def test_a_line_that_breaks_while_a_store_is_opened(
+        self, server: Served, store: Store, namespace: str
+    ) -> None:
+        """Else: who opens a store at that moment gets what only the library's own parts know."""
+        for answers in range(30):
+            with line_to(server.private()) as line:
+                line.answers_left = answers
+                try:
+                    SQLStore(line.url, namespace).close()
+                except StoreUnavailable:
+                    continue
+                if line.answers_left is not None:  # it was open before
+                    return
+        raise AssertionError("it is never open")
+
     def test_a_line_that_is_dead(
         self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

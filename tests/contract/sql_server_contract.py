@@ -21,6 +21,7 @@ from agent_memory.testing import (
 )
 from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract
+from tests.contract.damage_contract import DamageContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
@@ -93,6 +94,7 @@ class ServerContract(
     LongLogContract,
     ClockContract,
     ImportContract,
+    DamageContract,
 ):
     """`SQLStore` on a server keeps the contract, whoever else writes."""
 

@@ -24,7 +24,7 @@ import pytest
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record
 from agent_memory.retrieval.features import Features, Query
-from agent_memory.retrieval.turns import ranked, record_of_turn, turn_said
+from agent_memory.retrieval.turns import ranked, record_of_turn, turns_said
 from agent_memory.stores import open_store
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.memory import MemoryStore
@@ -98,7 +98,7 @@ def sessions(owner: str, seed: int) -> Iterator[Said]:
             said_at = DAY + timedelta(days=9 * number, minutes=seq)
             message = Message(role=role, content=text, name=name, created_at=said_at)
             entries.append(Entry(f"{owner}-{number}", seq, message, 1, seq, "test", said_at))
-        said = [(entry, turn_said(entry)) for entry in entries]
+        said = [(entry, turn) for entry in entries for turn in turns_said(entry)]
         records = [record_of_turn(*s, f"{s[0].session_id}/{s[0].seq:02}", owner) for s in said]
         yield Said(records, Features.of_turns([turn for _, turn in said], 0, embed))
 
@@ -144,7 +144,7 @@ def recalls(
 ) -> list[Recall]:
     vector = np.empty(0, np.float32) if by_words else embed([question])[0]
     hits = store.search_vectors("v", owner, Query.of(question, vector), DEPTH)
-    return ranked("v", question, hits, limit=10_000)
+    return ranked(question, hits).recalls("v")
 
 
 def assert_alike(found: Sequence[Recall], wanted: Sequence[Recall]) -> None:

@@ -18,6 +18,7 @@ from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
+from tests.contract.two_releases_contract import TwoReleasesContract
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.sql import Served, empty_database, opened, serve
 
@@ -44,6 +45,10 @@ class TestPostgresOutages(OutageContract):
 
 
 class TestPostgresMigrations(MigrationContract):
+    """On PostgreSQL."""
+
+
+class TestPostgresTwoReleases(TwoReleasesContract):
     """On PostgreSQL."""
 
 
@@ -169,7 +174,8 @@ def test_due_reads_only_what_is_due(database: str) -> None:
         ):
             postgres.read(lambda c, text=text: c.value(text))
         statement = words(dialect_of("postgresql+psycopg://")).statements["due"]
-        text, values = statement.filled({"ns": "default", "now": 10**9, "most": 100})
+        values = {"ns": "default", "now": 10**9, "latest": 10**10, "most": 100}
+        text, values = statement.filled(values)
         given = iter(values)
         asked = re.sub("%s", lambda _: f"'{next(given)}'", text)
         plan = str(postgres.read(lambda c: c.value(f"EXPLAIN (FORMAT JSON) {asked}")))

@@ -38,6 +38,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
     breaks_ties_by_id = False
+    counts_beside = False
 
     @pytest.fixture
     def elsewhere(self) -> Iterator[VectorStore]:
@@ -69,6 +70,7 @@ class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
 
 class TestQdrantServer(VectorStoreContract, VectorChangesContract):
     breaks_ties_by_id = False
+    counts_beside = False
 
     @pytest.fixture
     def namespace(self) -> str:

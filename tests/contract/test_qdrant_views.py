@@ -181,13 +181,13 @@ def test_what_is_made_of_answers() -> None:
         "meaning": [point("d", 0.5), point("a", 0.4), point("b", 0.0), point("c", -0.2)],
         "meaning_around": [point("e", 0.3, None), point("b", 0.2, None), point("a", 0.1, None)],
     }
-    found = {hit.record.id: hit.scores for hit in hits(answers, 1)}
+    found = {hit.record.id: hit.scores for hit in hits(answers, 1, "v")}
     assert found == {"a": (3.0, 0.0, 0.4, 0.1), "d": (0.0, 0.0, 0.5, 0.0)}
-    found = {hit.record.id: hit.scores for hit in hits(answers, 4)}
+    found = {hit.record.id: hit.scores for hit in hits(answers, 4, "v")}
     assert found["c"] == (1.0, 0.0, -0.2, 0.0)
     del answers["words"], answers["meaning_around"]
-    assert [hit.record.id for hit in hits(answers, 4)] == ["d", "a"]
-    assert hits({}, 4) == []
+    assert [hit.record.id for hit in hits(answers, 4, "v")] == ["d", "a"]
+    assert hits({}, 4, "v") == []
 
 
 def test_a_question_of_no_meaning(store: QdrantStore) -> None:

@@ -18,7 +18,7 @@ from agent_memory.retrieval.features import Features, Query
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place
-from agent_memory.testing.contract import draft, record, stored
+from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.features import ranked
 from agent_memory.testing.rewriting import entries
 from tests.contract.memory_outage_contract import MemoryOutageContract, Stoppable
@@ -291,6 +291,17 @@ def test_durability_is_told(server: RedisServer, settings: dict[str, str], says:
         with pytest.raises(ConfigError, match="appendfsync always"):
             RedisStore(server.url, durability="power")
     store.close()
+
+
+def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: of deletions that begin to rewrite a file at once, all but one warn of traces."""
+    server = start()
+    stores = [RedisStore(server.url) for _ in range(8)]
+    for _ in range(5):
+        together([store.secure_erase for store in stores])
+    assert caplog.messages == []
+    for store in stores:
+        store.close()
 
 
 def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record, stored
 from tests.contract.clock_contract import ClockContract
+from tests.contract.damage_contract import DamageContract, What
 from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.servers.redis import RedisServer, Relay
@@ -44,10 +45,23 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-class TestRedis(RedisContract, KeptIndexContract, ClockContract):
+class TestRedis(RedisContract, KeptIndexContract, ClockContract, DamageContract):
     """`RedisStore` keeps the contract."""
 
     by_server = True
+
+    def spoil(self, store: Store, what: What) -> None:
+        assert isinstance(store, RedisStore)
+        keys = store._keys
+        records, *_, blobs, _, _ = keys.vectors("v")
+        key, field, value = {
+            "head": (keys.head("s"), "body", "{broken"),
+            "message": (keys.log("s"), "2", "{broken"),
+            "fact": (keys.facts("facts")[0], "a", "{broken"),
+            "vector": (records, "a", "{broken"),
+            "features": (blobs, "a", "short"),
+        }[what]
+        assert store._server.ask("HSET", key, field, value) == 0
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory.errors import SchemaTooNew, StoreUnavailable
+from agent_memory.errors import SchemaTooNew, StoreError, StoreUnavailable
 from agent_memory.stores.base import Counts
+from agent_memory.stores.coding import now_micros
 from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.features import for_words, ranked, worded
+from tests.contract.two_releases_contract import TwoReleasesContract
 
 FOLDER = Path(__file__).parent
-VERSIONS = (1, 2, 3, 4)
+VERSIONS = (1, 2, 3, 4, 5, 6)
 
 
 @pytest.fixture
@@ -85,8 +87,8 @@ def test_the_newest_frozen_schema_is_the_fresh_one(path: Path, tmp_path: Path) -
     _fill(path, VERSIONS[-1])
     shape = _shape(path)
     assert shape == _fresh(tmp_path)
-    assert len(shape) == 8
-    assert sum(len(indexes) for _, _, indexes in shape.values()) >= 13
+    assert len(shape) == 10
+    assert sum(len(indexes) for _, _, indexes in shape.values()) >= 16
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -156,11 +158,28 @@ def test_a_database_of_version_3_opens(path: Path) -> None:
 def test_a_database_of_version_4_opens(path: Path) -> None:
     """Else: an upgrade lets two workers have one lock, or nobody have one that ran out."""
     _fill(path, 4)
+    soon = now_micros() + 60_000_000  # what ends later than a lock can last is not true
+    _run(path, f"UPDATE agent_memory_locks SET until = {soon} WHERE name = 'l-1'")
     store = SQLStore(f"sqlite:///{path}", "prod")
     assert stored(store, "s-1").expired == 1
     assert store.lock("l-1", "w2", 60) is False
     assert store.lock("l-1", "w1", 60, renew=True) is True
     assert store.lock("l-2", "w2", 60) is True
+    assert store.keys("s-1") == []
+    _find_hello(store)
+    store.close()
+
+
+def test_a_database_of_version_5_opens(path: Path) -> None:
+    """Else: an upgrade forgets under which keys was written, and retries are stored twice."""
+    _fill(path, 5)
+    store = SQLStore(f"sqlite:///{path}", "prod")
+    first, second = store.keys("s-1")
+    assert (first.name, first.digest, first.seq, first.end, first.total) == (
+        "name-2", "digest-2", 1, 1, 4,
+    )  # fmt: skip
+    assert (second.name, second.seq, second.end, second.total) == ("name-1", 2, 3, 9)
+    assert store.keys("s-2") == []
     _find_hello(store)
     store.close()
 
@@ -203,9 +222,17 @@ def test_steps_run_once_and_in_order(path: Path) -> None:
     database.close()
 
 
+class TestTwoReleases(TwoReleasesContract):
+    """On SQLite."""
+
+    @pytest.fixture
+    def database(self, path: Path) -> str:
+        return f"sqlite:///{path}"
+
+
 def test_a_failed_step_changes_nothing(path: Path) -> None:
     """Else: a crash amid a migration leaves half a schema."""
-    broken = ("DROP TABLE agent_memory_facts", "DROP TABLE agent_memory_nothing")
+    broken = ("DROP TABLE [facts]", "DROP TABLE agent_memory_nothing")
     _fill(path, 1)
     before = _shape(path)
     database = Database(str(path))
@@ -222,3 +249,27 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
     _run(path, "UPDATE agent_memory_meta SET value = 999 WHERE name = 'schema_version'")
     with pytest.raises(SchemaTooNew, match="999"):
         SQLStore(f"sqlite:///{path}")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("UPDATE agent_memory_meta SET value = -5", "schema version is -5"),
+        ("UPDATE agent_memory_meta SET value = 0", "schema version is 0"),
+        ("UPDATE agent_memory_meta SET value = 'six'", "schema version is 'six'"),
+        ("DELETE FROM agent_memory_meta", "no schema version"),
+        ("DROP TABLE agent_memory_meta", "no schema version"),
+    ],
+)
+def test_a_version_that_never_was_is_named(path: Path, change: str, says: str) -> None:
+    """Wrong: a damaged database reads as an outage ("duplicate column name"), which nobody mends by
+    waiting; or it is migrated as if it were an old one.
+    """
+    SQLStore(f"sqlite:///{path}").close()
+    _run(path, change)
+    before = _shape(path)
+    with pytest.raises(StoreError, match=says) as caught:
+        SQLStore(f"sqlite:///{path}")
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert "Put a backup back." in str(caught.value)
+    assert _shape(path) == before

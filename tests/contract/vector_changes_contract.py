@@ -17,6 +17,7 @@ from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
 from agent_memory.testing.features import for_words, halved, units, worded
 from agent_memory.testing.views import ViewsContract, bm25
+from tests.at_length import at_length
 
 _WIDTH = 5
 _CLOSE = 1e-5  # cosines in single precision; words are in half precision
@@ -147,7 +148,7 @@ class VectorChangesContract(ViewsContract):
     """What a `VectorStore` must find after any changes by two handles."""
 
     @settings(
-        max_examples=40,
+        max_examples=at_length(40),
         derandomize=True,
         database=None,
         deadline=None,

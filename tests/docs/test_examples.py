@@ -84,7 +84,7 @@ EXPECTED = {
     ],
     "tools": [
         "-> memory_read was called with bad arguments: user_id: Extra inputs are not permitted.",
-        '"text":"Ana is vegetarian."}]',
+        '"text":"Ana is vegetarian."}',
         "-> Nothing in memory bears on this.",
         "Notes of ben: []",
     ],

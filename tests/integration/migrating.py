@@ -25,6 +25,7 @@ from agent_memory import (
     WorkingMemory,
     operations,
 )
+from agent_memory.core.once import KeptKey
 from agent_memory.core.records import Entry, Head, Scope, Summary
 from agent_memory.engine.transfer.migration.migrate import migrate_stores
 from agent_memory.engine.transfer.migration.steps import MigrationStep
@@ -101,7 +102,7 @@ def fill(store: Store) -> None:
             mine = memory.session(session_id, user)
             mine.update({"role": "system", "content": f"Be kind to {user}."})
             mine.update([_said("I live in Oslo"), _said(f"I row, says {user}", "assistant")])
-            mine.update([_said("this is poison"), _said(f"I {_HABITS[session_id]}")])
+            mine.update([_said("this is poison"), _said(f"I {_HABITS[session_id]}")], key="k")
             mine.working().set("plan", [user, {"n": 1.5}])
             mine.owner().notes().add(f"A note on {user}.")
             mine.owner().files().create(f"/memories/{session_id}.txt", f"{user}\n")
@@ -115,6 +116,9 @@ def fill(store: Store) -> None:
         store.put_records("extractive", [record(f"odd {name}", f"user:u{name}", name)])
     store.append("forms", [draft(one.pop("content"), 7, **one) for one in _forms()], "ada")
     store.append("long", [draft(f"{n} of many") for n in range(1, 131)])
+    store.put_keys(
+        "long", [KeptKey(f"{n:040x}", f"{n:064x}", n, n, 3 * n, DAY) for n in range(1, 41)]
+    )
     _move(
         store, "long", expired=7, start=60, start_total=180, pinned=(12, 15), pinned_tokens=6,
         summary=Summary("so far \ud800", 6, 60, "local", redo_after=3, redo_text="of before"),
@@ -135,7 +139,8 @@ def fill_plainly(store: Store, count: int) -> None:
     with AgentMemory(store=store, blocks=[NoteMemory()]) as memory:
         for name in ("a", "b", "c"):
             mine = memory.session(name, f"of {name}")
-            mine.update([{"role": "user", "content": f"{name} says {n}"} for n in range(4)])
+            said = [{"role": "user", "content": f"{name} says {n}", "id": n} for n in range(4)]
+            mine.update(said, key="k")
             mine.owner().notes().add(f"A note on {name}.")
     store.append("long", [draft(f"long {n}") for n in range(60)], "of a")
     store.put_records("facts", [record(f"f{n}", f"user:{n % 5}", "a") for n in range(count)])
@@ -153,6 +158,7 @@ def everything(store: Store) -> dict[str, Any]:
     return {
         "sessions": [_head(head) for head in sorted(heads, key=lambda one: one.session_id)],
         "entries": [_entry(entry) for head in heads for entry in store.read(head.session_id)],
+        "keys": [repr((head.session_id, store.keys(head.session_id))) for head in heads],
         "facts": sorted(
             repr((block, asdict(one)))
             for block, one in store.all_records()

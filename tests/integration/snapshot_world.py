@@ -108,8 +108,8 @@ def messages(count: int = 24) -> list[dict[str, Any]]:
 def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada") -> None:
     """Say all of it, and have something kept in each block."""
     mine = memory.session(session_id, user_id)
-    for one in messages():
-        mine.update(one)
+    for number, one in enumerate(messages()):
+        mine.update(one, key=f"k{number}")
     assert [one.error for one in memory.flush() if one.error] == []
     (secret,) = [fact for fact in mine.owner().facts() if "password" in fact.text]
     mine.owner().forget(secret.id, why="asked")
@@ -149,6 +149,7 @@ def seen(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada"
     mine = memory.session(session_id, user_id)
     return {
         "log": log_of(memory, session_id),
+        "keys": memory.components.store.keys(session_id),
         "head": head_of(memory, session_id),
         "contexts": [mine.get(question).to_messages() for question in QUESTIONS],
         "found": [[(r.block, r.id, r.text, r.sources) for r in found] for found in searches(mine)],
@@ -237,6 +238,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 def left_in(store: Store, session_id: str = "s") -> list[object]:
     """What a store has of a session."""
     found: list[object] = [head for head in store.sessions() if head.session_id == session_id]
+    found += store.keys(session_id)
     found += [one for _, one in store.all_records() if one.session_id == session_id]
     for block in store.vector_blocks():
         with suppress(Exception):  # of encrypted ones nobody can tell

@@ -9,8 +9,11 @@ from typing import Any
 from agent_memory import AgentMemory, Block
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.engine.stats import Progress
+from agent_memory.ltm_blocks import VectorMemory
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM
 
 TALK = [{"role": "user", "content": f"note {n}", "tags": [n]} for n in range(250)]
 
@@ -75,3 +78,50 @@ def test_blocks_absorb_at_the_same_time() -> None:
         assert [entry.message.model_extra for entry in memory.history("s")] == [
             {"tags": [n]} for n in range(250)
         ]
+
+
+def test_a_flush_of_many_sessions_tells_how_far_it_is() -> None:
+    """Wrong: nobody knows for minutes whether anything happens; or what failed is not told."""
+
+    class Half(Block):
+        kind: str = "half"
+
+        @property
+        def absorbs(self) -> bool:
+            return True
+
+        def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+            if scope.session_id == "b":
+                raise ValueError("not this one")
+
+        def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+            return []
+
+        def delete(self, scope: Scope) -> None:
+            pass
+
+    with _memory(MemoryStore(), Half()) as memory:
+        for session_id in "abc":
+            memory.update(session_id, TALK[0])
+        told: list[Progress] = []
+        done = memory.flush(progress=told.append)
+    assert [(one.session_id, one.done, one.total) for one in told] == [
+        ("a", 1, 3), ("b", 2, 3), ("c", 3, 3),
+    ]  # fmt: skip
+    assert [one.error for one in told] == [one.error for one in done]
+    assert "not this one" in str(told[1].error)
+
+
+def test_a_flush_of_many_sessions_asks_the_embedder_for_many_at_once() -> None:
+    """Wrong: each session is a request of its own, so that a hundred thousand take hours."""
+    model: dict[str, Any] = {"embedding": "openai/embedder", "api_key": "none"}
+    with (
+        FakeLLM() as fake,
+        AgentMemory(
+            store=MemoryStore(), blocks=[VectorMemory()], api_base=fake.api_base, **model
+        ) as memory,
+    ):
+        for number in range(120):
+            memory.update(f"s{number}", {"role": "user", "content": f"The number is {number}."})
+        assert all(one.error is None for one in memory.flush())
+        assert memory.stats().usage.embedding_calls < 12

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import anyio
@@ -55,6 +56,39 @@ def test_many_at_once() -> None:
         return seqs
 
     assert asyncio.run(run()) == list(range(1, 101))
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+def test_many_loops_at_once(where: str, tmp_path: Path) -> None:
+    """Wrong: loops that share a memory, such as one for each request, wait for ever."""
+    url = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/a.db"
+    memory = AsyncAgentMemory(store=url, blocks=[])
+    done = []
+
+    async def request(n: int) -> int:
+        tasks = [memory.update(f"s{n}", {"role": "user", "content": "hi"}) for _ in range(20)]
+        await asyncio.wait_for(asyncio.gather(*tasks), 120)
+        return len(await memory.history(f"s{n}"))
+
+    def serve(n: int) -> None:
+        done.append(asyncio.run(request(n)))
+
+    threads = [threading.Thread(target=serve, args=(n,)) for n in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [20] * 40
+    asyncio.run(memory.close())
+
+
+def test_asyncio_then_trio() -> None:
+    """Wrong: a memory belongs to the kind of loop that used it first."""
+    memory = AsyncAgentMemory(store="memory://", blocks=[])
+    for n, backend in enumerate(["asyncio", "trio", "asyncio", "trio"]):
+        head = anyio.run(memory.update, "s", {"role": "user", "content": "x"}, backend=backend)
+        assert head.end == n + 1
+    anyio.run(memory.close)
 
 
 def test_a_cancelled_update_is_whole_or_not_at_all(tmp_path: Path) -> None:

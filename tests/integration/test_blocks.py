@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, SecretStr
@@ -131,12 +133,34 @@ def test_static_facts_of_all_forms() -> None:
     ]
     with AgentMemory(store="memory://", blocks=[StaticMemory(facts=given)]) as memory:
         shown = memory.get("s", user_id="anyone").static_facts
-        assert {f.text for f in shown} == {"Plain.", "A dict.", "A model.", '{"a": 1}'}
+        assert {f.text for f in shown} == {"Plain.", "A dict.", "A model.", "a: 1"}
         assert {"r1", "r2"} <= {f.id for f in shown}
         with pytest.raises(UnsupportedOperation):
             memory.blocks["static"].update(Scope("a"), [])
         with pytest.raises(UnsupportedOperation):
             memory.blocks["static"].delete(Scope("a"))
+
+
+@pytest.mark.parametrize(
+    ("fact", "said"),
+    [
+        ({"id": "fact1", "content": "The office opens at nine."}, "The office opens at nine."),
+        ({"content": "Closed on Sundays."}, "Closed on Sundays."),
+        ({"office_hours": "9 to 17"}, "office hours: 9 to 17"),
+        ({"text": 3, "of": "parts"}, "text: 3; of: parts"),
+        ({"name": "Acme", "office": {"city": "Köln", "floors": [1, 2]}},
+         "name: Acme; office city: Köln; office floors: 1, 2"),
+        ({"staff": [{"name": "Ana"}, {"name": "Ben", "lead": True}]},
+         "staff 1 name: Ana; staff 2 name: Ben; staff 2 lead: yes"),
+        ({"fax": None, "shop": False, "rooms": []}, "fax: none; shop: no; rooms: none"),
+    ],
+)  # fmt: skip
+def test_static_facts_are_said_as_people_would(fact: dict[str, Any], said: str) -> None:
+    """Wrong: the model reads braces and quotes, or part of a fact is lost."""
+    with AgentMemory(store="memory://", blocks=[StaticMemory(facts=[fact])]) as memory:
+        (shown,) = memory.get("s", user_id="anyone").static_facts
+    assert shown.text == said
+    assert fact.get("id", shown.id) == shown.id
 
 
 def test_many_static_facts_are_filtered_by_relevance() -> None:
@@ -172,6 +196,25 @@ def test_a_wrong_dimension_is_refused_when_the_block_is_built() -> None:
     """Wrong: vectors of two lengths meet in one store, at the first search."""
     with pytest.raises(DimensionMismatch, match="256"):
         AgentMemory(store="memory://", blocks=[VectorMemory(dimension=384)])
+
+
+@pytest.mark.parametrize("store", [None, ":memory:"])
+def test_vectors_of_another_embedder_are_a_problem(store: str | None) -> None:
+    """Wrong: nobody is told before the first message; or whoever asks announces a block's vectors,
+    of the settings that are only tried."""
+    block = VectorMemory(store=store)
+    with AgentMemory(store="memory://", blocks=[block]) as memory:
+        resources = memory.blocks["vector"].resources
+        assert VectorMemory(name="tried", store=store).problems(resources) == []
+        assert memory.blocks["vector"].vectors.vector_blocks().keys() == {"vector"}
+        assert block.problems(resources) == []
+        (told,) = VectorMemory(dimension=384).problems(resources)
+        assert "asks for vectors of 384 numbers" in told
+        if store is None:
+            memory._store.clear_vectors("vector")
+            memory._store.open_vectors("vector", 256, "another of the same length")
+            (told,) = block.problems(resources)
+            assert "'another of the same length'" in told
 
 
 def test_an_unknown_vector_store_is_refused() -> None:
@@ -288,6 +331,36 @@ def test_get_answers_with_a_warning() -> None:
         ]
 
 
+class Homeless(ReadOnly):
+    """Its file is not there."""
+
+    kind: str = "homeless"
+    folder: str = ""
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        open(f"{self.folder}/kept.json", encoding="utf-8").close()
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        self.get(scope, None, 1)
+
+
+def test_warnings_name_no_folders(tmp_path: Path) -> None:
+    """Wrong: a model, and whoever talks to it, learns how the machine's folders are named."""
+    for store in ("memory://", f"sqlite:///{tmp_path}/m.db"):
+        blocks = [Homeless(folder=str(tmp_path))]
+        with AgentMemory(store=store, blocks=blocks, overflow_mode="inline") as memory:
+            memory.update("s", {"role": "user", "content": "Hi"}, user_id="a")
+            memory.flush()
+            for said in (
+                memory.get("s", "Hi").warnings,
+                memory.get("t", "Hi", user_id="a").warnings,
+            ):
+                told = " ".join(said)
+                assert "FileNotFoundError: No such file or directory: 'kept.json'" in told
+                assert str(tmp_path) not in told
+
+
 @pytest.mark.parametrize("role", ["system", "user"])
 def test_recalled_text_is_data(role: str) -> None:
     """Wrong: a memory closes the element it stands in and speaks as the system."""
@@ -303,3 +376,21 @@ def test_recalled_text_is_data(role: str) -> None:
         assert text.count("</memory>") == 1
         assert text.count("</vector_memory>") == 1
         assert "&lt;/memory&gt;" in text
+
+
+def test_a_block_without_a_model_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: nobody learns that no fact will ever be found, or it is said twice over."""
+    with AgentMemory(store="memory://", blocks=[ExtractiveMemory()]) as memory:
+        assert "'extractive' absorbs nothing" in caplog.text
+        memory.update("s", TALK, user_id="sarah")
+        for _ in range(2):
+            (told,) = memory.get("s").warnings
+            assert 'Set `model`, such as model="openai/gpt-4o-mini"' in told
+            assert memory.stats().blocks["extractive"].error == told
+            memory.flush()
+        assert memory.user("sarah").facts() == []
+    caplog.clear()
+    own = ExtractiveMemory(model="openai/gpt-4o-mini")
+    with AgentMemory(store="memory://", blocks=[own, VectorMemory()]) as memory:
+        assert memory.get("s").warnings == []
+    assert "model" not in caplog.text

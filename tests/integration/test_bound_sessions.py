@@ -67,6 +67,7 @@ def arguments_of(call: str, turn: Turn) -> list[Any]:
         "completion": ["What is my cat called?"],
         "call_tool": ["working_get", {}],
         "export": [io.StringIO()],
+        "remember": ["Eve was here."],
     }.get(call, [])
 
 
@@ -120,7 +121,7 @@ NAMES_A_SESSION = sorted(
     name
     for name in calls_of(AgentMemory)
     if {"session_id", "user_id"} <= set(inspect.signature(getattr(AgentMemory, name)).parameters)
-    and name != "session"  # it reads nothing; what it gives does
+    and name not in ("session", "explain")  # one reads nothing; one says whose it is
 )
 
 

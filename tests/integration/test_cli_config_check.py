@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 from agent_memory import AgentMemoryConfig
 from agent_memory.cli.app import app
 from agent_memory.core.kinds import BUILT_IN, find_kind
+from tests.at_length import at_length
 
 ROOT = Path(__file__).parents[2]
 CANARY = "Hunter2Canary"
@@ -71,7 +72,8 @@ def test_nothing_is_wrong() -> None:
     told = result.output
     assert re.search(r"^support *$", told, re.MULTILINE)
     assert re.search(r"^scratch *$", told, re.MULTILINE)
-    assert re.search(r"^  capacity +100,000 tokens, and 50 messages *$", told, re.MULTILINE)
+    capacity = r"^  capacity +100,000 tokens; 2,000 of them for recalls, and 50 messages *$"
+    assert re.search(capacity, told, re.MULTILINE)
     assert "d.toml: nothing is wrong. No store was opened: `agent-memory doctor" in told
     assert [path.name for path in Path().iterdir()] == ["d.toml"]
     assert len(told.splitlines()) <= 40
@@ -329,7 +331,7 @@ def test_missing_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert f"agent-memory[{extra}]" in findings(f'store = "{url}"')["error store"]
         found = findings(f'system_store = "{url}"')
-        assert list(found) == ["error system_store"]
+        assert [one for one in found if one.startswith("error")] == ["error system_store"]
     for field, extra in (
         ('embedding = "local"', "local"),
         ('blocks = [{ kind = "vector", embedding = "fastembed/x" }]', "fastembed"),
@@ -508,7 +510,7 @@ def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.builds(lambda a, b: told({**a, **b}), fields, kinds)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_length(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     table=tables(values()),
     stores=st.none() | values() | st.dictionaries(st.sampled_from(NAMES), tables(values())),

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, AgentMemoryConfig
 from agent_memory.cli.app import app
 from agent_memory.testing import FakeLLM
 
@@ -117,12 +117,33 @@ def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(Path().iterdir()) == files
 
 
+def test_doctor_tells_what_fails_elsewhere() -> None:
+    """Wrong: absorbing has its tick, while nothing is absorbed; or it has none for what is only
+    not configured."""
+    Path("m.toml").write_text(CONFIG, encoding="utf-8")
+    with AgentMemory(AgentMemoryConfig.from_file("m.toml")) as memory:
+        memory.update("s", {"role": "user", "content": "I live in Rome."}, user_id="u")
+        memory.flush()
+    told = run("doctor", "--config", "m.toml")
+    assert "'extractive' absorbs nothing: it needs a language model" in " ".join(told.split())
+    assert "✗" not in told
+    with FakeLLM() as fake:
+        fake.fail(401)
+        asked = f'model = "openai/m"\napi_base = "{fake.api_base}"\napi_key = "k"\n'
+        Path("m.toml").write_text(asked + CONFIG, encoding="utf-8")
+        with AgentMemory(AgentMemoryConfig.from_file("m.toml")) as memory:
+            (failed,) = memory.flush()
+            assert failed.error is not None
+        told = " ".join(run("doctor", "--config", "m.toml", code=1).split())
+    assert "✗ absorbing extractive could not absorb, and will try again: ModelForbidden" in told
+
+
 def test_doctor_leaves_an_old_database_as_it_is() -> None:
     """Wrong: looking with a new release locks the processes of the old one out."""
     with closing(sqlite3.connect("m.db")) as connection:
         connection.executescript(OLD_SCHEMA.read_text(encoding="utf-8"))
     before = Path("m.db").read_bytes()
-    assert "schema version 1; the next use makes it 4" in run("doctor", "--config", "m.toml")
+    assert "schema version 1; the next use makes it 6" in run("doctor", "--config", "m.toml")
     assert Path("m.db").read_bytes() == before
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from agent_memory import AgentMemory, NoteMemory, VectorMemory
 from agent_memory.core.messages import Message
+from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.errors import (
     AgentMemoryError,
     ContextTooLong,
     InvalidInput,
-    MessageTooLarge,
     ModelForbidden,
     ModelOutputInvalid,
     ModelRequired,
@@ -47,6 +47,9 @@ __all__ = ["fake", "memory"]
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a failed request be tried again at once."""
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+
+
+COUNTER = TokenCounter()
 
 
 # --- one round ------------------------------------------------------------------------------------
@@ -221,43 +224,44 @@ def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: Fak
     assert memory.history("s") == []
 
 
-def test_long_results_are_cut_to_their_share(fake: FakeLLM) -> None:
-    """Wrong: a long result pushes the request over the budget, or leaves no room for the next."""
+def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
+    """Wrong: results shrink with each round until none says anything, the turn is refused after it
+    was paid for, or what was cut is nowhere."""
 
     def read(page: int) -> str:
         return f"Page {page}. " + "The river rose again. " * 5_000
 
-    with remembering(fake, max_tokens=4_000) as memory:
+    with remembering(fake, max_tokens=8_000) as memory:
         memory.update("s", [{"role": "system", "content": "Be brief."}, *[
             {"role": "user", "content": "word " * 300}, {"role": "assistant", "content": "word"}
         ] * 9])  # fmt: skip
-        for page in range(3):
-            fake.call(("read", {"page": 2 * page}), ("read", {"page": 2 * page + 1}))
-        memory.completion("s", "What does the book say?", tools=[read])
-        told = results(fake)
-        assert len(told) == 6
-        for page, text in enumerate(told):
-            assert text.startswith(f"Page {page}. The river")
-            assert "characters, of which only the beginning fits" in text
-        assert fake.requests[-1]["messages"][0]["content"] == "Be brief."
-        assert [
-            one.message.text() for one in memory.history("s") if one.message.role == "tool"
-        ] == told
+        for page in range(8):
+            fake.call(("read", {"page": page}))
+        memory.completion("s", "What does the book say?", tools=[read], max_rounds=8)
+        assert len(fake.requests) == 9
+        for page, request in enumerate(fake.requests[1:]):
+            messages = request["messages"]
+            assert COUNTER.context(messages) <= 8_000
+            assert messages[0]["content"] == "Be brief."
+            assert "What does the book say?" in str(messages)
+            told = messages[-1]["content"]
+            assert told.startswith(f"Page {page}. The river")
+            assert "characters left out" in told
+            assert COUNTER.text(told) > 2_500
+            assert sum("tool_calls" in message for message in messages) == page + 1
+        said = [one.message.text() for one in memory.history("s") if one.message.role == "tool"]
+        assert said == [read(page) for page in range(8)]
 
 
-def test_a_turn_that_outgrows_the_budget_is_refused(fake: FakeLLM) -> None:
-    """Wrong: the provider is sent more than the budget, or a part of the turn."""
+def test_a_turn_that_outgrows_the_budget_is_shown_in_part(fake: FakeLLM) -> None:
+    """Wrong: the provider is sent more than the budget, or an answer that was paid for is lost."""
     with remembering(fake, max_tokens=200) as memory:
-        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
-            memory.completion("s", "word " * 300)
-        assert fake.requests == []
-        fake.call(("add", json.dumps({"a": 1, "why": "word " * 300})))
-        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
-            memory.completion("s", "Go", tools=[add])
-        fake.reply("word " * 300)
-        with pytest.raises(MessageTooLarge, match="Nothing was stored"):
-            memory.completion("s", "Go")
-        assert memory.history("s") == []
+        fake.call(("add", {"a": 1, "b": 2 * 10**300}))
+        fake.reply("word " * 400)
+        memory.completion("s", "word " * 300, tools=[add])
+        arguments = fake.requests[-1]["messages"][-2]["tool_calls"][0]["function"]["arguments"]
+        assert "characters]" in str(json.loads(arguments)["b"])
+        assert [len(one.message.text()) for one in memory.history("s")] == [1500, 0, 301, 2000]
 
 
 # --- nothing is stored of a turn that fails -------------------------------------------------------

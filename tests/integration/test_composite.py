@@ -28,13 +28,13 @@ from agent_memory.errors import (
     ConfigError,
     InvalidId,
     MemoryClosed,
-    MessageTooLarge,
     SessionOfAnotherUser,
     StoreUnavailable,
 )
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import histories, unpaired
+from tests.at_length import at_length
 from tests.integration.composing import (
     SECONDS,
     Outage,
@@ -332,7 +332,7 @@ def test_a_member_that_was_closed_is_named() -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "user"])
-@hypothesis_settings(max_examples=40)
+@hypothesis_settings(max_examples=at_length(40))
 @given(given_=st.data())
 def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
     """Wrong: what several members recall passes the home's budget, or is not counted; or a tool
@@ -346,10 +346,7 @@ def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
     tides = Reader(says="Tides are high. " * 40)
     with composed({"home": home, "company": company, "tides": tides}) as both:
         for message in history:
-            try:
-                both.update("s", message, user_id="ada")
-            except MessageTooLarge:
-                continue
+            both.update("s", message, user_id="ada")
             company.update("c", message, user_id="ada")
         company.flush()
         context = both.get("s", "Which ships need a pilot?", user_id="ada")
@@ -357,7 +354,7 @@ def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
         assert context.tokens <= context.max_tokens == budget
         assert home._counter.context(chat) <= context.tokens
         assert unpaired(chat) == []
-        assert context.warnings == []
+        assert not any("time" in warning for warning in context.warnings)
 
 
 def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:

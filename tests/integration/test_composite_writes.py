@@ -21,6 +21,7 @@ from agent_memory.errors import (
 )
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.stores.memory import MemoryStore
+from tests.at_length import at_length
 from tests.integration.composing import Outage, composed, opened, said, texts
 from tests.integration.echoing import Echo
 
@@ -120,7 +121,7 @@ def test_two_users_with_one_session_id_are_told_apart() -> None:
         assert both.history("u") == []
 
 
-@hypothesis_settings(max_examples=30)
+@hypothesis_settings(max_examples=at_length(30))
 @given(st.data())
 def test_pages_of_sessions_are_one_list(given_: st.DataObject) -> None:
     """Wrong: a page leaves a session out, doubles one, or is out of order."""

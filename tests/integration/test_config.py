@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     given = {
         "durability": "power", "store": "memory://", "encryption": "KEYS",
         "namespace": "n", "max_tokens": "777", "max_messages": "50", "max_recall_tokens": "99",
+        "max_message_bytes": "5000",
         "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
         "model_timeout": "3", "tokenizer": "approximate",
         "embedding": "local", "overflow": '{"kind": "trim"}',
@@ -119,7 +121,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         "background_threads": "2", "idle_minutes": "1.5", "absorb_attempts": "3",
         "absorb_timeout": "60", "system_store": "memory://",
         "memory_role": "user", "retention": "forever", "recall_timeout": "0.5",
-        "shares": '{"team": {"critic": "read"}}',
+        "keep_keys": "P7D", "shares": '{"team": {"critic": "read"}}',
     }  # fmt: skip
     assert set(given) == set(AgentMemoryConfig.model_fields)
     for name, value in given.items():
@@ -278,13 +280,15 @@ def test_what_cannot_work_is_refused(error: type[Exception], fields: dict[str, A
         (errors.InvalidMessage, "s", {"role": "user", "content": "x", "n": float("nan")}),
         (errors.MessageTooLarge, "s", {"role": "user", "content": "word " * 500}),
         (errors.MessageTooLarge, "s", {"role": "system", "content": "word " * 500}),
+        (errors.MessageTooLarge, "s", {"role": "user", "content": "x", "extra": ["x" * 2_000]}),
+        (errors.MessageTooLarge, "s", {"role": "user", "content": "x", "name": "x" * 2_000}),
     ],
 )
 def test_bad_input_is_refused_with_nothing_stored(
     error: type[Exception], session: str, message: Any
 ) -> None:
     """Wrong: part of a refused update is stored."""
-    with AgentMemory(store="memory://", max_tokens=300) as memory:
+    with AgentMemory(store="memory://", max_message_bytes=2_000) as memory:
         with pytest.raises(error) as caught:
             memory.update(session, message)
         assert isinstance(caught.value, errors.AgentMemoryError)
@@ -302,6 +306,41 @@ def test_passwords_of_stores_stay_secret() -> None:
     """Wrong: the address of a store shows in a repr, its password included."""
     url = "redis://:canary@127.0.0.1:1/0"
     assert "canary" not in repr(AgentMemoryConfig(store=url, system_store=url))
+
+
+def test_secrets_of_addresses_stay_secret() -> None:
+    """Wrong: what a model's address holds to be let in shows in a repr."""
+    base = "https://me:canary@gate.example/v1?key=canary"
+    config = AgentMemoryConfig(store="memory://", api_base=base)
+    assert "canary" not in repr(config) + str(config)
+
+
+def test_a_secret_in_the_wrong_place_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the error of a setting that was given a key instead holds the key."""
+    wrong: list[dict[str, Any]] = [
+        {"max_tokens": "sk-canary"},
+        {"api_key": ["sk-canary"]},
+        {"sk-canary": 1, "overflow_mode": "sk-canary"},
+        {"overflow": {"kind": "trim", "low_water": "sk-canary"}},
+        {"blocks": [{"kind": "vector", "dimension": "sk-canary"}]},
+        {"blocks": [{"kind": "vector", "weights": {"words": "sk-canary"}}]},
+        {"blocks": [{"kind": "extractive", "importance": {"sk": "sk-canary"}}]},
+        {"blocks": "sk-canary"},
+        {"retention": "sk-canary", "shares": "sk-canary", "memory_role": "sk-canary"},
+    ]
+    for fields in wrong:
+        with pytest.raises(ValidationError) as caught:
+            AgentMemoryConfig(store="memory://", **fields)
+        told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+        assert "sk-canary" not in told.replace("\nsk-canary\n", "")  # that is a field's name
+    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "sk-canary")
+    with pytest.raises(ValidationError) as caught:
+        AgentMemoryConfig(store="memory://")
+    assert "canary" not in str(caught.value)
+    monkeypatch.delenv("AGENT_MEMORY_MAX_TOKENS")
+    with pytest.raises(errors.ConfigError) as refused:
+        AgentMemory(store="memory://", encryption="sk-canary")
+    assert "canary" not in str(refused.value)
 
 
 def test_secrets_stay_secret() -> None:

@@ -129,6 +129,47 @@ def test_attempts_are_counted_for_all_memories_and_restarts_together(
             operations.dead_letters(four, "no such block")
 
 
+@pytest.mark.parametrize("error", [ModelUnavailable("asleep"), ConnectionError("no way")])
+def test_a_failure_is_known_in_every_process(
+    world: World, tmp_path: Path, clock: list[float], error: Exception
+) -> None:
+    """Wrong: only the process that met it says so, or it is still said once the block works."""
+    store = f"sqlite:///{tmp_path}/m.db"
+    world.down = error
+    told = f"{type(error).__name__}: {error}"
+    with open_memory(world, store) as here:
+        for session in "s", "t":
+            here.update(session, say("fine"), user_id="ada")
+        with open_memory(world, store) as there:
+            assert there.stats().blocks["picky"].error == told
+            assert any(told in one for one in there.get("s").warnings)
+            assert [one for one in there.get("u", user_id="ben").warnings if "picky" in one]
+        world.down = None
+        clock[0] = 1e6
+        with open_memory(world, store) as there:
+            there.flush("t")
+            assert there.stats().blocks["picky"].error is None
+            assert there.get("s").warnings == []
+        with open_memory(world, store) as anywhere:
+            assert anywhere.stats().blocks["picky"].error is None
+            assert anywhere.get("s").warnings == []
+            anywhere.flush()
+            assert world.seqs("s") == world.seqs("t") == {1: 1}
+
+
+def test_what_failed_of_a_session_goes_with_it(world: World, tmp_path: Path) -> None:
+    """Wrong: what an error quotes of a message outlives the session, or its user."""
+    store = f"sqlite:///{tmp_path}/m.db"
+    world.down = ModelUnavailable("cannot read: my secret")
+    with open_memory(world, store) as here:
+        here.update("s", say("my secret"), user_id="ada")
+        world.down = None
+        here.delete_user("ada")
+    with open_memory(world, store) as there:
+        assert there.stats().blocks["picky"].error is None
+    assert b"secret" not in (tmp_path / "m.db").read_bytes()
+
+
 def test_the_block_goes_on(world: World) -> None:
     """Wrong: one bad message holds back what comes after it, other sessions, or other users."""
     with open_memory(world, "memory://") as memory:

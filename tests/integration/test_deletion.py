@@ -231,6 +231,7 @@ def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
     assert step > 20
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 @pytest.mark.parametrize("session_id", ["new", "a1"])
@@ -408,7 +409,7 @@ def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -
 
 def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion that has to be given up now says that it is done, or is never done."""
-    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.1)
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.1)
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
     entered = threading.Event()
 
@@ -475,6 +476,7 @@ def test_an_update_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
         memory.update("s", user("of now"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
 def test_updates_and_deletions_of_one_session(where: str, tmp_path: Path) -> None:
     """Wrong: in a crowd of threads an update, or a deletion, is refused; or a log has a gap."""

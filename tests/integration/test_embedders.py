@@ -6,7 +6,6 @@ import importlib.util
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,21 +134,25 @@ def test_local_vectors_tell_topics_apart(
     assert asked @ near > asked @ far + 0.05
 
 
-def test_local_embedder_in_threads(local: WordLlamaEmbedder) -> None:
-    """A wrong one loads the model twice, or half."""
-    embedder = WordLlamaEmbedder()
-    expected = local.embed(["hello world"])
-    results: list[np.ndarray] = []
-    threads = [
-        threading.Thread(target=lambda: results.append(embedder.embed(["hello world"])))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 4
-    assert all(np.array_equal(result, expected) for result in results)
+def test_local_embedders_share_a_model_loaded_once() -> None:
+    """A wrong one loads it for each embedder or thread, at 30 MB and a blink each, or half."""
+    code = (
+        "import threading\n"
+        "import numpy as np\n"
+        "import wordllama\n"
+        "from agent_memory.models.embedders.local import WordLlamaEmbedder\n"
+        "loads, load = [], wordllama.WordLlama.load\n"
+        "wordllama.WordLlama.load = lambda **given: loads.append(1) or load(**given)\n"
+        "found = []\n"
+        "def embed():\n"
+        "    found.append(WordLlamaEmbedder().embed(['hello world']))\n"
+        "threads = [threading.Thread(target=embed) for _ in range(4)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+        "assert len(loads) == 1, loads\n"
+        "assert len(found) == 4 and all(np.array_equal(one, found[0]) for one in found)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_local_embedder_leaves_logging_alone(local: WordLlamaEmbedder) -> None:

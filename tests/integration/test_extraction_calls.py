@@ -106,6 +106,26 @@ def test_a_message_too_long_for_the_model_is_split(model: Model) -> None:
             assert line.startswith("[2] ")
 
 
+def test_a_message_longer_than_a_batch_is_read_in_parts(model: Model) -> None:
+    """Wrong: a document of many pages is one call, in which a model passes over most of it; or a
+    sentence is cut in two, and what it says is found in neither part."""
+    sentences = [f"In item {n} the committee saw {n * 7} boxes." for n in range(2_400)]
+    sentences[2_000] = "My sister Ilse breeds llamas."
+    model.tell("My sister Ilse breeds llamas.", "Ilse breeds llamas.")
+    with remembering(model, max_tokens=100_000) as memory:
+        llm = memory.blocks["extractive"].resources.models(None)
+        assert llm is not None
+        llm._window = 200_000
+        absorbed(memory, "s", said(" ".join(sentences)))
+        parts = shown(model)
+        assert 3 < len(parts) < 9
+        assert all("\n[1] 2024-01-05(Fri) user: " in part for part in parts)
+        assert all(part.removesuffix("\n</messages>").rstrip()[-1] == "." for part in parts)
+        (fact,) = memory.user("ada").facts()
+        assert fact.text == "Ilse breeds llamas."
+        assert fact.sources == (("s", 1),)
+
+
 def test_facts_of_all_parts_are_kept(model: Model) -> None:
     """Wrong: only the first part's facts are."""
     for n in range(10):

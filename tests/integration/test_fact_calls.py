@@ -526,19 +526,6 @@ def test_null_memory() -> None:
         memory.user("ada").profile()
 
 
-def test_no_block_keeps_facts() -> None:
-    """Wrong: a memory without such a block fails, where there is nothing to tell."""
-    with AgentMemory(store="memory://") as memory:
-        memory.update("s", said("hello"), user_id="ada")
-        assert (
-            memory.user("ada").facts()
-            == memory.user("ada").audit()
-            == memory.user("ada").stale()
-            == []
-        )
-        assert memory.session("s").owner().forget(source="s") == []
-
-
 def settings(fake: FakeLLM, path: Path, **fields: Any) -> AgentMemoryConfig:
     overflow = FlushToLTM(blocks=[ExtractiveMemory()])
     return AgentMemoryConfig(
@@ -600,3 +587,13 @@ def test_nothing_is_said_in_the_clear(tmp_path: Path, model: Model) -> None:
         memory.user("ada").forget(memory.user("ada").facts()[0].id, why="canary")
         assert any(b"extractive" in file.read_bytes() for file in tmp_path.iterdir())
         assert not any(b"canary" in file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("call", ["facts", "stale", "audit", "forget"])
+def test_without_a_block_of_facts_the_calls_say_what_to_add(call: str) -> None:
+    """Wrong: nothing is known, it seems, although nobody ever looked for facts."""
+    arguments = ("some-id",) if call == "forget" else ()
+    with AgentMemory(store="memory://") as memory:
+        for owner in memory.user("ada"), memory.session("s", "ada").owner():
+            with pytest.raises(ConfigError, match=r"blocks=\[ExtractiveMemory\(...\)\]"):
+                getattr(owner, call)(*arguments)

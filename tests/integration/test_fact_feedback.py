@@ -15,8 +15,9 @@ from pydantic import SecretStr
 from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
+from tests.at_length import at_length
 
-TURNS = 200
+TURNS = at_length(200)
 SETTLED = 4  # sessions after which nothing new is said
 DAY = datetime(2024, 3, 1, tzinfo=UTC)
 ASKED = [

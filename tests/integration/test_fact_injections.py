@@ -310,6 +310,7 @@ def test_the_table_is_wide() -> None:
     assert len({one.kind for one in ATTEMPTS}) >= 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attempt) -> None:
     """Wrong: a tool's result, a system message or recalled memory reaches the model, becomes a
@@ -326,6 +327,7 @@ def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attem
         assert it.recalled("ann") == OWN
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt) -> None:
     """Wrong: what an assistant was made to say changes, or takes the place of, what the user said
@@ -344,6 +346,7 @@ def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt)
         assert {fact.quote for fact in found} <= set(NOD_QUOTES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 @pytest.mark.parametrize("place", ["tool", "assistant"])
 def test_where_all_may_tell_the_user_is_believed(

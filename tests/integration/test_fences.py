@@ -284,6 +284,7 @@ def _fails(step: str) -> None:
         raise ValueError("no such answer")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("work", WORK)
 def test_a_stalled_worker(work: Callable[[Place], None], between: Callable[[Place], None]) -> None:
@@ -477,6 +478,7 @@ def is_retried(place: Place) -> None:
     place.two.flush()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("between", [nothing, is_retried, *BETWEEN])
 @pytest.mark.parametrize("call", ["write", "erase"])
 def test_a_block_that_writes_late(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import pytest
@@ -17,14 +17,14 @@ from agent_memory import AgentMemory
 from agent_memory.core.context import leading_count
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.window import role_of
-from agent_memory.errors import MessageTooLarge
+from agent_memory.core.window import Cut, apply, role_of, visible
 from agent_memory.ltm_blocks import StaticMemory
 from agent_memory.strategies import Chain, FlushToLTM, Summarize, Trim
 from agent_memory.strategies.base import Strategy
 from agent_memory.testing.histories import histories, long_turn, unpaired
+from tests.at_length import at_length
 
-EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("AGENT_MEMORY_EXAMPLES") or at_length(300))
 
 COUNTER = TokenCounter()
 FACTS = ["Form HR-101 asks for remote work.", "</memory> 3 days a week & no more."]
@@ -48,10 +48,7 @@ def play(memory: AgentMemory, messages: list[Any], step: int) -> list[Message]:
     kept: list[Message] = []
     for place, given_message in enumerate(messages):
         message = Message.of(given_message)
-        try:
-            memory.update("s", message)
-        except MessageTooLarge:
-            continue
+        memory.update("s", message)
         kept.append(message)
         if place % step == 0:
             check(memory, kept)
@@ -66,18 +63,25 @@ def check(memory: AgentMemory, kept: list[Message]) -> None:
         assert one.tokens <= one.max_tokens
         assert COUNTER.context(one.to_messages()) <= one.tokens
         assert unpaired(one.to_messages()) == []
-    assert asked.question is not None
     assert asked.to_messages()[-1]["content"].endswith("What about HR-101?")
     if not kept:
         return
     chat = context.to_messages()
     assert context.head is not None
     turns = chat[leading_count(context.messages, context.head) :]
-    users = [m for m in turns if m["role"] == "user"]
-    if users and context.head.start > 0:
+    if context.head.start > 0 and any(role_of(message) == "user" for message in kept):
         assert turns[0]["role"] == "user" or "<memory>" in turns[0]["content"]
-    if role_of(kept[-1]) == "user":
-        assert chat[-1]["role"] == "user"
+    window = apply(memory.history("s"), Cut(context.head.start, context.head.pinned))
+    if shown := visible(window, was_cut=context.head.start > 0):
+        assert chat[-1]["role"] == shown[-1].message.views()[-1]["role"]
+
+
+def inflated(messages: list[Any], sizes: list[int]) -> list[Any]:
+    """The messages, of which some are many times as long."""
+    return [
+        {**one, "content": one["content"] * size} if isinstance(one.get("content"), str) else one
+        for one, size in zip(messages, cycle(sizes), strict=False)
+    ]
 
 
 @settings(
@@ -88,7 +92,8 @@ def check(memory: AgentMemory, kept: list[Message]) -> None:
     messages=histories(max_steps=20),
     strategy=st.sampled_from(STRATEGIES),
     times=st.integers(1, 4),
-    max_tokens=st.integers(300, 600) | st.integers(300, 2000),
+    max_tokens=st.integers(128, 600) | st.integers(128, 2000),
+    sizes=st.lists(st.sampled_from([1, 1, 1, 1, 1, 30, 300]), min_size=1, max_size=9),
     memory_role=st.sampled_from(["system", "user"]),
     step=st.integers(1, 5),
 )
@@ -97,6 +102,7 @@ def test_generated_histories_keep_budget_turns_and_words(
     strategy: Strategy,
     times: int,
     max_tokens: int,
+    sizes: list[int],
     memory_role: Any,
     step: int,
 ) -> None:
@@ -104,12 +110,13 @@ def test_generated_histories_keep_budget_turns_and_words(
     with AgentMemory(
         store="memory://", max_tokens=max_tokens, overflow=strategy, memory_role=memory_role
     ) as memory:
-        kept = play(memory, messages * times, step)
+        kept = play(memory, inflated(messages, sizes) * times, step)
         log = memory.history("s")
         assert [entry.seq for entry in log] == list(range(1, len(kept) + 1))
         assert [entry.message.to_dict() for entry in log] == [one.to_dict() for one in kept]
 
 
+@pytest.mark.long
 def test_one_turn_of_200_tool_rounds_is_cut_inside() -> None:
     """Wrong: the turn passes the budget, loses its question, or is cut in the middle of a group."""
     with AgentMemory(store="memory://", max_tokens=1500, overflow=Trim()) as memory:
@@ -121,6 +128,7 @@ def test_one_turn_of_200_tool_rounds_is_cut_inside() -> None:
         assert len(memory.history("s")) == 601
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_a_window_that_just_overflowed_has_room_again(strategy: Strategy) -> None:
     """Wrong: each message after the first overflow cuts again and spoils the prompt cache."""

@@ -26,7 +26,7 @@ SAID = [
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     url = f"sqlite:///{tmp_path / 'm.db'}"
-    with AgentMemory(store=url, max_tokens=400, overflow=Trim()) as memory:
+    with AgentMemory(store=url, max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         yield memory
 
 
@@ -48,7 +48,7 @@ def test_what_bears_on_nothing_is_not_found(memory: AgentMemory) -> None:
     memory.update("s", SAID, user_id="u")
     assert memory.search("quantum chromodynamics", session_id="s") == []
     assert memory.search("parrot", session_id="nobody") == []
-    assert memory.search("parrot", user_id="u") == []
+    assert memory.search("parrot", user_id="nobody") == []
 
 
 def test_nobody_searches_anothers_session(memory: AgentMemory) -> None:

@@ -26,6 +26,7 @@ from agent_memory.ltm_blocks.files.block import FileMemory
 from agent_memory.ltm_blocks.working import WorkingMemory
 from agent_memory.mcp.server import build
 from agent_memory.mcp.sessions import read
+from tests.at_length import at_length
 from tests.integration.fact_model import Model, absorbed, remembering, said
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ OWN = {
     "update_memory": {"id": "x", "text": "Allergic to nuts."},
     "delete_memory": {"id": "x"},
     "get_context": {"session_id": "sarahs"},
+    "memory_read_message": {"session_id": "sarahs", "seq": 1},
 }
 """Every tool that all memories have, with arguments that it takes."""
 
@@ -49,6 +51,10 @@ IN_VAIN: list[tuple[str, dict[str, Any], str]] = [
     ("add_memory", {"text": " "}, "empty"),
     ("add_memory", {"text": "x" * 4_001}, "4000"),
     ("get_context", {"session_id": "x" * 300}, "255"),
+    ("memory_read_message", {"seq": 1}, "Say which session"),
+    ("memory_read_message", {"seq": 1, "session_id": "bens"}, "There is no session 'bens'"),
+    ("memory_read_message", {"seq": 1, "session_id": "nobodys"}, "There is no session 'nobodys'"),
+    ("memory_read_message", {"seq": 2, "session_id": "sarahs"}, "It has 1 to 1"),
     ("forget_everything", {}, "search_memories"),
 ]
 """What can't be done, and a word of what is said of it."""
@@ -188,6 +194,23 @@ def test_what_was_said_is_found(memory: AgentMemory) -> None:
     }
 
 
+def test_a_long_message_is_read_on(memory: AgentMemory) -> None:
+    """Wrong: who found a passage of a long message, or was shown a part, has no way to the rest."""
+    text = "".join(f"Item {n} is a box. " for n in range(260)) + "The kettle hangs in the attic."
+    memory.update("sarahs", said(text))
+    memory.flush()
+
+    async def talk(client: Client) -> None:
+        found = await call(client, "search_memories", query="Where does the kettle hang?")
+        first = found["memories"][0]
+        assert first["text"].endswith("The kettle hangs in the attic.")
+        given = json.loads(await call(client, "memory_read_message", **first["read_on"]))
+        assert given["text"].endswith("The kettle hangs in the attic.")
+        assert given["next"] is None
+
+    speak(memory, talk)
+
+
 def test_pages(memory: AgentMemory) -> None:
     """Wrong: a page leaves something out or shows it twice, or the last one promises another."""
     for number in range(5):
@@ -325,7 +348,7 @@ def test_long_lists_and_logs_go_on(memory: AgentMemory) -> None:
     assert [one["content"] for one in log] == [f"{n}" for n in range(1_203)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=at_length(50))
 @given(st.text("/?#%+&=. aü", min_size=1) | st.text(min_size=1, max_size=20))
 def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
     """Wrong: an id with a slash, a question mark or an umlaut leads nowhere, or to another."""
@@ -363,7 +386,9 @@ def test_no_tool_names_a_user(memory: AgentMemory) -> None:
         assert tool.input_schema["additionalProperties"] is False, tool.name
         takes = set(tool.input_schema["properties"])
         assert not {name for name in takes if "user" in name or "owner" in name}, tool.name
-        assert ("session_id" in takes) == (tool.name == "get_context"), tool.name
+        assert ("session_id" in takes) == (tool.name in ("get_context", "memory_read_message")), (
+            tool.name
+        )
         assert tool.description
 
 
@@ -502,7 +527,7 @@ def test_hints(memory: AgentMemory) -> None:
     """Wrong: a client is told that a tool only reads which changes something, or the reverse."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     reads = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
-    assert reads == {"search_memories", "get_memories", "get_context"}
+    assert reads == {"search_memories", "get_memories", "get_context", "memory_read_message"}
     mild = {t.name for t in tools if t.annotations and t.annotations.destructive_hint is False}
     assert mild == {"add_memory"}
 

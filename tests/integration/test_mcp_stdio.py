@@ -137,7 +137,7 @@ def test_the_command_serves_a_client() -> None:
             async def resource(uri: str) -> Any:
                 return json.loads((await client.read_resource(uri)).contents[0].text)
 
-            assert len((await client.list_tools()).tools) == 7
+            assert len((await client.list_tools()).tools) == 8
             note = await call("add_memory", text="Sings alto.")
             assert await call("update_memory", id=note["id"], text="Sings soprano.")
             await call("files", command="create", path="/memories/a.md", file_text="la")

@@ -31,6 +31,7 @@ from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.histories import call, histories, result, unpaired
 from agent_memory.testing.watching import watched
+from tests.at_length import at_length
 
 PLENTY = 1_000_000
 
@@ -132,7 +133,7 @@ def test_no_context_shows_more(strategy: Strategy) -> None:
         assert cuts <= 80 // 3
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_length(60), suppress_health_check=list(HealthCheck))
 @given(
     messages=histories(max_steps=20),
     strategy=st.sampled_from(STRATEGIES),
@@ -260,7 +261,8 @@ def test_no_reading_before_it_is_full() -> None:
     """Wrong: an update reads the log to count it."""
     steps: list[str] = []
     store = watched(MemoryStore(), steps.append)
-    with AgentMemory(store=store, max_tokens=PLENTY, max_messages=50, overflow=Trim()) as memory:
+    settings: dict[str, Any] = {"max_tokens": PLENTY, "max_messages": 50, "overflow": Trim()}
+    with AgentMemory(store=store, blocks=[], **settings) as memory:
         steps.clear()
         for i in range(25):
             memory.update("s", user(i))

@@ -276,7 +276,7 @@ def test_addresses_that_cannot_be(tmp_path: Path) -> None:
 def test_two_at_once(small: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: two runs into one target undo what the other does."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 60)
-    monkeypatch.setattr(leases, "_LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "_WAIT_SECONDS", 0.05)
     target = MemoryStore()
     first = migrate_stores(small, target, "origin")
     next(first)
@@ -351,7 +351,7 @@ def _marked(store: Store) -> None:
 def _other_records(store: Store) -> None:
     store.put_records("facts", [record("fb", "user:of b", "b", text="corrected"), record("fx")])
     store.delete_records("facts", record_id="fa")
-    store.put_records("_keepers", [record("k")])
+    store.put_records("_registry", [record("k")])
 
 
 def _another_model(store: Store) -> None:

@@ -82,7 +82,7 @@ def test_neighbours_stand_together_in_a_context(memory: AgentMemory) -> None:
 
 def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory) -> None:
     """Wrong: a long answer is never recalled, or fills the whole context."""
-    filler = "There is much to say about maintenance in general, and all of it was said here. " * 60
+    filler = "There is much to say about maintenance in general, and all of it was said here. " * 20
     said = f"{filler}The backup of the database runs at three in the morning.\n{filler}"
     memory.update("long", {"role": "assistant", "content": said}, user_id="u")
     memory.flush()

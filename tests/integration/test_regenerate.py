@@ -162,11 +162,11 @@ def test_the_old_answer_stays_until_the_new_one_is_there(fake: FakeLLM, fault: s
     errors = {
         "half": (InvalidMessage, {"role": "assistant", "content": None, "tool_calls": [
             {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
-        "too large": (MessageTooLarge, "word " * 3000),
+        "too large": (MessageTooLarge, "word " * 13_000),
         "store": (StoreUnavailable, NEW),
         "another user": (SessionOfAnotherUser, NEW),
     }  # fmt: skip
-    with twins(fake, store=kept, max_tokens=2000) as (memory, twin):
+    with twins(fake, store=kept, max_message_bytes=60_000) as (memory, twin):
         for one in (memory, twin):
             one.update("s", [*BEFORE, *OLD], user_id="ada")
             one.flush()

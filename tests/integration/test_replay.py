@@ -194,7 +194,7 @@ def test_goes_on_while_others_do(tmp_path: Path) -> None:
 
 def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its session is left out of the replay, and of every worker's attention, for ever."""
-    monkeypatch.setattr("agent_memory.engine.processing.replay._WAIT", 0.05)
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     store = MemoryStore()
     with AgentMemory(config(store, Notes())) as memory:
         memory.update("s", user("hello", created_at=yesterday()), user_id="ada")
@@ -412,6 +412,13 @@ def test_rebuild_while_the_old_process_writes(fake: FakeLLM) -> None:
         old.update("s0", user("said to the old one"), user_id="ada")
         assert "DimensionMismatch" in old.get("s0", "fact").warnings[0]
         list(rebuilding)
+        (failed,) = [one.error for one in old.flush("s0")]
+        for told in (*old.get("s0", "fact").warnings, failed):
+            assert told is not None
+            assert "'openai/a'" in told
+            assert "'wordllama-" in told
+            assert "Restart it with the new settings" in told
+            assert "replay" not in told  # that would undo the new one
     with AgentMemory(vectors(store, fake, "openai/a")) as memory:
         memory.flush()
     assert len(embedded(store, fake, "openai/a")) == 7

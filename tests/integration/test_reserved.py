@@ -123,6 +123,8 @@ def world() -> Iterator[World]:
             share.agent(USER).update("t", say("hello"))
             with VectorIndex(store, dimension=2) as index:
                 index.store({"id": "a", "vector": [1, 0]}, user_id=USER)
+            memory.update("gone", say("hello"), user_id=USER)
+            memory.delete("gone")
             memory.components.worker(1).run_once()
             yield World(memory, store, system)
 

@@ -69,8 +69,12 @@ def test_forever_is_the_default(url: str) -> None:
 @pytest.mark.parametrize("store", ["memory://", "sqlite"])
 def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
     """Wrong: what left the window stays, or what it shows goes."""
-    place = url if store == "sqlite" else store
-    with AgentMemory(store=place, max_tokens=400, overflow=Trim(), retention="window") as memory:
+    settings: dict[str, Any] = {
+        "store": url if store == "sqlite" else store,
+        "overflow": Trim(),
+        "blocks": [],
+    }
+    with AgentMemory(max_tokens=400, retention="window", **settings) as memory:
         filled(memory)
         head = memory.sessions()[0]
         kept = memory.history("s")
@@ -113,16 +117,15 @@ def test_timedelta_goes_by_the_messages_own_time(url: str) -> None:
 
 def test_the_worker_sees_to_silent_sessions(url: str) -> None:
     """Wrong: a session that nobody writes to any more keeps its messages for ever."""
-    with AgentMemory(store=url, max_tokens=400, overflow=Trim()) as memory:
+    settings: dict[str, Any] = {"max_tokens": 400, "overflow": Trim(), "blocks": []}
+    with AgentMemory(store=url, **settings) as memory:
         filled(memory)
     soon = timedelta(seconds=0.5)
-    with AgentMemory(
-        store=url, max_tokens=400, overflow=Trim(), retention=soon, overflow_mode="background"
-    ) as memory:
+    with AgentMemory(store=url, retention=soon, overflow_mode="background", **settings) as memory:
         deadline = datetime.now(UTC) + timedelta(seconds=20)
-        while not memory.sessions()[0].expired and datetime.now(UTC) < deadline:
-            pass
         head = memory.sessions()[0]
+        while head.expired < head.start and datetime.now(UTC) < deadline:
+            head = memory.sessions()[0]
         assert head.expired == head.start > 0
 
 

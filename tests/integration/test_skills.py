@@ -333,7 +333,8 @@ def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: P
     told = [(one.file, one.line) for one in skills.broken()]
     assert told == [("agent/SKILL.md", 1), ("deploy.md", 4), ("latin.md", 6), ("twin.md", 1)]
     assert "expenses.md has this `name` too" in skills.broken()[-1].problem
-    problems = memory.blocks["skills"].problems()
+    block = memory.blocks["skills"]
+    problems = block.problems(block.resources)
     assert problems == [str(one) for one in skills.broken()]
     assert problems[1].startswith("deploy.md, line 4: This is not YAML: mapping values")
     assert recalled(memory, "How do I ship a release?") == []
@@ -348,7 +349,7 @@ def test_problems_are_those_of_all_users(memory: AgentMemory, folder: Path) -> N
     assert own.path is not None
     own.path.write_text("---\nname: refund\n---\n", encoding="utf-8")
     expected = f"{own.path.relative_to(folder).as_posix()}, line 1: `description` is missing."
-    (told,) = SkillMemory(folder=folder).problems()
+    (told,) = SkillMemory(folder=folder).problems(memory.blocks["skills"].resources)
     assert told.startswith(expected)
     assert memory.user("bob").skills().broken() == []
     assert len(memory.user("sarah").skills().broken()) == 1

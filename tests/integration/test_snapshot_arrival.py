@@ -41,7 +41,7 @@ def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Open
                     operations.import_session(memory, bad)
                 assert memory.history("s") == memory.sessions() == []
         assert not left_in(store)
-        named = {one.text for block, one in store.all_records() if block == "_keepers"}
+        named = {one.text for block, one in store.all_records() if block == "_registry"}
         assert len(list(store.all_records())) == before + len(named)
         assert memory.search(CANARY, user_id="ada") == memory.user("ada").facts() == []
         operations.import_session(memory, lines)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemory, operations
 from agent_memory.errors import InvalidId, InvalidSnapshot
 from agent_memory.testing import FakeLLM
+from tests.at_length import at_length
 from tests.integration.snapshot_world import (
     bodies_of,
     left_in,
@@ -101,7 +102,7 @@ def base() -> Iterator[str]:
         yield fake.api_base
 
 
-@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=at_length(40), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file makes a later call fail, or leaves something though it was refused."""
@@ -120,7 +121,7 @@ def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> No
         assert not left_in(memory._store, session_id)
 
 
-@settings(max_examples=12, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=at_length(12), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file changes what another user has, or what is recalled for him."""

@@ -104,7 +104,7 @@ def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> No
         memory.update("t", {"role": "user", "content": "x"}, user_id="ada")
         memory.session("t").owner().notes().update(note.id, "Likes coffee now.")
         memory.delete("s")
-        operations.import_session(memory, lines)
+        operations.import_session(memory, lines, deleted=True)
         assert [one.text for one in memory.user("ada").notes().all()] == ["Likes coffee now."]
 
 
@@ -176,7 +176,7 @@ def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
     """Wrong: what a block keeps is lost where the restoring process does not have it configured; or
     it stays when the session is deleted there."""
     store = MemoryStore()
-    with AgentMemory(store=store, model=None) as memory:
+    with AgentMemory(store=store, model=None, blocks=[]) as memory:
         shown = operations.import_session(memory, lines)
         assert shown.cursors == {"extractive": shown.end}  # its vectors are of nobody knows what
     with remembering(store) as memory:
@@ -185,12 +185,12 @@ def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
             operations.import_session(other, lines)
             assert seen(memory) == seen(other)
         memory.delete("s")
-    with AgentMemory(store=store) as memory:
-        operations.import_session(memory, lines)
+    with AgentMemory(store=store, blocks=[]) as memory:
+        operations.import_session(memory, lines, deleted=True)
         memory.delete("s")
     assert not left_in(store)
-    with AgentMemory(store=store) as memory:
-        operations.import_session(memory, lines)
+    with AgentMemory(store=store, blocks=[]) as memory:
+        operations.import_session(memory, lines, deleted=True)
         memory.delete_user("ada")
     assert not left_in(store)
     assert not [

@@ -215,7 +215,7 @@ def test_a_session_that_was_gone_is_not_held_by_anybody() -> None:
 
 def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a snapshot is taken in the middle of absorbing, or waits for ever."""
-    monkeypatch.setattr("agent_memory.engine.transfer.export._WAIT", 0.05)
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "x"})
         assert memory._store.lease("s", "somebody", 60)

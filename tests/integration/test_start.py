@@ -114,7 +114,7 @@ class Held:
     def find_spec(self, name, path=None, target=None):
         if name != "litellm":
             return
-        if threading.current_thread() is not threading.main_thread():  # which looks, too
+        if threading.current_thread().name == "memory-litellm":  # others look, too
             begun.set()
             go.wait()
         if go.is_set():
@@ -219,7 +219,8 @@ from agent_memory.models.loading import load_litellm
 
 class StandIn:
     def find_spec(self, name, path=None, target=None):
-        if name == "litellm" and threading.current_thread() is not threading.main_thread():
+        looks = ("MainThread", "memory-call")  # for its files alone
+        if name == "litellm" and threading.current_thread().name not in looks:
             return spec_from_file_location(name, "../stand_in.py")
 
 

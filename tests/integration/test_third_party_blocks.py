@@ -233,7 +233,7 @@ def test_notes_go_to_the_block_that_takes_them() -> None:
             assert "Noted" in memory.call_tool("s", "memory_write", {"text": text}, user_id="ada")
         assert "no more are kept" in memory.call_tool("s", "memory_write", {"text": "Third."})
         tea, figs = memory.user("ada").notes().all()
-        assert {block for block, _ in memory._store.all_records()} == {"jotter", "_keepers"}
+        assert {block for block, _ in memory._store.all_records()} == {"jotter", "_registry"}
         assert {recall.block for recall in memory.get("s", "tea").recalls} == {"jotter"}
         assert memory.call_tool("s", "memory_forget", {"id": tea.id}) == f"Forgotten: {tea.id}."
         assert memory.user("ada").notes().all() == [figs]

@@ -40,7 +40,7 @@ from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
 
-OWN = ["memory_read", "memory_write", "memory_forget"]
+OWN = ["memory_read", "memory_read_message", "memory_write", "memory_forget"]
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
 DOWN = "The memory cannot be reached right now. Go on without it, and try again later."
@@ -127,13 +127,15 @@ def test_what_is_offered(memory: AgentMemory) -> None:
     session, which are not the model's to name."""
     offered = memory.tools("s", user_id="ada")
     assert [one["function"]["name"] for one in offered] == OWN
-    for one in offered:
+    for name, one in zip(OWN, offered, strict=True):
         assert one["type"] == "function"
         assert one["function"]["description"]
         parameters = one["function"]["parameters"]
         assert parameters["additionalProperties"] is False
         assert all(field["description"] for field in parameters["properties"].values())
-        assert not {"user_id", "session_id", "user", "session"} & set(parameters["properties"])
+        named = {"user_id", "session_id", "user", "session"} & set(parameters["properties"])
+        # which reads the messages of the same user only
+        assert named <= ({"session_id"} if name == "memory_read_message" else set())
     assert memory.sessions() == []
     assert memory.session("s", "ada").tools() == offered
 
@@ -268,7 +270,7 @@ def test_a_fact_is_found_and_forgotten_for_good(notes: bool) -> None:
         ("memory_write", {"text": "x" * 4_001}, "at most 4000"),
         ("memory_forget", {"id": "x" * 300}, "at most 200"),
         ("memory_forget", {"id": "x"}, "No note or fact has the id 'x'"),
-        ("memory_erase", {}, "There is no tool 'memory_erase'. There are: memory_read, memory_w"),
+        ("memory_erase", {}, "There is no tool 'memory_erase'. There are: memory_read, memory_r"),
         ("x" * 10_000, {}, "There is no tool 'xxx"),
     ],
 )

@@ -15,7 +15,6 @@ from agent_memory.errors import (
     InvalidId,
     InvalidMessage,
     MemoryClosed,
-    MessageTooLarge,
     SessionOfAnotherUser,
     StoreError,
     StoreUnavailable,
@@ -110,14 +109,19 @@ def test_a_turn_that_no_model_can_go_on_with_is_refused(memory: AgentMemory, mes
         memory.before_turn("s", message)
 
 
-def test_a_question_that_cannot_fit_is_refused(url: str) -> None:
-    """Wrong: the model is paid for an answer that cannot be stored."""
+def test_a_turn_that_cannot_fit_is_shown_in_part(url: str) -> None:
+    """Wrong: it is refused, passes the budget, or its newest message is missing."""
     with AgentMemory(store=url, max_tokens=200) as memory:
-        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
-            memory.before_turn("s", "word " * 400)
-        long = [Q, call(["a"]), result("a", "word " * 400)]
-        with pytest.raises(MessageTooLarge, match="max_tokens=200"):
-            memory.before_turn("s", long)
+        turn = memory.before_turn("s", "first " + "word " * 400)
+        (asked,) = turn.messages
+        assert asked["content"].startswith("first word word")
+        assert "characters left out" in asked["content"]
+        assert turn.asked[0].text() == "first " + "word " * 400
+        assert turn.context.tokens <= 200
+        assert "newest turn" in turn.context.warnings[0]
+        long = memory.before_turn("s", [Q, call(["a"]), result("a", "told " * 400)]).messages
+        assert long[:2] == [Q, call(["a"])]
+        assert long[2]["content"].startswith("told told")
         assert memory.sessions() == []
 
 
@@ -222,13 +226,16 @@ def test_half_a_turn_is_refused(memory: AgentMemory, answer: Any) -> None:
     assert len(logged(memory)) == 4
 
 
-def test_a_result_that_can_never_fit_is_refused(url: str) -> None:
-    """Wrong: the turn is stored, and its answer rests on what no context will show."""
+def test_a_result_of_any_size_is_stored_whole(url: str) -> None:
+    """Wrong: the turn is refused after its tool was run, or its result is stored cut."""
     with AgentMemory(store=url, max_tokens=200) as memory:
         turn = memory.before_turn("s", Q)
-        with pytest.raises(MessageTooLarge, match="Nothing was stored"):
-            memory.after_turn(turn, [call(["a"]), result("a", "word " * 400), A])
-        assert memory.history("s") == []
+        memory.after_turn(turn, [call(["a"]), result("a", "word " * 120_000), A])
+        assert memory.history("s")[2].message.content == "word " * 120_000
+        chat = memory.get("s").to_messages()
+        assert [one["role"] for one in chat] == ["user", "assistant", "tool", "assistant"]
+        assert chat[3] == A
+        assert "memory_read_message(seq=3, offset=" in chat[2]["content"]
 
 
 def test_a_system_message_of_the_turn_becomes_the_sessions(memory: AgentMemory) -> None:

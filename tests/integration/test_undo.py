@@ -32,6 +32,7 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
+from tests.at_length import at_length
 from tests.integration.fact_model import Model, said
 from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
 from tests.integration.test_profiles import Small
@@ -362,7 +363,7 @@ def mixing(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_length(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=4, max_size=10))
 def test_whatever_was_said_and_taken_back(
     kind: str, steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
@@ -420,6 +421,7 @@ class Dying:
                 raise StoreUnavailable("dead")
 
 
+@pytest.mark.long
 def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: at some step of a pop a process can die so that a block lacks, or keeps, something;
     or that another pop does not do all of it."""
@@ -483,7 +485,7 @@ def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
 
 def test_pop_does_not_wait_for_ever(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: with a worker that keeps the session it says that it has taken something back."""
-    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.0)
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
     store = MemoryStore()
     with opened(fake, store=store) as memory:
         memory.update("s", KEPT, user_id="ada")

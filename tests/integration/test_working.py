@@ -22,7 +22,13 @@ from agent_memory import (
     WorkingMemory,
 )
 from agent_memory.core.records import Scope
-from agent_memory.errors import ConfigError, InvalidId, InvalidInput, SessionOfAnotherUser
+from agent_memory.errors import (
+    ConfigError,
+    InvalidId,
+    InvalidInput,
+    SessionDeleting,
+    SessionOfAnotherUser,
+)
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from tests.integration.keeping import SECONDS, impatient, opened, url
@@ -228,6 +234,42 @@ def test_it_may_outlive_the_end_but_not_the_session(url: str) -> None:
         memory.delete_user("ada")
         assert memory.session("s2").working().all() == {}
         assert memory.session("s3").working().all() == {"k": "s3"}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_value_that_is_set_while_its_session_is_deleted(again: bool) -> None:
+    """Wrong: at some step of it what was refused is there all the same, or stays where nobody
+    looks, or the same call does not succeed afterwards.
+    """
+    refused = 0
+    for fatal in range(1, 100):
+        store, steps = MemoryStore(), list[str]()
+
+        def delete(step: str) -> None:
+            steps.append(step)  # noqa: B023
+            if len(steps) == fatal:  # noqa: B023
+                other.delete("s")  # noqa: B023
+                if again:
+                    other.update("s", {"role": "user", "content": "anew"})  # noqa: B023
+
+        other = opened(store, WorkingMemory())
+        with opened(watched(store, delete), WorkingMemory()) as memory:
+            other.session("s").working().set("before", 0)
+            pad, is_kept = memory.session("s").working(), True
+            steps.clear()
+            try:
+                pad.set("key", fatal)
+            except SessionDeleting:
+                refused, is_kept = refused + 1, False
+            left = {one.metadata["key"] for one in store.records("working", "session:s")}
+            assert left == set(other.session("s").working().all())
+            if len(steps) < fatal:  # it was over before
+                assert left == {"before", "key"}
+                break
+            assert left <= {"key"} if is_kept else not left, steps[fatal - 1]
+            pad.set("key", "again")
+            assert pad.all() == {"key": "again"}
+    assert refused
 
 
 def test_another_users_scratchpad_is_not_opened(memory: AgentMemory) -> None:

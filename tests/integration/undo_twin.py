@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorMemory, operations
+from agent_memory.engine.user import User
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import at, said
@@ -55,12 +56,18 @@ def view(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> dict[
         "warnings": [context.warnings for context in contexts],
         "found": [sorted((one.block, one.id, one.text) for one in recalls) for recalls in found],
         "sources": [sorted((one.id, one.sources) for one in recalls) for recalls in found],
-        "facts": memory.user(user).facts(),
-        "then": memory.user(user).facts(as_of=at("2024-01-07"), known_at=at("2024-01-07")),
-        "audit": memory.user(user).audit(),
-        "stale": memory.user(user).stale(),
+        **(_known(memory.user(user)) if "extractive" in memory.blocks else {}),
         "dead": operations.dead_letters(memory),
         "stats": replace(memory.stats(), usage=None),
+    }
+
+
+def _known(user: User) -> dict[str, Any]:
+    return {
+        "facts": user.facts(),
+        "then": user.facts(as_of=at("2024-01-07"), known_at=at("2024-01-07")),
+        "audit": user.audit(),
+        "stale": user.stale(),
     }
 
 

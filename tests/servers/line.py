@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
+from random import Random
 
 
 class Line:
@@ -18,6 +19,9 @@ class Line:
         dead: Bytes vanish, as in a network that lost its way.
         requests: How often a client has spoken.
         lose_answer: The next answer is not passed on, and its connection is cut.
+        answers_left: So many answers are passed on; the next is lost as above, and no other.
+        odds: How likely it is, of whatever comes from either side, that it is not passed on and its
+            connection is cut.
     """
 
     def __init__(self, port: int) -> None:
@@ -29,6 +33,9 @@ class Line:
         self.requests = 0
         self.dead = False
         self.lose_answer = False
+        self.answers_left: int | None = None
+        self.odds = 0.0
+        self._random = Random(port)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -51,8 +58,13 @@ class Line:
         with suppress(OSError):
             while data := source.recv(2**16):
                 self.requests += not answers
+                if answers and self.answers_left is not None:
+                    self.lose_answer = self.answers_left == 0
+                    self.answers_left = None if self.lose_answer else self.answers_left - 1
                 if answers and self.lose_answer:
                     self.lose_answer = False
+                    break
+                if self._random.random() < self.odds:
                     break
                 if not self.dead:
                     target.sendall(data)

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.servers.process import CannotStart, PrivateServer
+from tests.servers.process import START_SECONDS, CannotStart, PrivateServer
 
 PASSWORD = "s3cr3t-tiger"
 
@@ -75,7 +76,13 @@ class PostgresServer(PrivateServer):
         """Start it, with a new cluster if it has none."""
         if not self._data.exists():
             self._make_cluster()
-        super().start()
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return super().start()
+            except CannotStart as error:  # its processes outlive one that was killed, for a moment
+                if "still in use" not in str(error) or time.monotonic() > deadline:
+                    raise
 
     def stop(self) -> None:
         """Have it shut down without waiting for its clients."""

@@ -185,6 +185,10 @@ class StandIn:
                     with_vectors=bool(wished.with_vector),
                 )
                 return {"points": [one.model_dump() for one in points], "next_page_offset": after}
+            case "POST points/count":
+                counted = models.CountRequest.model_validate(body)
+                exact = bool(counted.exact)
+                return client.count(name, count_filter=counted.filter, exact=exact).model_dump()
             case "POST points/query/batch":
                 asked = models.QueryRequestBatch.model_validate(body).searches
                 return [one.model_dump() for one in client.query_batch_points(name, asked)]

@@ -61,9 +61,11 @@ def test_the_defaults() -> None:
     """Wrong: a line is missing, or says what is not so."""
     assert told() == {
         "store": "sqlite:///agent_memory.db; namespace default",
-        "capacity": "100,000 tokens",
+        "capacity": "100,000 tokens; 2,000 of them for recalls",
         "when full": "trim: Keep the newest whole turns; the log keeps the rest (by age)",
-        "blocks": "none",
+        "blocks": "vector: Every user and assistant message with text, a long one in passages; "
+        "per user (roles user, assistant, min_score 0.25)",
+        "absorbing": "blocks absorb what leaves the window",
         "embedder": "local, run here",
         "model": "none",
         "retention": "messages are kept for ever",

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.context import BlockInfo, MemoryContext, Packer, summary_message
+from agent_memory.core.context import BlockInfo, MemoryContext, summary_message
 from agent_memory.core.messages import Message
+from agent_memory.core.packing import Packer
 from agent_memory.core.records import Entry, Head, Recall, Summary
 from agent_memory.core.tokens.counter import TokenCounter
-from agent_memory.core.turns import fitted
-from agent_memory.errors import MessageTooLarge
+from agent_memory.engine.recall.contexts import to_add
 from agent_memory.testing.histories import histories, log_of, texts, unpaired
 
 Role = Literal["system", "user"]
@@ -80,7 +80,8 @@ def pack(
     question: Message | None = None,
 ) -> MemoryContext:
     head = head_of(entries, summary)
-    return packer.pack(head, packer.window(head, entries, question), recalls, [])
+    asked = [] if question is None else [question]
+    return packer.pack(head, packer.window(head, entries, asked, once=True), recalls, [])
 
 
 def u(text: Any) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def test_other_recalls_leave_the_prefix_as_it_is(
     one, two = (pack(packer(5000, role), entries, recalls, summary) for recalls in (first, second))
     assert [m.content for m in one.messages] == [m.content for m in two.messages]
     chats = [one.to_messages(), two.to_messages()]
-    plain = [view for m in one.messages if (view := m.to_openai()) is not None]
+    plain = [view for m in one.messages for view in m.views()]
     users = [i for i, m in enumerate(plain) if m["role"] == "user"]
     if users and users[-1] > 1:
         for chat in chats:
@@ -212,11 +213,15 @@ def test_turns_come_before_the_summary_when_room_is_short() -> None:
     assert beside.turns == entries
 
 
-def test_a_system_message_above_a_lowered_budget_is_left_out_with_a_warning() -> None:
-    """Wrong: a smaller `max_tokens` than the day before makes every context pass it."""
+def test_a_system_message_above_the_budget_is_shown_in_part() -> None:
+    """Wrong: a smaller `max_tokens` than the day before makes every context pass it, the rules are
+    gone, or nobody is told."""
     talk = [{"role": "system", "content": "word " * 200}, u("hi")]
     context = pack(packer(100), log(talk), [])
-    assert context.to_messages() == [u("hi")]
+    system, said = context.to_messages()
+    assert system["content"].startswith("word word")
+    assert "characters left out" in system["content"]
+    assert said == u("hi")
     assert context.tokens <= 100
     assert len(context.warnings) == 1
     assert "system message" in context.warnings[0]
@@ -283,20 +288,17 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
     is_there: bool,
 ) -> None:
     """Wrong: the question comes on top of `max_tokens`, is missing without a word, or splits a call
-    from its result; or `before_turn` would send something else."""
+    from its result."""
     question, given_to = ask(text), log([*messages, *([u(text)] if is_there else [])])
     context = pack(packer(max_tokens, role), given_to, recalls, summary, question)
     chat = context.to_messages()
     assert COUNTER.context(chat) <= context.tokens <= max_tokens
     assert unpaired(chat) == []
-    if context.question is not None:
-        plain = replace(context, recalls=[]).to_messages()
-        assert plain[-1] == u(text)
-        assert chat == fitted(context, [question], COUNTER)
-    elif not context.messages or context.messages[-1].content != text:
-        assert len(context.warnings) >= 1
-        with pytest.raises(MessageTooLarge):
-            fitted(context, [question], COUNTER)
+    assert chat
+    said = chat[-1]["content"].split("</memory>\n\n")[-1]
+    assert said == text or (context.warnings and said.split("\n")[0].rstrip("\u2026") in text)
+    if context.asked:
+        assert context.asked[0].content == said
 
 
 def test_the_chat_ends_with_the_question_and_memory_stands_at_it() -> None:
@@ -316,7 +318,7 @@ def test_a_question_that_was_appended_already_stands_there_once() -> None:
     talk = [u("one"), a("two"), u("three?")]
     context = pack(packer(900), log(talk), [], question=ask("three?"))
     assert context.to_messages() == talk
-    assert context.question is None
+    assert context.asked == []
     assert context.tokens == COUNTER.context(talk)
     before = pack(packer(900), log([*talk, a("four")]), [], question=ask("three?"))
     assert before.to_messages() == [*talk, a("four"), u("three?")]  # it is asked again
@@ -325,7 +327,10 @@ def test_a_question_that_was_appended_already_stands_there_once() -> None:
 @pytest.mark.parametrize("role", ["assistant", "tool", "system"])
 def test_only_what_a_user_says_is_a_question(role: str) -> None:
     """Wrong: a result of a tool stands there without its call."""
-    context = pack(packer(900), log([u("one"), a("two")]), [], question=ask("three", role))
+    asked = to_add(ask("three", role))
+    head = head_of(entries := log([u("one"), a("two")]))
+    window = packer(900).window(head, entries, asked, once=True)
+    context = packer(900).pack(head, window, [], [])
     assert context.to_messages() == [u("one"), a("two")]
     assert context.warnings == []
 
@@ -346,24 +351,31 @@ def test_turns_give_way_to_the_question() -> None:
     talk = [one for n in range(5) for one in (u(f"word{n} " * 8), a(f"said{n} " * 8))]
     entries = log(talk)
     whole = pack(packer(5000), entries, []).tokens
-    context = pack(packer(whole + 5), entries, RECALL, question=ask("three? " * 4))
+    roomy = packer(whole + 5, recall_tokens=0)
+    context = pack(roomy, entries, RECALL, question=ask("three? " * 4))
     assert context.messages[0].content == talk[2]["content"]
     assert context.to_messages()[-1] == u("three? " * 4)
 
 
-def test_a_question_that_cannot_fit_is_left_out_with_a_warning() -> None:
-    """Wrong: the budget is passed, `get` fails where it only was to recall, or nobody is told."""
+def test_a_question_that_cannot_fit_is_shown_in_part() -> None:
+    """Wrong: the budget is passed, `get` fails where it only was to recall, the question is not
+    asked, or nobody is told."""
     talk = [{"role": "system", "content": "rules"}, u("hi")]
     context = pack(packer(100), log(talk), [], question=ask("word " * 200))
-    assert context.to_messages() == talk
-    assert context.question is None
-    (warning,) = context.warnings
-    assert "max_tokens=100" in warning
+    system, said = context.to_messages()
+    assert system == talk[0]
+    assert said["content"].startswith("word word")
+    assert "characters left out" in said["content"]
+    assert context.tokens <= 100
+    assert [message.content for message in context.messages] == ["rules"]
+    newest, earlier = context.warnings
+    assert "newest turn" in newest
+    assert "earlier" in earlier
 
 
 def test_a_question_for_a_session_that_does_not_exist_yet() -> None:
     """Wrong: the first message of a conversation is not sent."""
     empty = packer(900)
-    context = empty.pack(None, empty.window(None, [], ask("hello")), RECALL, [])
+    context = empty.pack(None, empty.window(None, [], [ask("hello")]), RECALL, [])
     assert context.to_messages() == [{"role": "system", "content": MEMORY}, u("hello")]
     assert context.tokens == COUNTER.context(context.to_messages())

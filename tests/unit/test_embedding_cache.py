@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -156,3 +157,33 @@ def test_half_a_surrogate_pair_is_readable() -> None:
     embed_texts(["odd \ud83d end", "whole \U0001f600"], 2, embed)
     assert seen == [["odd ? end", "whole \U0001f600"]]
     assert CachedEmbedder(CountingEmbedder()).embed(["\ud83d"]).shape == (1, 2)
+
+
+def test_what_many_ask_at_once_is_embedded_once() -> None:
+    """A wrong one asks once for each of those who ask before the first answer is there; or it
+    leaves those waiting whose text somebody else failed to embed."""
+    inner = CountingEmbedder()
+    cached = CachedEmbedder(inner)
+    asked, go, embed = threading.Event(), threading.Event(), inner.embed
+
+    def slow(texts: Sequence[str]) -> np.ndarray:
+        asked.set()
+        assert go.wait(10)
+        return embed(texts)
+
+    inner.embed = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor(4) as pool:
+        for down, text in ((False, "up"), (True, "down")):
+            inner.down = down
+            asked.clear()
+            go.clear()
+            first = pool.submit(cached.embed, [text])
+            assert asked.wait(10)
+            others = [pool.submit(cached.embed, [text, f"not {text}"]) for _ in range(3)]
+            while len(cached._asked) < 2:
+                go.wait(0.001)
+            go.set()
+            errors = [one.exception() for one in (first, *others)]
+            assert {type(error) for error in errors} == {ModelUnavailable if down else type(None)}
+    assert sorted(text for batch in inner.batches for text in batch) == ["not up", "up"]
+    assert cached._asked == {}

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.paths import MAX_CHARS, MAX_DEPTH, checked_path
+from tests.at_length import at_length
 
 SLASHES = (
     "\u2044\u2215\u2571\u27cb\u29f8\u29f6\u2afb\u2afd\uff0f\u31d3\u3033\u1735\u2041\U0001d23a\u2cc6"
@@ -235,7 +236,7 @@ def test_nothing_gets_out(tmp_path: Path) -> None:
     dice = random.Random(20_250_818)
     root = os.path.realpath(tmp_path)
     good = 0
-    for _ in range(100_000):
+    for _ in range(at_length(100_000)):
         path = attack(dice)
         form = form_of(path)
         if form is None:
@@ -246,7 +247,7 @@ def test_nothing_gets_out(tmp_path: Path) -> None:
         if good % 50 == 0:
             os.makedirs(root + form, exist_ok=True)  # a file system can have it, there
     assert os.listdir(root) == ["memories"]
-    assert 10_000 < good < 50_000
+    assert at_length(10_000) < good < at_length(50_000)
 
 
 @given(st.text(max_size=40), st.lists(st.sampled_from(SEGMENTS), max_size=4))

@@ -16,6 +16,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkK
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END
+from tests.at_length import at_length
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = [START + timedelta(days=n) for n in range(10)]
@@ -77,7 +78,7 @@ def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
     return (one.id, one.role, other.id) in pairs or (other.id, other.role, one.id) in pairs
 
 
-@settings(max_examples=500)
+@settings(max_examples=at_length(500))
 @given(claim_sets())
 def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
     """Wrong: some claims crash the fold, give periods that overlap or reach beyond what was told,
@@ -104,7 +105,7 @@ def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
                 assert not any(fact.holds(at) and other.holds(at) for at in MOMENTS)
 
 
-@settings(max_examples=300)
+@settings(max_examples=at_length(300))
 @given(claim_sets(), st.randoms(use_true_random=False), st.sampled_from(DAYS))
 def test_neither_order_nor_what_is_said_later_matters(
     claims: list[Claim], chance: Any, known_at: datetime
@@ -119,7 +120,7 @@ def test_neither_order_nor_what_is_said_later_matters(
     assert known == facts_of(before, weights=WEIGHTS)
 
 
-@settings(max_examples=500)
+@settings(max_examples=at_length(500))
 @given(claim_sets())
 def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> None:
     """Wrong: a tool's result, or the assistant, says until when what the user said was so."""

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_memory.core.records import Record
 from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.index import TraitIndex
 from agent_memory.retrieval.postings import Postings
@@ -102,3 +103,30 @@ def test_nothing_asked_or_nothing_there_gives_nothing() -> None:
     index = TraitIndex(DIMENSION).extended(["a"], features([{1: 1}], 1))
     assert index.search(Query(nothing), 9).ids == []
     assert index.search(Query(nothing, (1,)), 0).ids == []
+
+
+@given(texts, texts, st.sets(st.integers(0, 12)), st.integers(0, 20), st.integers(0, 3))
+def test_what_is_beside_ranks_as_if_it_were_stored(
+    stored: list[dict[int, int]],
+    waiting: list[dict[int, int]],
+    question: set[int],
+    depth: int,
+    twice: int,
+) -> None:
+    """Wrong: what was said a moment ago scores otherwise than it will once it is absorbed, or is
+    found twice while it is being absorbed."""
+    names = [f"s{n}" for n in range(len(stored))]
+    more = [f"w{n}" for n in range(len(waiting))]
+    vector = np.random.default_rng(99).normal(size=DIMENSION).astype(np.float32)
+    query = Query(vector, tuple(sorted(question)))
+    index = TraitIndex(DIMENSION).extended(names, features(stored, 1))
+    others = TraitIndex(DIMENSION).extended(more, features(waiting, 2))
+    records: dict[str, Record] = {}
+    found = index.search(query.with_beside(others, records), depth)
+    expected = index.extended(more, features(waiting, 2)).search(query, depth)
+    assert found.ids == expected.ids
+    assert np.allclose(found.scores, expected.scores, rtol=1e-5)
+    both = names[:twice]
+    again = others.extended(both, features(stored[:twice], 1))
+    ids = index.search(query.with_beside(again, records), 0 if not depth else 99).ids
+    assert len(ids) == len(set(ids))

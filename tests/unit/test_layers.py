@@ -17,7 +17,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from functools import partial
+from functools import cache, partial
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -126,6 +126,23 @@ def test_long_by_a_benchmark():
 
 def test_long_by_a_command():
     [sys.executable, "-m", "benchmarks.torture"]
+
+
+@cache
+def once():
+    return figures
+
+
+def test_long_by_what_is_kept():
+    once
+
+
+def test_long_cut_short_at_any_step():
+    pass
+
+
+def test_process_killed_at_any_step():
+    begin()
 """
 ALL = {
     "core": {"test_core", "test_core_examples", "test_either[core]"},
@@ -138,13 +155,21 @@ ALL = {
     "process": {
         "test_process_by_a_method",
         "test_process",
+        "test_process_killed_at_any_step",
         "test_process_by_a_class",
         "test_process_within",
         "test_process_with_examples",
         "test_process_by_what_is_given[begin]",
         "test_process_by_what_is_given[how1]",
     },
-    "long": {"runTest", "test_long_by_a_benchmark", "test_long_by_a_command", "test_code"},
+    "long": {
+        "runTest",
+        "test_long_by_a_benchmark",
+        "test_long_by_a_command",
+        "test_long_by_what_is_kept",
+        "test_long_cut_short_at_any_step",
+        "test_code",
+    },
 }
 DOCS = "import subprocess\n\ndef test_code():\n    subprocess.run(['true'])\n"
 HIDDEN = """
@@ -203,7 +228,7 @@ def test_the_core_says_what_it_left(processes: str, suite: Path) -> None:
     """Wrong: somebody takes the core for the whole."""
     told = ran(suite, processes, examples=25)
     assert "3 passed" in told
-    assert "15 tests were left to other layers (4 server, 7 process, 4 long)" in told
+    assert "18 tests were left to other layers (4 server, 8 process, 6 long)" in told
     assert "`pytest --layer all`" in told
 
 

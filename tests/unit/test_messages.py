@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.formats import chat_view
-from agent_memory.core.messages import Message
-from agent_memory.errors import InvalidMessage
+from agent_memory.core.formats.registry import RESPONSES, views_of
+from agent_memory.core.messages import ROLES, Message
+from agent_memory.errors import InvalidInput, InvalidMessage
 from agent_memory.testing.histories import histories, raw_items
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -89,11 +89,87 @@ def test_created_at_is_given_or_the_stores() -> None:
     assert stored.to_dict() == U
 
 
+@pytest.mark.parametrize("key", ["create_time", "timestamp"])
+@pytest.mark.parametrize(
+    ("said", "at"),
+    [
+        (1715000000.5, datetime(2024, 5, 6, 12, 53, 20, 500_000, tzinfo=UTC)),
+        (1715000000500, datetime(2024, 5, 6, 12, 53, 20, 500_000, tzinfo=UTC)),
+        ("1715000000", datetime(2024, 5, 6, 12, 53, 20, tzinfo=UTC)),
+        ("2024-05-06T14:53:20+02:00", datetime(2024, 5, 6, 12, 53, 20, tzinfo=UTC)),
+        ("2024-05-06", datetime(2024, 5, 6, tzinfo=UTC)),
+    ],
+)
+def test_a_message_is_of_the_time_that_it_says(key: str, said: Any, at: datetime) -> None:
+    """Wrong: old talk is dated now; or its time is changed, lost, or sent to a provider."""
+    message = Message.of({**U, key: said})
+    assert message.created_at == at
+    assert message.to_dict() == {**U, key: said}
+    assert message.to_openai() == U
+    again = Message.from_json(message.to_json(), message.created_at)
+    assert (again.created_at, again.to_dict()) == (at, {**U, key: said})
+    own = Message.of({**U, key: said, "created_at": NOW})
+    assert own.created_at == NOW
+    assert Message.of({**U, key: said, "created_at": None}).created_at == at
+
+
+NO_TIMES = (None, True, 12.5, "00:01:23", "12", "-12", "soon", "0001-01-01T00:00+05:00", 1e300, [1])
+
+
+@pytest.mark.parametrize("said", NO_TIMES)
+def test_what_is_no_time_is_kept_as_it_is(said: Any) -> None:
+    """Wrong: a place in a recording dates a message to 1970, or a message is refused for it."""
+    before = datetime.now(UTC)
+    message = Message.of({**U, "timestamp": said})
+    assert message.created_at >= before
+    assert message.to_dict() == {**U, "timestamp": said}
+
+
 def test_a_whole_completion_is_taken_by_its_first_choice() -> None:
     """Wrong: users have to dig the message out of what litellm returned."""
     answer = {"role": "assistant", "content": "hello"}
     completion = {"id": "1", "choices": [{"index": 0, "message": answer}]}
     assert Message.of(Dumped(completion)).to_dict() == answer
+
+
+ITEMS = (
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+    {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
+     "content": [{"type": "output_text", "text": "Hello.", "annotations": []}]},
+)  # fmt: skip
+RESPONSE = {
+    "id": "resp_1", "object": "response", "created_at": 1741476542.0, "status": "completed",
+    "error": None, "metadata": None, "output": [*ITEMS], "usage": {"total_tokens": 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [dict, Dumped])
+def test_a_response_of_the_responses_api_stands_for_its_items(form: Any) -> None:
+    """Wrong: what OpenAI's own client returned is refused with a sentence about its metadata, or an
+    item is changed, so that the API refuses it when it is sent back."""
+    found = Message.all_of(form(RESPONSE))
+    assert [message.raw for message in found] == [*ITEMS]
+    assert {message.format for message in found} == {"openai.responses"}
+    assert {message.created_at.year for message in found} == {2025}
+    assert [message.text() for message in found] == ["", "Hello."]
+    assert [message.to_dict() for message in Message.all_of(U)] == [U]
+    (alone,) = Message.all_of(form({**RESPONSE, "output": [ITEMS[1]]}))
+    assert Message.of(form({**RESPONSE, "output": [ITEMS[1]]})).raw == alone.raw
+
+
+def test_what_a_client_left_unset_is_not_in_an_item() -> None:
+    """Wrong: the item is sent back with fields that the API never gave, and refuses."""
+    from openai.types.responses import Response
+
+    given = Response.construct(**RESPONSE)
+    assert [message.raw for message in Message.all_of(given)] == [*ITEMS]
+
+
+@pytest.mark.parametrize("output", [[], [3], [*ITEMS]])
+def test_a_response_that_is_no_message_says_what_to_give(output: list[Any]) -> None:
+    """Wrong: the sentence is about something else than the response."""
+    with pytest.raises(InvalidMessage, match="response of the Responses API"):
+        Message.of({**RESPONSE, "output": output})
 
 
 NAMELESS = "needs a role"
@@ -162,6 +238,16 @@ def test_bottomless_nesting_is_refused(where: str) -> None:
             Message.of({**U, where: nested(depth)})
 
 
+def test_what_is_refused_is_a_value_error_too() -> None:
+    """Wrong: another framework's suite, which expects a ValueError of bad input, fails; or pydantic
+    folds the sentence of a message that is built outright into an error of its own."""
+    assert issubclass(InvalidInput, ValueError)
+    for fields, sentence in ({"role": "robot"}, "Unknown role"), ({**U, "content": 3}, "a int"):
+        for make in (Message.of, lambda fields: Message(**fields)):
+            with pytest.raises(InvalidMessage, match=sentence):
+                make(fields)
+
+
 def test_a_message_cannot_be_changed() -> None:
     """Wrong: a message that is in the log changes under it."""
     with pytest.raises(ValueError, match="frozen"):
@@ -174,16 +260,20 @@ def test_a_raw_item_stays_verbatim_beside_its_view(item: dict[str, Any]) -> None
     message = Message.of(item)
     assert message.raw == item["raw"]
     assert message.role is None
-    assert message.to_openai() == chat_view(item["raw"])
+    assert message.views() == views_of(item["raw"], item["format"])
 
 
 def test_views_of_responses_items() -> None:
     """Wrong: what the Responses API returned cannot be shown to a chat model."""
-    assert chat_view({"type": "reasoning", "summary": []}) is None
-    assert chat_view({"role": "model", "content": "of another API"}) is None
-    assert chat_view({"role": "user", "parts": ["gemini"]}) is None
+
+    def shown(raw: dict[str, Any]) -> list[dict[str, Any]]:
+        return [*views_of(raw, RESPONSES)]
+
+    assert shown({"type": "reasoning", "summary": []}) == []
+    assert shown({"role": "model", "content": "of another API"}) == []
+    assert shown({"role": "user", "parts": ["gemini"]}) == []
     output = {"type": "function_call_output", "call_id": "a", "output": [{"n": "é"}]}
-    assert chat_view(output) == {"role": "tool", "tool_call_id": "a", "content": '[{"n": "é"}]'}
+    assert shown(output) == [{"role": "tool", "tool_call_id": "a", "content": '[{"n": "é"}]'}]
     parts = [
         {"type": "input_text", "text": "see"},
         {"type": "input_image", "image_url": "https://x.org/a.png", "detail": "low"},
@@ -191,19 +281,21 @@ def test_views_of_responses_items() -> None:
         {"type": "refusal", "refusal": "no"},
         "bare",
     ]
-    assert chat_view({"type": "message", "role": "user", "content": parts}) == {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": "see"},
-            {"type": "image_url", "image_url": {"url": "https://x.org/a.png", "detail": "low"}},
-            {
-                "type": "file",
-                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
-            },
-            {"type": "text", "text": "no"},
-            "bare",
-        ],
-    }
+    assert shown({"type": "message", "role": "user", "content": parts}) == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "see"},
+                {"type": "image_url", "image_url": {"url": "https://x.org/a.png", "detail": "low"}},
+                {
+                    "type": "file",
+                    "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
+                },
+                {"type": "text", "text": "no"},
+                "bare",
+            ],
+        }
+    ]
 
 
 def test_system_messages_of_either_form_are_known() -> None:
@@ -219,3 +311,28 @@ def test_a_time_zone_is_turned_into_utc() -> None:
     zone = timezone(timedelta(hours=9))
     message = Message.of({**U, "created_at": datetime(2026, 1, 1, 8, tzinfo=zone)})
     assert message.created_at == datetime(2025, 12, 31, 23, tzinfo=UTC)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(ROLES)},
+        optional={
+            "content": st.none() | st.text(max_size=5) | st.just([{"type": "text", "text": "a"}]),
+            "name": st.none() | st.just("Ann"),
+            "tool_calls": st.none() | st.just([{"id": "1", "function": {"name": "f"}}]),
+            "tool_call_id": st.none() | st.just("1"),
+            "created_at": st.just("2026-01-02T03:04:05Z"),
+            "metadata": st.just({"mine": 1}),
+            "refusal": st.just("no"),
+        },
+    )
+)
+def test_a_view_is_what_was_given_for_a_model(fields: dict[str, Any]) -> None:
+    """Wrong: the short way by which most messages are shown drops a field, or adds one."""
+    ours = ("created_at", "metadata")
+    wanted = {
+        key: value
+        for key, value in fields.items()
+        if key not in ours and (value is not None or key == "content")
+    }
+    assert Message(**fields).views() == [wanted]

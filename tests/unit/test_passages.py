@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.core.long_texts import Part, marked
 from agent_memory.core.passages import excerpt, joined
 from agent_memory.core.records import Recall
 
@@ -65,3 +68,44 @@ def test_every_message_stays(seqs: list[int]) -> None:
     passages = joined([said(seq, 1.0) for seq in seqs], ["b"])
     assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
     assert all("\n".join(f"#{q}" for _, q in one.sources) == one.text for one in passages)
+
+
+def passage(seq: int, number: int, of: int, offset: int, text: str) -> Recall:
+    about = {"role": "user", "speaker": "Ada", "part": [number, of, offset]}
+    told = f"Ada: {marked(text, Part(number, of, offset))}"
+    return Recall("b", f"{seq}.{number}", told, 1.0, 1, DAY, (("s", seq),), about)
+
+
+def test_passages_of_a_message_become_one() -> None:
+    """Wrong: of a long message what two passages share is told twice, they are out of order, or
+    far from each other."""
+    text = "One. Two. Three. Four."
+    first, second = passage(2, 0, 3, 0, text[:9]), passage(2, 1, 3, 5, text[5:16])
+    third = passage(2, 2, 3, 10, text[10:])
+    (whole,) = joined([third, first, second], ["b"])
+    assert (whole.text, whole.id) == (f"Ada: {text}", "2.2")
+    assert whole.sources == (("s", 2),)
+    (part,) = joined([second, first], ["b"])
+    assert part.text == "Ada: One. Two. Three. …"
+    assert joined([third, first], ["b"]) == [third, first]
+    cut = replace(second, text="Ada: … Three. …")
+    (part,) = joined([first, cut], ["b"])
+    assert part.text == "Ada: One. Two. …\n… Three. …"
+
+
+def test_passages_join_the_messages_beside_theirs() -> None:
+    """Wrong: the beginning of a long message passes for the neighbour of what follows its end."""
+    before, after = said(1, 1.0), said(3, 1.0)
+    first, last = passage(2, 0, 3, 0, "One."), passage(2, 2, 3, 10, "Three.")
+    ends, begins = joined([last, after, before, first], ["b"])
+    assert ends.text == "Ada: … Three.\n#3"
+    assert begins.text == "#1\nAda: One. …"
+    assert joined([first, after], ["b"]) == [first, after]
+    assert joined([before, last], ["b"]) == [before, last]
+
+
+@pytest.mark.parametrize("part", [None, "x", [], [1], [0, "2", 3], [None] * 3, {}, [True, 1, 0]])
+def test_what_a_snapshot_says_of_a_passage_may_be_wrong(part: object) -> None:
+    """Wrong: a record that somebody crafted makes every context fail."""
+    odd = replace(said(2, 1.0), metadata={"part": part})
+    assert [one.text for one in joined([said(1, 1.0), odd], ["b"])] == ["#1\n#2"]

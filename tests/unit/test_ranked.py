@@ -49,7 +49,7 @@ def order(question: str, *turns: Turn) -> list[int]:
         Hit(record(name, turns[int(name)]), tuple(row))
         for name, row in zip(found.ids, found.scores.tolist(), strict=True)
     ]
-    return [int(recall.id) for recall in ranked("b", question, hits, 99)]
+    return [int(recall.id) for recall in ranked(question, hits).recalls("b")]
 
 
 @given(rows)
@@ -127,13 +127,12 @@ def test_questions_and_short_turns_come_last() -> None:
 def test_a_score_tells_its_views() -> None:
     """Wrong: nobody can see why something was found."""
     hits = [Hit(record("1", turn("lake")), (2, 1, 0, 0)), Hit(record("2", turn("x")), (1, 1, 0, 0))]
-    best, _ = ranked("b", "lake", hits, 9)
+    best, _ = ranked("lake", hits).recalls("b")
     assert list(best.views) == [*VIEWS, "priors"]
     assert best.views["words"] == 1
     assert best.score == pytest.approx(1 + best.views["priors"])
-    assert ranked("b", "lake", hits, 1) == [best]
-    assert ranked("b", "lake", hits, 9, prior_weight=0)[0].score == pytest.approx(1)
-    assert ranked("b", "lake", [], 9) == []
+    assert ranked("lake", hits, prior_weight=0).recalls("b")[0].score == pytest.approx(1)
+    assert ranked("lake", []).recalls("b") == []
 
 
 def test_what_bears_little_on_it_is_left_out() -> None:
@@ -144,8 +143,8 @@ def test_what_bears_little_on_it_is_left_out() -> None:
         Hit(record("2", turn("I like lakes")), (0.3, 0.3, 0, 0)),
         Hit(record("3", turn(FILLER * 2)), (0.2, 0.2, 0, 0)),
     ]
-    assert [one.id for one in ranked("b", "lake", hits, 9)] == ["1", "2"]
-    assert [one.id for one in ranked("b", "lake", hits, 9, least=0)] == ["1", "3", "2"]
+    assert [one.id for one in ranked("lake", hits).recalls("b")] == ["1", "2"]
+    assert [one.id for one in ranked("lake", hits, least=0).recalls("b")] == ["1", "3", "2"]
 
 
 def bearing(question: str, hits: Sequence[Hit], unrelated: float) -> bool:

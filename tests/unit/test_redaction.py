@@ -309,6 +309,7 @@ def test_what_stays_in_any_region(text: str, region: str) -> None:
     assert Redactor(region=region)(text) == text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "unit",
     [
@@ -330,6 +331,7 @@ def test_long_monotonous_text_is_no_trap(unit: str) -> None:
     assert redacted == text or "[" in redacted
 
 
+@pytest.mark.long
 def test_many_that_are_no_number_hide_none() -> None:
     """Wrong: the library gives up after so many that were none, and the last one is kept."""
     text = "12345 " * 20_000 + "or 030 1234567"

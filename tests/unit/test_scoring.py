@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from agent_memory.core.records import Recall
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, told
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
 from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
 from agent_memory.retrieval.features import Query
 from tests.unit.claiming import claim, day, facts, linked
@@ -155,7 +155,7 @@ def test_how_a_fact_reads() -> None:
     today."""
     until = datetime(2024, 3, 1, tzinfo=UTC)
     texts = {
-        one.id: told(one)
+        one.id: rendered(one)
         for one in facts(
             claim("plain"),
             claim("over", valid_to=until),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.skills.files import checked, parse, render
-from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, told
+from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, rendered
+from tests.at_length import at_length
 
 MOST = 100_000
 
@@ -76,7 +77,7 @@ def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
     assert kept.extra == skill.extra
 
 
-@settings(max_examples=500)
+@settings(max_examples=at_length(500))
 @given(FILES)
 def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
     """Wrong: a file raises, and hides all others; or the line is not in the file."""
@@ -266,5 +267,5 @@ def test_files_are_for_people() -> None:
 def test_a_model_reads_name_description_steps_and_body() -> None:
     """Wrong: a step of several lines looks like several, or the body is left out."""
     skill = Skill("a", "Do b.", ("One\ntwo", "three"), ("t",), "More.")
-    assert told(skill) == "a: Do b.\n1. One\n   two\n2. three\n\nMore."
-    assert told(Skill("a", "Do b.")) == "a: Do b."
+    assert rendered(skill) == "a: Do b.\n1. One\n   two\n2. three\n\nMore."
+    assert rendered(Skill("a", "Do b.")) == "a: Do b."

@@ -15,11 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.once import KeptKey
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Summary, empty_head
 from agent_memory.engine.transfer.snapshots.lines import Digest
 from agent_memory.engine.transfer.snapshots.reading import Fact, Reading, Vectors
 from agent_memory.engine.transfer.snapshots.writing import Writing
 from agent_memory.errors import InvalidSnapshot
+
+pytestmark = pytest.mark.long
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ODD = 'Grüße \u2028 \x00 \ud83d "quoted"'
@@ -68,6 +71,10 @@ def record(name: str = "r1", owner: str = "user:ada", last: int = 7) -> Record:
     )
 
 
+def key(digit: str, seq: int) -> KeptKey:
+    return KeptKey(digit * 40, digit * 64, seq, 9, 21, AT)
+
+
 def letter() -> DeadLetter:
     return DeadLetter("facts", "s", 5, 6, 5, "It failed.", AT)
 
@@ -86,6 +93,8 @@ def lines() -> list[str]:
         writing.fact("pad", record("r2", "session:s", last=0)),
         writing.dead_letter(letter()),
         writing.forgotten(replace(record(), metadata=gone)),
+        writing.key(key("a", 4)),
+        writing.key(key("b", 7)),
         writing.end(),
     ]
 
@@ -125,6 +134,7 @@ def test_what_was_written_is_read() -> None:
     assert (found[7].record, found[7].traits) == (record(), b"\x01\x02")
     assert found[8:10] == [Fact("facts", record()), Fact("pad", record("r2", "session:s", 0))]
     assert found[10] == letter()
+    assert found[12:] == [key("a", 4), key("b", 7)]
     gone = found[11].record
     assert (gone.owner, gone.first, gone.metadata["span"]) == ("user:ada", 7, [0, 3])
     assert read(summed(map(compact_json, bodies()))) == found
@@ -169,11 +179,11 @@ def test_every_prefix_is_refused() -> None:
         assert size < 200 or ("ends here" if between else "in the middle") in str(error.value)
 
 
-@pytest.mark.parametrize("at", range(14))
+@pytest.mark.parametrize("at", range(16))
 def test_lines_left_out_doubled_and_exchanged_are_refused(at: int) -> None:
     """Wrong: a message is missing or stands twice, and nobody notices."""
     whole = lines()
-    assert len(whole) == 14
+    assert len(whole) == 16
     after = whole[at + 1 :]
     for other in ([], [whole[at]] * 2, [*after[:1], whole[at]]):
         rest = after[1:] if len(other) == 2 and other[-1] is not other[0] else after
@@ -260,9 +270,16 @@ def edited(at: int, /, **fields: Any) -> bytes:
         (11, {"attempts": 0}),
         (12, {"first": 9}),
         (12, {"span": [1]}),
+        (13, {"name": "A" * 40}),
+        (13, {"digest": "sealed.1.k.x"}),
+        (13, {"seq": 9}),
+        (13, {"seq": 0}),
+        (13, {"end": 3}),
+        (13, {"at": "then"}),
+        (14, {"name": "a" * 40}),
         (12, {"spared": [1]}),
-        (13, {"counts": {}}),
-        (13, {"counts": {"head": 1}}),
+        (15, {"counts": {}}),
+        (15, {"counts": {"head": 1}}),
     ],
 )
 def test_what_does_not_fit_is_refused_though_its_sums_are_right(
@@ -278,7 +295,7 @@ def test_the_digest_of_the_last_line_counts() -> None:
     """Wrong: what `sha256sum` would refuse is taken."""
     found = [*map(compact_json, bodies()[:-1]), compact_json({**bodies()[-1], "sha256": "0" * 64})]
     digest = Digest()
-    with pytest.raises(InvalidSnapshot, match="line 14: its `sha256` is not that"):
+    with pytest.raises(InvalidSnapshot, match="line 16: its `sha256` is not that"):
         read("".join(map(digest.summed, found)).encode())
 
 
@@ -328,7 +345,7 @@ def test_nothing_may_follow() -> None:
     """Wrong: what somebody put behind a snapshot passes unseen."""
     raw = "".join(lines()).encode()
     for more in (b"\n", b"{}\n", raw):
-        with pytest.raises(InvalidSnapshot, match="line 15: "):
+        with pytest.raises(InvalidSnapshot, match="line 17: "):
             read(raw + more)
 
 
@@ -339,7 +356,7 @@ _JSON = st.recursive(
 )
 
 
-@given(st.integers(0, 13), st.data())
+@given(st.integers(0, 15), st.data())
 def test_any_edit_is_read_or_refused(at: int, data: st.DataObject) -> None:
     """Wrong: a crafted file raises something else than our own error."""
     found = bodies()

@@ -27,7 +27,7 @@ from agent_memory.ltm_blocks.spatial.observation import (
     moment_of,
     position_of,
     radius_of,
-    told,
+    rendered,
 )
 from agent_memory.ltm_blocks.spatial.scoring import (
     Found,
@@ -147,10 +147,10 @@ def test_told_in_words() -> None:
     door = seen("door", (3.0, -4.25), days_ago=12.4)
     sighting = SpatialMatch(door, 2.0, 0.6349, None, 0.5)
     wanted = "text of door (at 3, -4.25; 12 days ago; confidence 0.63)"
-    assert told(sighting, NOW) == wanted
+    assert rendered(sighting, NOW) == wanted
     high = seen("high", (0.1 + 0.2, 1e12, -0.5))
     wanted = "text of high (at 0.3, 1e+12, -0.5; just now; confidence 1.00)"
-    assert told(SpatialMatch(high, None, 1.0, None, 1.0), NOW) == wanted
+    assert rendered(SpatialMatch(high, None, 1.0, None, 1.0), NOW) == wanted
 
 
 @pytest.mark.parametrize(

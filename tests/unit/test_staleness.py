@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.claims import Claim
-from agent_memory.ltm_blocks.extractive.history.staleness import Stale, last_told
+from agent_memory.ltm_blocks.extractive.history.staleness import Stale, last_said
 from agent_memory.models.embedders.local import WordLlamaEmbedder
 from tests.unit.claiming import claim, day, facts
 
@@ -179,7 +179,7 @@ def test_age_counts_from_what_was_said_last_or_from_the_end() -> None:
     plan = [claim("a", valid_from=day(300), valid_to=day(400))]
     assert found(plan, 765, max_age=year) == []
     assert found(plan, 766, max_age=year) == [("a", "old", None)]
-    assert last_told(facts(*plan)[0]) == day(400)
+    assert last_said(facts(*plan)[0]) == day(400)
 
 
 def test_each_category_has_its_own_time() -> None:

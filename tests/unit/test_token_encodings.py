@@ -20,6 +20,9 @@ from agent_memory.core.tokens.encodings import Encoding, encoding
 from agent_memory.core.tokens.vocabularies import CLAUDE, VOCABULARIES, OpenAI, joined
 from agent_memory.errors import ConfigError
 from agent_memory.testing.histories import texts
+from tests.at_length import at_length
+
+pytestmark = pytest.mark.long
 
 TIKTOKENS = [name for name in VOCABULARIES if name != CLAUDE]
 PROSE = "The quick brown fox jumps over the lazy dog, and nobody in the village remembers why."
@@ -50,7 +53,7 @@ def theirs(folder: Path) -> dict[str, Callable[[str], int]]:
 
 
 @pytest.mark.parametrize("name", [*VOCABULARIES])
-@settings(max_examples=40)
+@settings(max_examples=at_length(40))
 @given(text=anything)
 @example(text="ﬁﬃ ﷺ ㈱ Å ① ½ ｱｲｳ e\u0301")
 @example(text="  \n\n\t  x \u00a0\u2003 \r\n y  ")

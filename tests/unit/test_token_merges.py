@@ -13,6 +13,9 @@ from agent_memory.core.tokens.encodings import encoding
 from agent_memory.core.tokens.merges import MergeCounter, NotForMerging
 from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
 from agent_memory.testing.histories import texts
+from tests.at_length import at_length
+
+pytestmark = pytest.mark.long
 
 NAMES = [*VOCABULARIES]
 RANKS = {name: vocabulary.ranks() for name, vocabulary in VOCABULARIES.items()}
@@ -58,7 +61,7 @@ def count(name: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60)
+@settings(max_examples=at_length(60))
 @given(anything)
 @example("'\u017f 'S 'S")
 @example("x" * 600)
@@ -74,7 +77,7 @@ def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=15)
+@settings(max_examples=at_length(15))
 @given(st.lists(pieces, max_size=2).map("".join).filter(lambda text: len(text) < 40))
 def test_places_in_the_file_are_as_good_as_ranks(name: str, text: str) -> None:
     """Wrong: a token is found where the file means something else, or not at all."""

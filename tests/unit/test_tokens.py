@@ -36,7 +36,7 @@ def chatml(counter: TokenCounter, chat: list[dict[str, Any]]) -> int:
 
 
 def views(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [view for m in messages if (view := Message.of(m).to_openai()) is not None]
+    return [view for m in messages for view in Message.of(m).views()]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -124,7 +124,8 @@ def test_a_raw_item_costs_its_json_or_its_view() -> None:
     assert view is not None
     assert counter.message(message) >= max(counter.chat(view), counter.text(str(raw)) // 2)
     reasoning = {"type": "reasoning", "encrypted_content": "gAAAA" * 10}
-    assert counter.message(Message.of({"raw": reasoning, "format": "openai.responses"})) > 10
+    assert counter.message(Message.of({"raw": reasoning, "format": "openai.responses"})) == 0
+    assert counter.message(Message.of({"raw": reasoning, "format": "not registered"})) > 10
 
 
 def test_a_picture_in_a_raw_item_is_not_counted_as_text() -> None:

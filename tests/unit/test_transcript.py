@@ -99,6 +99,8 @@ def test_raw_items_tell_their_view_or_their_json() -> None:
     assert (speaker(message), told(message)) == ("user", "hi")
     thought = Message.of({"raw": {"type": "reasoning", "n": 1}, "format": "openai.responses"})
     assert (speaker(thought), told(thought)) == ("raw", '{"type": "reasoning", "n": 1}')
+    sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA" * 1000}
+    assert told(Message.of({"raw": sealed, "format": "openai.responses"})) == ""
 
 
 def test_a_line_names_place_day_and_speaker() -> None:

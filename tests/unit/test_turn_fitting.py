@@ -12,24 +12,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agent_memory.core.context import BlockInfo, MemoryContext, Packer
+from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Summary, empty_head
+from agent_memory.core.packing import Packer
+from agent_memory.core.records import Entry, Head, Recall, Summary, empty_head
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.turns import (
     EARLIER,
     answer_in,
     check_so_far,
     check_whole,
-    fitted,
     messages_of,
     open_calls,
-    spare,
-    tool_result,
 )
-from agent_memory.core.window import turns
-from agent_memory.errors import InvalidMessage, MessageTooLarge
+from agent_memory.errors import InvalidMessage
 from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
+from tests.at_length import at_length
 
 COUNTER = TokenCounter()
 BLOCKS = {"vector": BlockInfo("vector", None), "static": BlockInfo("static", None)}
@@ -48,15 +46,35 @@ recall_lists = st.lists(
 
 
 @dataclass(frozen=True)
-class Case:
-    """A context, and a turn that grows."""
+class World:
+    """What a turn's contexts are packed of."""
 
-    context: MemoryContext
+    packer: Packer
+    head: Head
+    entries: list[Entry]
+    recalls: Sequence[Recall]
+
+    def context(self, asked: Sequence[Message] = ()) -> MemoryContext:
+        window = self.packer.window(self.head, self.entries, asked)
+        return self.packer.pack(self.head, window, self.recalls, [])
+
+    def sent(self, asked: Sequence[Message]) -> list[dict[str, Any]]:
+        return self.context(asked).to_messages()
+
+    def within(self, max_tokens: int) -> World:
+        return replace(self, packer=replace(self.packer, max_tokens=max_tokens))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A session, and a turn that grows."""
+
+    world: World
     asked: list[Message]
     more: list[Message]
 
 
-def context_of(
+def world_of(
     messages: Sequence[Any],
     *,
     recalls: Sequence[Recall] = (),
@@ -64,8 +82,8 @@ def context_of(
     system: str | None = None,
     role: Literal["system", "user"] = "system",
     max_tokens: int = 100_000,
-) -> MemoryContext:
-    """The context that a session with these messages gives."""
+) -> World:
+    """A session with these messages."""
     entries = log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
     systems = [entry.message for entry in entries if entry.message.is_system]
     given = Message(role="system", content=system) if system is not None else None
@@ -76,8 +94,7 @@ def context_of(
         summary=None if summary is None else Summary(summary, 0, 0, "local"),
         version=1,
     )
-    packer = Packer(COUNTER, max_tokens, 200, role, BLOCKS)
-    return packer.pack(head, packer.window(head, entries), recalls, [])
+    return World(Packer(COUNTER, max_tokens, 200, role, BLOCKS), head, entries, recalls)
 
 
 @st.composite
@@ -104,27 +121,12 @@ def cases(draw: st.DrawFn) -> Case:
         "system": draw(st.none() | st.just("Be kind.")),
         "role": draw(roles),
     }
-    whole = context_of(**fields).tokens
+    whole = world_of(**fields).context().tokens
     turn = sum(map(COUNTER.message, asked))
     share, least = draw(st.integers(0, 20)), turn + draw(st.sampled_from([20, 20, 20, 0]))
     budget = draw(st.sampled_from([least + whole * share // 20, whole + turn * share // 20]))
-    context = context_of(**fields, max_tokens=max(64, least, budget))
-    return Case(context, asked, messages_of(draw(rounds()), "user"))
-
-
-def own(context: MemoryContext) -> Message | None:
-    """The session's system message, where the context shows it."""
-    assert context.head is not None
-    return context.head.system if context.head.system in context.messages else None
-
-
-def sent(case: Case, asked: list[Message] | None = None) -> list[dict[str, Any]]:
-    """What a model is sent; of cases that cannot fit another one is taken."""
-    try:
-        return fitted(case.context, case.asked if asked is None else asked, COUNTER)
-    except MessageTooLarge:
-        assume(False)
-        raise
+    world = world_of(**fields, max_tokens=max(100, budget * draw(st.integers(5, 10)) // 10))
+    return Case(world, asked, messages_of(draw(rounds()), "user"))
 
 
 def shown(chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -145,167 +147,108 @@ def shown(chat: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    return [view for message in messages if (view := message.to_openai()) is not None]
+    return [view for message in messages for view in message.views()]
 
 
 # --- fitting --------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_length(60))
 @given(cases())
 def test_no_request_passes_the_budget(case: Case) -> None:
-    """Wrong: what is sent costs more than `max_tokens`, or a call stands there without its result.
-
-    Of all that the turn says nothing is missing, and it stands at the end.
-    """
-    chat = sent(case)
-    assert COUNTER.context(chat) <= case.context.max_tokens
+    """Wrong: what is sent costs more than `max_tokens`, a call stands there without its result, or
+    the newest message is missing. Of a turn that fits nothing is missing, and nothing is cut."""
+    context = case.world.context(case.asked)
+    chat = context.to_messages()
+    assert COUNTER.context(chat) <= context.tokens <= context.max_tokens
     assert unpaired(chat) == []
+    turn = chat_of([message for message in case.asked if not message.is_system])
+    newest = shown(chat)[-1]
+    assert (newest["role"], newest.get("tool_call_id")) == (
+        turn[-1]["role"],
+        turn[-1].get("tool_call_id"),
+    )
+    if not any("newest turn shown" in warning for warning in context.warnings):
+        assert shown(chat)[-len(turn) :] == turn
+
+
+@settings(max_examples=at_length(60))
+@given(cases(), st.integers(0, 400))
+def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
+    """Wrong: a part of it is cut for what stands beside it and could have gone."""
     turn = [message for message in case.asked if not message.is_system]
-    assert shown(chat)[-len(turn) :] == chat_of(turn)
-
-
-@settings(max_examples=40)
-@given(cases())
-def test_a_turn_is_refused_only_if_it_cannot_fit_alone(case: Case) -> None:
-    """Wrong: a question is refused for what stands beside it and could have gone."""
-    system = next((m for m in reversed(case.asked) if m.is_system), own(case.context))
-    turn = [message for message in case.asked if not message.is_system]
-    alone = COUNTER.overhead + sum(map(COUNTER.message, [*turn, *([system] if system else [])]))
-    assert spare(case.context, case.asked, COUNTER) == case.context.max_tokens - alone
-    if alone > case.context.max_tokens:
-        with pytest.raises(MessageTooLarge, match=f"{alone} tokens"):
-            fitted(case.context, case.asked, COUNTER)
-    else:
-        fitted(case.context, case.asked, COUNTER)
-
-
-def by_trial(context: MemoryContext, asked: Sequence[Message]) -> list[dict[str, Any]] | None:
-    """The first chat that fits, of all that give way in the order that is promised."""
-    given_above = [message for message in [own(context)] if message is not None]
-    system = [message for message in asked if message.is_system] or given_above
-    begun = context.messages[len(given_above) :]
-    summary = [m for m in begun[:1] if m.metadata.get("by") == "local"]
-    window = log_of(begun[len(summary) :], lambda _: 0)
-    turn = [message for message in asked if not message.is_system]
-    older = [[entry.message for entry in one] for one in turns(window)]
-    ways = [(len(context.recalls) - gone, 0, summary) for gone in range(len(context.recalls))]
-    ways += [(0, gone, summary) for gone in range(len(older) + 1)]
-    ways.append((0, len(older), []))
-    for recalls, gone, summed in ways:
-        kept = [message for one in older[gone:] for message in one]
-        messages = [*system, *summed, *kept, *turn]
-        given = replace(context, recalls=context.recalls[:recalls], messages=messages)
-        chat = given.to_messages()
-        if COUNTER.context(chat) <= context.max_tokens:
-            return chat
-    return None
-
-
-@settings(max_examples=40)
-@given(cases())
-def test_recalls_go_first_then_the_oldest_turns_then_the_summary(case: Case) -> None:
-    """Wrong: turns go while recalls stay, the best recall or the newest turn goes first, half of a
-    turn goes, or more than has to."""
-    assume(all(message.role is not None for message in case.context.messages))
-    expected = by_trial(case.context, case.asked)
-    if expected is None:
-        with pytest.raises(MessageTooLarge):
-            fitted(case.context, case.asked, COUNTER)
-    else:
-        assert fitted(case.context, case.asked, COUNTER) == expected
+    system = [message for message in case.asked if message.is_system][-1:]
+    above = system or ([case.world.head.system] if case.world.head.system is not None else [])
+    alone = COUNTER.overhead + sum(map(COUNTER.message, [*turn, *above]))
+    budget = max(100, alone + alone // 5 + more)
+    with_summary = case.world.within(budget)
+    assume(case.world.head.summary is None)
+    assert shown(with_summary.sent(case.asked))[-len(turn) :] == chat_of(turn)
 
 
 @pytest.mark.parametrize("role", ["system", "user"])
 @pytest.mark.parametrize("question", ["How are they?", "\n \n\n\n how are they?"])
-def test_with_each_token_less_the_next_thing_goes(
+def test_with_each_token_less_something_gives_way(
     role: Literal["system", "user"], question: str
 ) -> None:
-    """Wrong: as above; or what recalls cost is counted where they no longer stand."""
+    """Wrong: half of a turn goes, what went is back with less room, or what recalls cost is counted
+    where they no longer stand."""
     pets = ("parrot", "tortoise", "hamster", "goat")
     said = [one for pet in pets for one in (u(f"My {pet} eats."), call([pet]), result(pet), A)]
     recalls = [Recall("vector", pet, f"The {pet} is {n} years old.") for n, pet in enumerate(pets)]
-    context = context_of(said, recalls=recalls, summary="Pets.", system="Be kind.", role=role)
+    world = world_of(said, recalls=recalls, summary="Pets.", system="Be kind.", role=role)
     asked = messages_of([u(question), call(["a"]), result("a")], "user")
-    seen: list[str] = []
-    for budget in range(context.tokens + 60, 0, -1):
-        small = replace(context, max_tokens=budget)
-        expected = by_trial(small, asked)
-        if expected is None:
-            with pytest.raises(MessageTooLarge):
-                fitted(small, asked, COUNTER)
-            break
-        chat = str(fitted(small, asked, COUNTER))
-        assert chat == str(expected)
-        if chat not in seen:
-            seen.append(chat)
-    assert len(seen) == 1 + len(recalls) + len(pets) + 1  # all, less and less, and no summary
+    turns: list[int] = []
+    for budget in range(world.context(asked).tokens + 10, 99, -1):
+        context = world.within(budget).context(asked)
+        chat = context.to_messages()
+        assert COUNTER.context(chat) == context.tokens <= budget
+        assert unpaired(chat) == []
+        assert shown(chat)[-3:] == chat_of(asked)
+        turns.append(str(chat).count("eats."))
+    assert turns == sorted(turns, reverse=True)
+    assert {4, 2, 1, 0} <= set(turns)
 
 
 def u(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_length(40))
 @given(cases())
 def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
     """Wrong: with each round of tools the request begins anew, and providers' caches are cold."""
-    roomy = replace(case.context, max_tokens=100_000)
-    first = fitted(roomy, case.asked, COUNTER)
-    second = fitted(roomy, [*case.asked, *case.more], COUNTER)
+    roomy = case.world.within(100_000)
+    first = roomy.sent(case.asked)
+    second = roomy.sent([*case.asked, *case.more])
     assert second[: len(first)] == first
     assert second[len(first) :] == chat_of(case.more)
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_length(40))
 @given(cases())
 def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
     """Wrong: a longer turn leaves room for what a shorter one had none for."""
-    before = shown(sent(case))[: -len(chat_of([m for m in case.asked if not m.is_system]))]
-    asked = [*case.asked, *case.more]
-    after = shown(sent(case, asked))[: -len(chat_of([m for m in asked if not m.is_system]))]
-    assert len(after) <= len(before)
-    assert all(message in before for message in after)
+    world = case.world
+    before = world.packer.window(world.head, world.entries, case.asked)
+    after = world.packer.window(world.head, world.entries, [*case.asked, *case.more])
+    assert {one.seq for one in after.turns} <= {one.seq for one in before.turns}
 
 
 def test_a_system_message_of_the_turn_stands_for_the_sessions() -> None:
     """Wrong: the model is sent two, or the new one behind what it is about."""
-    context = context_of([{"role": "system", "content": "Be long."}, Q, A])
-    chat = fitted(context, messages_of([S, Q], "user"), COUNTER)
+    world = world_of([{"role": "system", "content": "Be long."}, Q, A])
+    chat = world.sent(messages_of([S, Q], "user"))
     assert [m["content"] for m in chat] == ["Be brief.", Q["content"], "It rains.", Q["content"]]
 
 
 def test_the_memory_stands_at_the_question() -> None:
     """Wrong: it stands behind calls of tools, and changes place with each round."""
-    context = context_of([Q, A], recalls=[Recall("vector", "1", "Lives in Oslo.")])
+    world = world_of([Q, A], recalls=[Recall("vector", "1", "Lives in Oslo.")])
     turn = [Q, call(["a"]), result("a")]
-    chat = fitted(context, messages_of(turn, "user"), COUNTER)
+    chat = world.sent(messages_of(turn, "user"))
     assert [m["role"] for m in chat] == ["user", "assistant", "system", *[m["role"] for m in turn]]
     assert "Lives in Oslo." in chat[2]["content"]
-
-
-# --- results --------------------------------------------------------------------------------------
-
-
-@given(texts(), st.integers(-5, 400))
-def test_a_result_takes_no_more_than_its_share(text: str, most: int) -> None:
-    """Wrong: a long result passes its share, or a short one is cut."""
-    made = tool_result("call_1", text, most, COUNTER)
-    whole = Message(role="tool", tool_call_id="call_1", content=text)
-    if COUNTER.message(whole) <= most:
-        assert made.content == text
-    else:
-        least = COUNTER.message(tool_result("call_1", text, 0, COUNTER))
-        assert COUNTER.message(made) <= max(most, least)
-        kept, _, mark = str(made.content).rpartition("\n[")
-        assert text.startswith(kept)
-        assert mark.startswith(f"{len(text):,} characters")
-
-
-def test_a_long_result_fills_its_share() -> None:
-    """Wrong: of a long result much less is left than there is room for."""
-    made = tool_result("call_1", "The river rose again. " * 100_000, 1_000, COUNTER)
-    assert 900 < COUNTER.message(made) <= 1_000
 
 
 # --- what is a turn -------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
     """Wrong: that it is gone is found out only when the time is over."""
     assert store.lease("s", "somebody", 60)
     leases = Leases(watched(store, at_lease(nothing, nothing, lambda: store.delete("s"))))
-    with leases.take("s", 1e9) as taken:
+    with leases.take("s", waiting=True) as taken:
         assert taken is Unheld.GONE
 
 
@@ -118,7 +118,7 @@ def test_a_session_that_is_not_let_go(
     still: bool, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: it is waited for without end; or what another has done meanwhile is called undone."""
-    monkeypatch.setattr("agent_memory.engine.edit.edit._WAIT", 0.0)
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
     assert store.lease("s", "somebody", 60)
     tasks = ["task", "task" if still else None]
 

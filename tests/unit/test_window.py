@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.records import Entry
-from agent_memory.core.window import Cut, apply, choose_cut, fit, role_of, snap, turns, visible
+from agent_memory.core.window import (
+    Cut,
+    apply,
+    choose_cut,
+    guarded,
+    role_of,
+    snap,
+    turns,
+    units,
+    unshown,
+    visible,
+)
 from agent_memory.testing.histories import call, histories, log_of, long_turn, result, unpaired
 
 U = {"role": "user", "content": "question"}
@@ -35,7 +46,9 @@ def cost(entries: Sequence[Entry]) -> int:
 
 
 def wrong(entries: Sequence[Entry]) -> list[str]:
-    return unpaired([entry.message.to_openai() or {"role": "none"} for entry in entries])
+    return unpaired(
+        [view for entry in entries for view in entry.message.views() or [{"role": "none"}]]
+    )
 
 
 def is_user(entry: Entry) -> bool:
@@ -69,7 +82,7 @@ def legal_starts(entries: Sequence[Entry]) -> list[int]:
     ]
 
 
-def legal_cuts(entries: Sequence[Entry], keep: int) -> list[Cut]:
+def legal_cuts(entries: Sequence[Entry]) -> list[Cut]:
     """Every cut that the rules allow, by brute force."""
     shown = visible(entries, was_cut=False)
     found: list[Cut] = []
@@ -80,7 +93,7 @@ def legal_cuts(entries: Sequence[Entry], keep: int) -> list[Cut]:
             continue
         if is_user(after[0]):
             found.append(Cut(start))
-        elif before and before[-1].tokens <= keep:
+        elif before:
             found.append(Cut(start, (before[-1].seq,)))
         elif not any(is_user(entry) for entry in after):
             found.append(Cut(start))
@@ -164,7 +177,7 @@ def test_a_cut_splits_no_group_and_begins_with_a_user(
     shown = visible(kept, was_cut=True)
     assert shown
     gone = [entry for entry in entries if entry.seq <= cut.start and is_user(entry)]
-    if any(is_user(entry) for entry in shown) or (gone and gone[-1].tokens <= keep):
+    if any(is_user(entry) for entry in shown) or gone:
         assert is_user(shown[0])
 
 
@@ -180,26 +193,47 @@ def test_a_cut_keeps_within_bounds_whenever_a_legal_one_does(
         count = sum(entry.seq in shown for entry in kept)
         return cost(kept) <= keep and (keep_messages is None or count <= keep_messages)
 
-    possible = legal_cuts(entries, keep)
+    possible = legal_cuts(entries)
     chosen = choose_cut(entries, keep, keep_messages)
     assert (chosen is None) == (not possible)
     if chosen is not None:
         assert fits(chosen) or not any(map(fits, possible))
 
 
-@given(logs(), st.integers(0, 2000))
-def test_fit_never_passes_its_room(entries: list[Entry], room: int) -> None:
-    """Wrong: more than the room, half a group, or nothing although the newest user message fits."""
+@given(logs(), st.integers(0, 60), st.lists(st.integers(1, 60), max_size=3))
+def test_no_strategy_takes_the_newest_step_away(
+    entries: list[Entry], start: int, pinned: list[int]
+) -> None:
+    """Wrong: a third party's cut takes the newest message, its call, or the question it serves."""
+    cut = guarded(entries, Cut(start, tuple(pinned)))
     shown = visible(entries, was_cut=False)
-    kept = fit(shown, room)
-    assert cost(kept) <= room
-    assert wrong(kept) == []
-    if cost(shown) <= room:
-        assert kept == shown
-    users = [entry for entry in shown if is_user(entry)]
-    if users and users[-1].tokens <= room:
-        assert kept
-        assert is_user(kept[0]) or kept == shown
+    assert cut.start <= start
+    if not shown:
+        assert cut == Cut(start, tuple(pinned))
+        return
+    newest = next(unit for unit in units(shown) if unit[-1] == shown[-1])
+    kept = apply(entries, cut)
+    assert all(entry in kept for entry in newest)
+    users = [entry for entry in entries if is_user(entry) and entry.seq <= newest[0].seq]
+    assert users[-1:] == [entry for entry in kept if entry in users[-1:]]
+
+
+@given(logs())
+def test_units_are_the_groups(entries: list[Entry]) -> None:
+    """Wrong: a call is told apart from its results, or plain messages are drawn together."""
+    shown = visible(entries, was_cut=False)
+    found = units(shown)
+    assert sorted(entry.seq for unit in found for entry in unit) == seqs(shown)
+    assert all(wrong(unit) == [] for unit in found)
+    assert all(len(unit) == 1 for unit in found if is_user(unit[0]))
+
+
+def test_what_is_alone_is_counted() -> None:
+    """Wrong: a call that waits, or a stray result, is left out without a word."""
+    entries = entries_of([S, U, call(["a", "b"]), result("a"), result("stray"), A])
+    assert unshown(entries, visible(entries, was_cut=False)) == (1, 1)
+    whole = entries_of([S, U, call(["a"]), result("a")])
+    assert unshown(whole, visible(whole, was_cut=False)) == (0, 0)
 
 
 @given(logs(), st.integers(0, 60))
@@ -261,13 +295,18 @@ def test_the_question_stays_even_where_it_and_the_newest_group_pass_the_bounds()
         [U, call(["a"]), result("a"), call(["b"]), result("b")], (40, 5, 5, 30, 40)
     )
     assert choose_cut(entries, 100) == Cut(3, (1,))
-    assert fit(entries, 100) == entries[:1]
 
 
-def test_a_question_above_the_bounds_gives_way() -> None:
-    """Wrong: a question that fills the window alone keeps every later answer out of it."""
+def test_a_question_above_the_bounds_stays() -> None:
+    """Wrong: the model sees answers, and no longer what was asked, since that was long."""
     entries = entries_of([U, call(["a"]), result("a"), call(["b"]), result("b")], (999, 5, 5, 5, 5))
-    assert choose_cut(entries, 10) == Cut(3)
+    assert choose_cut(entries, 10) == Cut(3, (1,))
+
+
+def test_a_newest_turn_that_fits_is_not_cut_inside() -> None:
+    """Wrong: where the turn before it does not fit, steps of the newest one go, though it fits."""
+    entries = entries_of([U, A, A, U, call(["a"]), result("a"), A], (10, 90, 90, 10, 10, 10, 10))
+    assert choose_cut(entries, 100) == Cut(3)
 
 
 def test_a_conversation_opened_by_the_assistant_shows_its_opening_until_cut() -> None:
@@ -281,7 +320,6 @@ def test_no_entries() -> None:
     """Wrong: an empty window raises."""
     assert visible([], was_cut=True) == []
     assert choose_cut([], 10) is None
-    assert fit([], 0) == []
     assert turns([]) == []
     assert snap([], 5) == 0
 
@@ -296,3 +334,31 @@ def test_a_cut_that_takes_nothing_is_no_cut() -> None:
     """Wrong: the head is moved, and a summary asked for, though all stays."""
     assert choose_cut(entries_of([U, A]), 15) is None
     assert choose_cut(entries_of([U, call(["a"]), result("a")]), 25) is None
+
+
+def test_results_of_several_calls_in_one_item_stand_and_fall_together() -> None:
+    """Wrong: an item that shows as several messages hides its calls, or one of them is shown
+    without its result."""
+
+    def item(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+        return {"raw": {"role": role, "content": [*blocks]}, "format": "anthropic.messages"}
+
+    def use(name: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": name, "name": "f", "input": {}}
+
+    def given(name: str) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": name, "content": "1"}
+
+    def shown(*messages: Any) -> list[int]:
+        return seqs(visible(entries_of(messages), was_cut=False))
+
+    asks = item("assistant", use("a"), use("b"))
+    answers = item("user", given("a"), given("b"), {"type": "text", "text": "Go on."})
+    assert shown(U, asks, answers, A) == [1, 2, 3, 4]
+    assert shown(U, asks, item("user", given("a")), A) == [1, 4]  # one result has not come
+    assert shown(U, answers, A) == [1, 3]
+    apart = item("assistant", use("a")), item("assistant", use("b"))
+    assert shown(U, *apart, answers, A) == [1, 2, 3, 4, 5]
+    assert shown(U, item("assistant", use("a"), use("c")), apart[1], answers, A) == [1, 5]
+    log = entries_of([U, *apart, answers, A, U])
+    assert [snap(log, start) for start in (1, 2, 3, 4, 5)] == [1, 1, 1, 4, 5]

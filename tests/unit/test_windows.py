@@ -129,7 +129,7 @@ def test_what_is_lent_is_the_callers(store: Reader) -> None:
 
 def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a service that runs for months keeps every session it ever served."""
-    monkeypatch.setattr(windows, "_MOST_ENTRIES", 10)
+    monkeypatch.setattr(windows, "_MOST", 10)
     kept = Windows(store)
     for n in range(20):
         kept.of(_say(store, "a", "b", "c", session_id=f"s{n}"))
@@ -142,6 +142,20 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
     assert list(kept._kept) == ["s"]
     kept.forget("s")
     assert not kept._kept
+    assert kept._count == 0
+
+
+def test_long_messages_count_as_several(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: twenty thousand pasted documents are kept, of any size."""
+    monkeypatch.setattr(windows, "_MOST", 10)
+    kept = Windows(store)
+    for session in ("one", "two"):
+        drafts = [replace(draft("long"), tokens=4_000), replace(draft("longer"), tokens=5_000)]
+        kept.of(head := store.append(session, drafts[:1]))
+        kept.appended(store.append(session, drafts[1:]), drafts[1:])
+    assert list(kept._kept) == ["two"]
+    assert kept._count == 11
+    kept.forget(head.session_id)
     assert kept._count == 0
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.retrieval.dates import Date, dates
-from agent_memory.retrieval.words import words, words_up_to
+from agent_memory.retrieval.words import words, words_of, words_up_to
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 
@@ -72,3 +75,26 @@ def test_a_date_holds_what_it_names() -> None:
     assert Date(2023, 5, 8).holds(DAY)
     assert not Date(2022, 5, None).holds(DAY)
     assert not Date(None, 5, 9).holds(DAY)
+
+
+@pytest.fixture
+def hurried() -> Iterator[None]:
+    """Threads take turns all the time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_threads_stem_at_the_same_time() -> None:
+    """Wrong: what one thread stems is mixed with another's, and kept so for the process's life."""
+    texts = ["organizations", "relational", "conditionally", "happiness", "international"]
+    stem = words_of.__wrapped__  # nothing kept
+    expected = [stem(text) for text in texts]
+
+    def work(_: int) -> list[list[tuple[str, ...]]]:
+        return [found for _ in range(300) if (found := [*map(stem, texts)]) != expected]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [[]] * 4

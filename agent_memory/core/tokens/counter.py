@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from agent_memory.core.formats.registry import is_known
+from agent_memory.core.limits import text_of
 from agent_memory.core.media import media_tokens
 from agent_memory.core.messages import ROLES, Message
 from agent_memory.core.tokens.encodings import Encoding, encoding
@@ -76,22 +78,28 @@ class TokenCounter:
     def message(self, message: Message) -> int:
         """Tokens of one message in a context, its role, name, calls and pictures included.
 
-        A raw item costs whichever is more: its JSON, or its chat view. Where its content is a list
-        of parts, these cost what they cost in the view: a picture is no text.
+        A raw item costs whichever is more: its JSON, or its chat views. Where one has a list of
+        parts, these cost what they cost in the view: a picture is no text. One that its format
+        never shows costs nothing.
         """
         role, content = message.role, message.content
         if role is not None and isinstance(content, str) and message.model_fields_set <= _PLAIN:
             return _PER_MESSAGE + self._role(role) + self._line(content)
-        view = message.to_openai()
+        views = message.views()
+        shown = sum(self.chat(view) for view in views)
         if message.role is not None:
-            return self.chat(view or {})
+            return shown
         raw = message.raw or {}
-        if view is None:
-            return _PER_MESSAGE + self._json(raw)
-        if isinstance(view.get("content"), list):
+        if not views and is_known(message.format):
+            return 0
+        if any(isinstance(view.get("content"), list) for view in views):
             rest = {key: value for key, value in raw.items() if key != "content"}
-            return self.chat(view) + self._json(rest)
-        return max(self.chat(view), _PER_MESSAGE + self._json(raw))
+            return shown + self._json(rest)
+        return max(shown, self.item(raw))
+
+    def item(self, raw: Mapping[str, Any]) -> int:
+        """Tokens of a raw item as JSON."""
+        return _PER_MESSAGE + self._json(raw)
 
     def chat(self, message: Mapping[str, Any]) -> int:
         """Tokens of one OpenAI chat dict in a context."""
@@ -176,6 +184,7 @@ def encoding_for(model: str | None) -> tuple[str, bool]:
     """The encoding for a litellm model name, and whether it is the model's own."""
     if model is None:
         return DEFAULT_ENCODING, True
+    text_of("model", model)
     name = model.rsplit("/", 1)[-1].lower()
     if "claude" in name:
         # Anthropic publishes no tokenizer for Claude 3 and later; this one is its predecessor's.

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.threads import apart
 from agent_memory.core.tokens.merges import MergeCounter, NotForMerging
 from agent_memory.core.tokens.vocabularies import VOCABULARIES, Vocabulary
 
@@ -78,6 +79,7 @@ class Encoding:
                 self._merges = self._ranks = None
             return self._built
 
+    @apart  # it imports, and an import that is cut short may leave the lock of all imports taken
     def _count_first(self, text: str) -> int:
         merges = self._merges
         if merges is None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import inf
 from time import monotonic, time
 from typing import Protocol, TypeVar
 from uuid import uuid4
 
+from agent_memory.core.receipts import Part
 from agent_memory.core.records import Head, Lease, Scope
+from agent_memory.core.reserved import reserved
+from agent_memory.core.threads import apart
 from agent_memory.engine.edit.edit import under_lease
+from agent_memory.engine.edit.receipts import Deleted
 from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
@@ -19,15 +24,23 @@ from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.windows import Windows
-from agent_memory.errors import SessionDeleting, StoreUnavailable
+from agent_memory.errors import Damaged, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.registry import erase, erase_derived, erase_indexed, registered
 from agent_memory.stores.base import Store
+from agent_memory.stores.damage import head_or_rest, noted
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 60.0
 """Seconds for which a call lets deletions of its session finish, one after the other."""
+
+_LOG = Part("log")
+_CACHES = Part("caches", "done", "Each process holds its own against the store when it uses it.")
+_SERVER = Part(
+    "files", "not supported", "What a server's own files and replicas keep is as it is set up."
+)
+_FORMER = "its records in this store were deleted, what it kept elsewhere was not"
 
 T = TypeVar("T")
 
@@ -56,6 +69,7 @@ class Deletion:
         records: Where the deletion of a user is noted until it is finished.
         windows: What is kept of logs in memory.
         shared: Takes a user out of shared namespaces.
+        deleted: Where it is noted that a session or a user was deleted.
     """
 
     def __init__(
@@ -68,6 +82,7 @@ class Deletion:
         records: SystemRecords,
         windows: Windows,
         shared: SharedNamespaces,
+        deleted: Deleted,
     ) -> None:
         self._store = store
         self._leases = leases
@@ -77,16 +92,21 @@ class Deletion:
         self._records = records
         self._windows = windows
         self._shared = shared
+        self._deleted = deleted
 
-    def session(self, session_id: str) -> None:
-        """Erase one session; see `AgentMemory.delete`."""
-        self._mark(session_id)
-        self.finish(session_id)
+    def session(self, session_id: str) -> list[Part]:
+        """Erase one session; see `AgentMemory.delete`. What became of each place."""
+        begun = datetime.now(UTC)
+        is_there = self._mark(session_id)
+        parts = self.finish(session_id)
+        if is_there:
+            self._deleted.note("session", session_id, begun)
+        return parts
 
-    def finish(self, session_id: str) -> None:
+    @apart
+    def finish(self, session_id: str) -> list[Part]:
         """Erase a session that is marked; one that has begun in its place since is left alone."""
-        self._erase(session_id)
-        self._scrub()
+        return [*self._erase(session_id), self._scrub()]
 
     def retried(self, session_id: str, call: Callable[[], T]) -> T:
         """What a call gives, made anew each time a deletion of its session has refused it.
@@ -108,13 +128,14 @@ class Deletion:
                     ) from error
                 self.finish(session_id)
 
-    def user(self, user_id: str) -> None:
-        """Erase all of a user's sessions, and what blocks hold of the user."""
-        begun = [head.created_at.timestamp() for head in all_heads(self._store, user_id)]
+    def user(self, user_id: str) -> list[Part]:
+        """Erase all of a user's sessions, and what blocks hold of the user; what became of each."""
+        begun = [head.created_at.timestamp() for head in self._sessions(user_id)]
         before = max([time(), *begun])  # the clock of another machine may be ahead
         key = uuid4().hex
         self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
-        self._finish(key, user_id, before)
+        self._deleted.note("user", user_id, datetime.fromtimestamp(before, UTC))
+        return self._finish(key, user_id, before)
 
     def settle(self, user_id: str) -> None:
         """Finish a user's deletions that have begun, before anything is given to it anew."""
@@ -132,7 +153,8 @@ class Deletion:
         if self._records.read(Kind.SCRUBS):
             self._scrub()
 
-    def _finish(self, key: str, user_id: str, before: float, cleared: bool = False) -> None:
+    @apart
+    def _finish(self, key: str, user_id: str, before: float, cleared: bool = False) -> list[Part]:
         """Erase what there was of a user at a time; what was said since stays.
 
         Args:
@@ -147,12 +169,14 @@ class Deletion:
             self._records.write(
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
-        sessions = [head.session_id for head in all_heads(self._store, user_id)]
+        sessions = [head.session_id for head in self._sessions(user_id)]
         # all are marked before the first is erased, so that none comes back if this stops half-way
+        parts = [_LOG]
         for session_id in [name for name in sessions if self._mark(name, before)]:
-            self._erase(session_id)
+            parts += self._erase(session_id)
         for block in self._absorber.blocks.values():
             resolve(block.delete(Scope(user_id)))
+        parts += map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])
         self._tombstones.user(user_id)
         self._shared.erase(user_id)
         # what the user has said since the deletion began is absorbed again
@@ -163,7 +187,7 @@ class Deletion:
         for done, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
                 self._records.drop(Kind.USER_DELETIONS, done)
-        self._scrub()
+        return [*parts, Part("notes of the engine"), Part("grants"), self._scrub()]
 
     def _clear_manual_blocks(self, user_id: str) -> None:
         for block in self._manual_blocks:
@@ -176,52 +200,81 @@ class Deletion:
         """Have the traces erased, whatever becomes of this call."""
         self._records.write(Kind.SCRUBS, uuid4().hex)
 
-    def _scrub(self) -> None:
+    def _scrub(self) -> Part:
         noted = self._records.read(Kind.SCRUBS)
         self._store.secure_erase()
         for key in noted:
             self._records.drop(Kind.SCRUBS, key)
+        return _SERVER if self._store.remote else Part("files")
 
     def _mark(self, session_id: str, before: float = inf) -> bool:
         """Mark a session, so that it is gone for everybody; False where there is none so old."""
-        while (head := self._store.head(session_id)) and head.created_at.timestamp() <= before:
+        while (head := self._head(session_id)) and head.created_at.timestamp() <= before:
             if head.deleting or self._store.move(replace(head, deleting=True)):
                 return True
         return False
 
-    def _erase(self, session_id: str) -> None:
+    def _erase(self, session_id: str) -> list[Part]:
         def marked() -> Head | None:
-            head = self._store.head(session_id)
+            head = self._head(session_id)
             return head if head is not None and head.deleting else None
 
         told = "It is marked for deletion; call delete again."
-        under_lease(self._leases, session_id, marked, self._clear, told)
+        return under_lease(self._leases, session_id, marked, self._clear, told) or [_LOG]
 
-    def _clear(self, head: Head, lease: Lease) -> bool:
+    def _head(self, session_id: str) -> Head | None:
+        """A session's head, or what can be read of it: nothing damaged keeps a deletion back."""
+        try:
+            return self._store.head(session_id)
+        except Damaged as error:
+            head = head_or_rest(self._store, session_id)
+            if head is None or error.damage is None or "cursors" not in error.damage.broken:
+                return head
+            # which blocks have absorbed it nobody tells any more: each that keeps something here
+            return replace(head, cursors={**dict.fromkeys(self._all_blocks(), 0), **head.cursors})
+
+    def _all_blocks(self) -> set[str]:
+        names = {block for block, _ in self._store.all_records()}
+        return {name for name in names | {*self._store.vector_blocks()} if not reserved(name)}
+
+    def _sessions(self, user_id: str) -> list[Head]:
+        """A user's sessions, and what can be read of those that are damaged."""
+        with noted() as damaged:
+            heads = list(all_heads(self._store, user_id))
+        rests = [error.damage.head for error in damaged if error.damage and error.damage.head]
+        return heads + [head for head in rests if head.user_id == user_id]
+
+    def _clear(self, head: Head, lease: Lease) -> list[Part]:
         scope = Scope(head.user_id, head.session_id, lease=lease)
+        parts = [_of_block(one) for one in [*self._absorber.blocks.values(), *self._manual_blocks]]
         for block in self._absorber.blocks.values():
             self._absorber.forget(block, head, scope)
         for manual_block in self._manual_blocks:
             resolve(manual_block.delete(scope))
         for name in self._former_manual_blocks():
             erase(self._store, name, scope)
-        for former in head.cursors.keys() - self._absorber.blocks.keys():
-            self._forget_former(former, scope)
+        former = head.cursors.keys() - self._absorber.blocks.keys()
+        parts += [self._forget_former(name, scope) for name in sorted(former)]
         self._records.erase_session(head.session_id, lease)
         self._note_scrub()
         self._store.delete(head.session_id, lease=lease)
         self._windows.forget(head.session_id)
-        return True
+        return [_LOG, *parts, Part("notes of the engine"), _CACHES]
 
     def _former_manual_blocks(self) -> set[str]:
         """Blocks that keep something in this store, and are not configured now."""
         return registered(self._store) - {block.name for block in self._manual_blocks}
 
-    def _forget_former(self, block: str, scope: Scope) -> None:
+    def _forget_former(self, block: str, scope: Scope) -> Part:
         erase_derived(self._store, block, scope)
         logger.warning(
-            "block %r absorbed session %r and is not configured now: its records in this store "
-            "were deleted, what it kept elsewhere was not",
+            "block %r absorbed session %r and is not configured now: %s",
             block,
             scope.session_id,
+            _FORMER,
         )
+        return Part(f"block {block!r}", "not supported", f"It is not configured now: {_FORMER}.")
+
+
+def _of_block(block: Block) -> Part:
+    return Part(f"block {block.name!r}")

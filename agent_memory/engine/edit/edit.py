@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span, empty_head
+from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, listed, popped
 from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.leases import Leases, Unheld, busy
@@ -27,7 +28,6 @@ from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
-_WAIT = 60.0
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -58,10 +58,10 @@ def under_lease(
         StoreUnavailable: Another worker did not let go, and there is something to do still.
     """
     while look() is not None:
-        with suppress(LeaseLost), leases.take(session_id, _WAIT) as lease:
+        with suppress(LeaseLost), leases.take(session_id, waiting=True) as lease:
             while lease is not Unheld.GONE and (task := look()) is not None:
                 if lease is Unheld.BUSY:
-                    raise busy(session_id, _WAIT, told)
+                    raise busy(session_id, told)
                 done = work(task, lease)
                 if done is not None:
                     return done
@@ -141,6 +141,7 @@ class Editor:
         plan = listed(messages, user_id, drafted)
         self.edit(session_id, plan, "Nothing was saved; try again.", begins)
 
+    @apart
     def edit(
         self, session_id: str, plan: Plan, told: str, begins: Head | None = None
     ) -> Edited | None:
@@ -165,6 +166,8 @@ class Editor:
 
         def look() -> LogEdit | None:
             nonlocal known
+            if given_up():  # what was said since is not what was to be changed
+                return None
             head = self._head(session_id, begins)
             if head is None or known is None or known.before != head:
                 known = plan(head, self._log(session_id)) if head else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall
 from agent_memory.core.window import role_of
 from agent_memory.engine.edit.edit import Editor
@@ -63,6 +64,10 @@ class Regeneration:
                 if not any(name == head.session_id and seq > last for name, seq in recall.sources)
             ]
         return kept
+
+    def said(self, head: Head, after: int) -> list[Message]:
+        """The messages after a seq."""
+        return [entry.message for entry in self._read(head, after, head.end)]
 
     def _read(self, head: Head, after: int, upto: int) -> list[Entry]:
         return self._store.read(head.session_id, after=after, limit=upto - after)

@@ -7,20 +7,19 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.core.messages import Message
-from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.turns import (
     EARLIER,
     Turn,
     answer_in,
     check_so_far,
     open_calls,
-    spare,
-    tool_result,
+    turn_of,
 )
 from agent_memory.engine.loop.offering import Offer
 from agent_memory.errors import ModelOutputInvalid
 
 if TYPE_CHECKING:
+    from agent_memory.engine.recall.contexts import Pack
     from agent_memory.models.llm import LLM
 
 Chunks = Generator[Any, None, Any]
@@ -31,9 +30,9 @@ class Conversation:
 
     Args:
         turn: The turn so far; calls of tools that are run here may wait for their results.
+        pack: Packs the turn's context anew when it has grown.
         llm: Who answers.
         offer: The tools.
-        counter: The configured token counter.
         max_rounds: How often tools may be run before an answer is due.
         options: What else the model is sent.
         store: Stores a turn with its answer.
@@ -45,17 +44,17 @@ class Conversation:
     def __init__(
         self,
         turn: Turn,
+        pack: Pack,
         llm: LLM,
         offer: Offer,
-        counter: TokenCounter,
         max_rounds: int,
         options: Mapping[str, Any],
         store: Callable[[Turn, Message], object],
     ) -> None:
         self._turn = turn
+        self._pack = pack
         self._llm = llm
         self._offer = offer
-        self._counter = counter
         self._max_rounds = max_rounds
         self._options = options
         self._store = store
@@ -72,7 +71,6 @@ class Conversation:
             The last response: the answer, or calls that the caller has to run.
 
         Raises:
-            MessageTooLarge: The turn does not fit the budget.
             ModelError: The model failed, or asks for tools when it may not any more.
         """
         given = len(self._turn.asked)
@@ -118,17 +116,15 @@ class Conversation:
     def _done(
         self, turn: Turn, said: Iterable[Message], calls: Iterable[Mapping[str, Any]]
     ) -> Turn:
-        """The turn with what was said, and with the results of the calls.
-
-        Each result may take as much of what is left as each of those to come, and as what follows
-        them.
-        """
+        """The turn with what was said, and with the results of the calls, whole: its context shows
+        of them what fits."""
         asked, todo = [*turn.asked, *said], list(calls)
-        for shares, call in zip(range(len(todo) + 1, 1, -1), todo, strict=True):
+        for call in todo:
             text = self._offer.run(call)
-            most = spare(turn.context, asked, self._counter) // shares
-            asked.append(tool_result(str(call.get("id")), text, most, self._counter))
-        return turn.grown(asked, self._counter)
+            asked.append(Message(role="tool", tool_call_id=str(call.get("id")), content=text))
+        if len(asked) == len(turn.asked):
+            return turn
+        return turn_of(turn.session_id, turn.user_id, asked, self._pack(asked), turn.regenerates)
 
 
 class CompletionStream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_json
 
+from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.tools import bad_arguments, untitled
 from agent_memory.engine.recall.runner import resolve
@@ -48,6 +49,8 @@ class Offer:
         self.schemas: list[dict[str, Any]] = []
         self._here: dict[str, Callable[[str], str]] = {}
         self._named: set[str] = set()
+        if not isinstance(tools, Iterable | None):
+            raise InvalidInput(f"tools is {quoted(tools)}. Give a list of schemas or functions.")
         for tool in tools or ():
             if isinstance(tool, Mapping):
                 name = str((tool.get("function") or {}).get("name", ""))
@@ -85,7 +88,7 @@ class Offer:
         name, arguments = _asked(call)
         run = self._here.get(name)
         if run is None:
-            return f"There is no tool {name!r}. Use those that you were offered, or answer."
+            return f"There is no tool {quoted(name)}. Use those that you were offered, or answer."
         try:
             return run(arguments)
         except ToolRefused as error:
@@ -93,7 +96,7 @@ class Offer:
 
     def _new(self, name: str) -> None:
         if name in self._named:
-            raise InvalidInput(f"Two tools are named {name!r}. Give each a name of its own.")
+            raise InvalidInput(f"Two tools are named {quoted(name)}. Give each a name of its own.")
         if name:
             self._named.add(name)
 

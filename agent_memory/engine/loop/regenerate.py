@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent_memory.core.fusion import merge
+from agent_memory.core.once import digest_of
 from agent_memory.core.records import Span
-from agent_memory.core.turns import Turn, fitted
+from agent_memory.core.turns import Turn, turn_of
 from agent_memory.engine.append import Appender
 from agent_memory.engine.edit.edit import Editor
 from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.guard import Guard, scope_of
-from agent_memory.engine.recall.contexts import Contexts
+from agent_memory.engine.recall.contexts import Contexts, Seen, View
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Head
-    from agent_memory.core.tokens.counter import TokenCounter
 
 
 class Regenerate:
@@ -30,7 +30,6 @@ class Regenerate:
         asking: Looks at a session as if its newest question had just been asked.
         editor: Changes logs.
         appender: Makes drafts of messages.
-        counter: Counts tokens.
         settle: Sees to what a change leaves to do.
     """
 
@@ -41,7 +40,6 @@ class Regenerate:
         asking: Regeneration,
         editor: Editor,
         appender: Appender,
-        counter: TokenCounter,
         settle: Callable[[Head], Head],
     ) -> None:
         self._guard = guard
@@ -49,12 +47,11 @@ class Regenerate:
         self._asking = asking
         self._editor = editor
         self._appender = appender
-        self._counter = counter
         self._settle = settle
 
     def turn(self, session_id: str, user_id: str | None) -> Turn:
         """See `AgentMemory.regenerate`."""
-        self._guard.check(session_id, user_id)
+        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         asking = self._asking
         question = asking.question(head) if head else None
@@ -64,16 +61,15 @@ class Regenerate:
             )
         before, entries = asking.before(head, question)
         packer, asked = self._contexts.packer, [question.message]
-        window = packer.window(before, entries, question.message)
-        scope = scope_of(head, user_id, session_id)
+        window = packer.window(before, entries, asked)
+        scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
         found, warnings = self._contexts.recall(scope, question.message)
-        shown = {(entry.session_id, entry.seq) for entry in window.turns}
-        recalls = merge(asking.without(head, question, found), shown)
+        found = asking.without(head, question, found)
         warnings += self._contexts.troubles(head)
-        context = packer.pack(before, window, recalls, warnings, question.message.text())
-        messages = fitted(context, asked, self._counter)
+        seen = Seen(packer, before, entries, asked, question.message, scope, window)
+        context = View(seen, found, warnings).context()
         part = Span(session_id, question.seq, head.end)
-        return Turn(session_id, user_id, asked, context, messages, part)
+        return turn_of(session_id, user_id, asked, context, part)
 
     def replace(self, turn: Turn, part: Span, said: Sequence[Message]) -> Head:
         """Put a turn in the place of the answer that it regenerates.
@@ -83,7 +79,10 @@ class Regenerate:
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.admit(turn.session_id, turn.user_id)
-        drafts = self._appender.drafts(turn.session_id, said[1:])
+        head = self._guard.owned(turn.session_id, turn.user_id)
+        if head is not None and self._is_there(head, part, said):  # a retry
+            return head
+        drafts = self._appender.drafts(said[1:])
         stored = self._editor.answer(part, said[0], drafts)
         if stored is None:
             raise InvalidInput(
@@ -91,3 +90,9 @@ class Regenerate:
                 "Nothing was stored; ask it as a new one."
             )
         return self._settle(stored)
+
+    def _is_there(self, head: Head, part: Span, said: Sequence[Message]) -> bool:
+        """Whether a log ends with these messages, from the first of a part on."""
+        there = [one for one in self._asking.said(head, part.first - 1) if not one.is_system]
+        new = [one for one in said if not one.is_system]
+        return digest_of(there) == digest_of(new)

@@ -7,18 +7,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agent_memory.core.turns import Turn, check_so_far, check_whole, fitted, messages_of
-from agent_memory.core.window import role_of
+from agent_memory.core.ids import check_id
+from agent_memory.core.limits import how_many
+from agent_memory.core.once import WriteKey, key_of
+from agent_memory.core.turns import (
+    Turn,
+    check_so_far,
+    check_turn,
+    check_whole,
+    messages_of,
+    question_of,
+    turn_of,
+)
 from agent_memory.engine.loop.conversing import CompletionStream, Conversation
 from agent_memory.engine.loop.offering import GivenTool, Offer
+from agent_memory.engine.loop.retrying import answered_before
 from agent_memory.errors import InvalidInput, ModelRequired
 
 if TYPE_CHECKING:
-    from agent_memory.core.context import MemoryContext
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Head, Span
-    from agent_memory.core.tokens.counter import TokenCounter
     from agent_memory.core.tools import Tool
+    from agent_memory.engine.recall.contexts import Pack
     from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)
@@ -26,18 +36,34 @@ logger = logging.getLogger(__name__)
 _SET_HERE = ("messages", "api_base", "api_key", "num_retries", "max_retries", "drop_params")
 
 
-class Get(Protocol):
-    """Reads a session, as `AgentMemory.get`."""
+class Begin(Protocol):
+    """Reads a session for a turn, as `Contexts.begin`."""
 
     def __call__(
-        self, session_id: str, message: Any, *, user_id: str | None = None
-    ) -> MemoryContext: ...
+        self, session_id: str, asked: Sequence[Message], *, user_id: str | None
+    ) -> Pack: ...
 
 
 class Update(Protocol):
     """Stores messages, as `AgentMemory.update`."""
 
-    def __call__(self, session_id: str, message: Any, *, user_id: str | None = None) -> Head: ...
+    def __call__(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        user_id: str | None = None,
+        key: Any = None,
+        expected_end: int | None = None,
+    ) -> Head: ...
+
+
+class Stored(Protocol):
+    """The messages that were stored under a key; None where it is not known."""
+
+    def __call__(
+        self, session_id: str, key: WriteKey, *, user_id: str | None = None
+    ) -> Sequence[Message] | None: ...
 
 
 class CallTool(Protocol):
@@ -56,36 +82,45 @@ class Turns:
     as a whole.
 
     Attributes:
-        get: Reads the context.
+        begin: Gives what packs a turn's context.
         update: Stores a turn.
+        stored: Tells what was stored under a key.
         replaced: Puts a turn in the place of the answer that it regenerates.
         call_tool: Runs a tool of the memory.
         toolbox: The tools of the memory, by name.
         models: Opens a language model by name; for None the configured one, or None without one.
-        counter: Counts tokens.
     """
 
-    get: Get
+    begin: Begin
     update: Update
+    stored: Stored
     replaced: Callable[[Turn, Span, Sequence[Message]], Head]
     call_tool: CallTool
     toolbox: Callable[[], Mapping[str, Tool]]
     models: Callable[[str | None], LLM | None]
-    counter: TokenCounter
 
     def before(self, session_id: str, message: Any, user_id: str | None) -> Turn:
         """See `AgentMemory.before_turn`."""
         asked = messages_of(message, "user")
         check_so_far(asked)
-        return self._begun(session_id, asked, user_id)
+        pack = self.begin(session_id, asked, user_id=user_id)
+        return turn_of(session_id, user_id, asked, pack(asked))
 
-    def after(self, turn: Turn, answer: Any) -> Head:
+    def after(
+        self,
+        turn: Turn,
+        answer: Any,
+        key: WriteKey | str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """See `AgentMemory.after_turn`."""
+        check_turn(turn)
         said = [*turn.asked, *messages_of(answer, "assistant")]
         check_whole(said)
         if turn.regenerates is not None:
             return self.replaced(turn, turn.regenerates, said)
-        return self.update(turn.session_id, said, user_id=turn.user_id)
+        given = turn.session_id, said
+        return self.update(*given, user_id=turn.user_id, key=key, expected_end=expected_end)
 
     def complete(
         self,
@@ -97,11 +132,17 @@ class Turns:
         tools: Sequence[GivenTool] | None = None,
         stream: bool = False,
         max_rounds: int = 8,
+        key: str | None = None,
+        expected_end: int | None = None,
         **options: Any,
     ) -> Any:
         """See `AgentMemory.completion`."""
-        _check_options(options, max_rounds)
+        _check_options(options)
+        max_rounds = how_many("max_rounds", max_rounds)
+        if model is not None:
+            check_id("model", model)
         asked = messages_of(message, "user")
+        own = None if key is None else key_of(key, question_of(asked))
         llm = self.models(model)
         if llm is None:
             raise ModelRequired(
@@ -109,35 +150,40 @@ class Turns:
                 'AgentMemory(model="openai/gpt-4o-mini"), or name it in the call.'
             )
 
+        said = None if own is None else self.stored(session_id, own, user_id=user_id)
+        if said is not None:
+            chunks = CompletionStream(answered_before(llm, said, key, stream=stream))
+            return chunks if stream else _read(chunks)
+
         def call(name: str, arguments: str) -> str:
             return self.call_tool(session_id, name, arguments, user_id=user_id)
 
         offer = Offer(tools, self.toolbox() if tools else {}, call)
-        turn = self._begun(session_id, asked, user_id)
+        pack = self.begin(session_id, asked, user_id=user_id)
+        turn = turn_of(session_id, user_id, asked, pack(asked))
         for warning in turn.context.warnings:
             logger.warning("completion: %s", warning)
-        talk = Conversation(turn, llm, offer, self.counter, max_rounds, options, self.after)
+
+        def store(turn: Turn, answer: Message) -> None:
+            self.after(turn, answer, own, expected_end)
+
+        talk = Conversation(turn, pack, llm, offer, max_rounds, options, store)
         chunks = CompletionStream(talk.rounds(stream=stream))
-        if stream:
-            return chunks
-        for _ in chunks:  # there are none
-            pass
-        return chunks.response
-
-    def _begun(self, session_id: str, asked: list[Message], user_id: str | None) -> Turn:
-        question = next((one for one in reversed(asked) if role_of(one) == "user"), None)
-        context = self.get(session_id, question, user_id=user_id)
-        return Turn(session_id, user_id, asked, context, fitted(context, asked, self.counter))
+        return chunks if stream else _read(chunks)
 
 
-def _check_options(options: Mapping[str, Any], max_rounds: int) -> None:
+def _read(chunks: CompletionStream) -> Any:
+    for _ in chunks:  # there are none
+        pass
+    return chunks.response
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
     """Refuse options that would be overruled, or that leave open what is to be stored.
 
     Raises:
         InvalidInput: There is one.
     """
-    if max_rounds < 0:
-        raise InvalidInput(f"max_rounds is {max_rounds}. Give 0 or more.")
     if options.get("n") not in (None, 1):
         raise InvalidInput("n must be 1: a turn has one answer. Ask again for another one.")
     for name in _SET_HERE:

@@ -8,15 +8,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from math import inf
 
+from agent_memory.core.limits import quoted
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
+from agent_memory.core.text import error_text
+from agent_memory.core.threads import unwanted
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.dead_letters import DeadLetters, is_passing
+from agent_memory.engine.processing.failures import Failures
 from agent_memory.engine.recall.runner import TimeLimited, resolve, together
 from agent_memory.errors import ConfigError, LeaseLost, StoreError
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.damage import read_around
 from agent_memory.stores.log import LOST, entry_for_caller
 
 logger = logging.getLogger(__name__)
@@ -25,8 +31,8 @@ BATCH_ENTRIES = 100
 BATCH_TOKENS = 6_000
 
 _KEPT = 4  # of blocks that take the same batches one may be a little ahead
-_WAIT = 60.0
 _MOST_CLEAN = 10_000
+_MOST_PREPARED = 1_000  # messages, about: what is prepared is kept in memory
 _TAKEN_OVER = "another worker took the session over"
 
 
@@ -36,9 +42,11 @@ def check_block(name: str, absorbing: Collection[str]) -> None:
     Raises:
         ConfigError: None of those that do is named so.
     """
-    if name not in absorbing:
+    if not isinstance(name, str) or name not in absorbing:
         known = ", ".join(absorbing) or "none"
-        raise ConfigError(f"No block named {name!r} absorbs the log. Blocks that do: {known}.")
+        raise ConfigError(
+            f"No block named {quoted(name)} absorbs the log. Blocks that do: {known}."
+        )
 
 
 class Batches:
@@ -67,10 +75,10 @@ class Batches:
 
     def _next(self, cursor: int, target: int) -> tuple[list[Entry], int]:
         limit = min(BATCH_ENTRIES, target - cursor)
-        read = self._store.read(self._session_id, after=cursor, limit=limit)
+        read, reached = read_around(self._store, self._session_id, cursor, limit)
         read = [entry for entry in read if entry.seq <= target]
-        if not read:  # the log has none of them any more
-            return [], target
+        if not read:  # the log has none of them any more, or they are damaged
+            return [], target if reached == cursor else min(reached, target)
         tokens, last = 0, cursor
         for entry in read:
             tokens += entry.tokens
@@ -88,6 +96,11 @@ class Absorber:
         dead_letters: Where failed attempts are counted.
         blocks: Bound blocks; those that do not absorb are passed over.
         timeout: Seconds that one batch may take.
+        patience: Seconds to wait for what the store says of failures.
+
+    Attributes:
+        blocks: Those that absorb, by name.
+        failures: Why they could not, the last time.
     """
 
     def __init__(
@@ -96,37 +109,49 @@ class Absorber:
         dead_letters: DeadLetters,
         blocks: Sequence[Block],
         timeout: float,
+        patience: float,
     ) -> None:
         self._store = store
         self._leases = Leases(store)
         self._dead_letters = dead_letters
         self._timeout = timeout
         self.blocks = {block.name: block for block in blocks if block.absorbs}
-        self.errors: dict[str, str] = {}
+        self.failures = Failures(dead_letters, self.blocks, patience)
         self._backoff = Backoff()
         self._clean: set[tuple[str, str]] = set()  # no attempts of before this process are noted
         self._time_limited = TimeLimited()
-
-    def troubles(self) -> list[str]:
-        """What a context should warn of: the blocks that could not absorb, the last time."""
-        return [
-            f"The block {name!r} could not absorb, and will try again: {error}"
-            for name, error in self.errors.copy().items()
-        ]
 
     def wait(self, session_id: str, block: str) -> float:
         """Seconds until a block may be fed this session after a failure; 0 for now."""
         return self._backoff.seconds(block, (block, session_id))
 
+    def prepare(self, heads: Sequence[Head]) -> None:
+        """Tell blocks what waits in sessions that are about to be absorbed, all of it at once."""
+        for name, block in self.blocks.items():
+            if type(block).prepare is Block.prepare or self._backoff.seconds(name):
+                continue
+            waiting: list[Entry] = []
+            for head in heads:
+                cursor = head.cursors.get(name, 0)
+                if cursor < head.end and len(waiting) < _MOST_PREPARED:
+                    waiting += Batches(self._store, head.session_id).after(cursor, head.end)[0]
+            call = partial(block.prepare, waiting)
+            try:
+                self._time_limited.run(name, call, self._timeout, lambda: None)
+            except Exception as error:  # noqa: BLE001 - absorbing them meets it again, and tells
+                logger.info("block %r could not prepare: %s", name, error_text(error))
+
     def absorb(
-        self, targets: Mapping[str, int], lease: Lease, *, most_batches: int = 0
+        self, head: Head, targets: Mapping[str, int], lease: Lease, *, most_batches: int = 0
     ) -> list[Absorbed]:
         """Feed blocks what waits, all of them at once.
 
         A block that fails keeps its cursor and is tried later, after a longer wait each time.
-        Messages that fail again and again for a reason of their own become a dead letter.
+        Messages that fail again and again for a reason of their own become a dead letter. A call
+        that nobody waits for any more ends after a batch.
 
         Args:
+            head: The session's, read under its lease.
             targets: For each block, the last seq to feed it.
             lease: The session's.
             most_batches: How many batches each gets at most; 0 for all.
@@ -135,24 +160,35 @@ class Absorber:
             What was absorbed, by each block for which something was waiting.
         """
         log = Batches(self._store, lease.session_id)
-        calls = [partial(self._absorb, *one, lease, log, most_batches) for one in targets.items()]
+        most = most_batches or inf
+        calls = [
+            partial(self._absorb, head, *one, lease, log, most, unwanted())
+            for one in targets.items()
+        ]
         return [fed for fed in together(calls) if fed is not None]
 
     def _absorb(
-        self, block: str, upto: int, lease: Lease, log: Batches, most_batches: int
+        self,
+        head: Head,
+        block: str,
+        upto: int,
+        lease: Lease,
+        log: Batches,
+        most: float,
+        is_unwanted: Callable[[], bool],
     ) -> Absorbed | None:
-        head = self._store.head(lease.session_id)
-        if head is None or head.deleting:
-            return None
         begun = cursor = head.cursors.get(block, 0)
         target, error, fed = min(upto, head.end), None, 0
         if cursor >= target:
             return None
-        while cursor < target and error is None and (not most_batches or fed < most_batches):
+        while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
             batch, last = log.after(cursor, target)
-            error = self._feed(head, block, batch, cursor, last, lease)
+            done = self._feed(head, block, batch, cursor, last, lease)
             fed += 1
-            cursor = last if error is None else cursor
+            if isinstance(done, str):
+                error = done
+            else:
+                head, cursor = done, last
         return Absorbed(lease.session_id, block, begun + 1, cursor, error)
 
     def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
@@ -163,20 +199,18 @@ class Absorber:
         if head is None or head.deleting or not still:
             return Absorbed(session_id, name, first, letter.last)
         last, block = still[0].last, self.blocks[name]
-        batch = without_system(
-            self._store.read(session_id, after=first - 1, limit=last - first + 1)
-        )
+        batch = without_system(read_around(self._store, session_id, first - 1, last - first + 1)[0])
         message = _TAKEN_OVER
         try:
             try:
                 if batch:
-                    self._update(block, head, lease, batch)
+                    self._limited(block, head, lambda: self._update(block, head, lease, batch))
                 self._dead_letters.clear(name, first, lease)
                 return Absorbed(session_id, name, first, last)
             except LeaseLost:
                 raise
             except Exception as error:  # noqa: BLE001 - it stays a dead letter
-                message = _message(error)
+                message = error_text(error)
                 self._dead_letters.count(name, first, last, message, lease)
         except LeaseLost:
             self.undo_stale_writes(name, head, lease)
@@ -237,31 +271,38 @@ class Absorber:
     ) -> AbstractContextManager[Lease | None]:
         if lease is not None and self._leases.renew(lease):
             return nullcontext(lease)
-        return self._leases.hold(session_id, _WAIT)
+        return self._leases.hold(session_id, waiting=True)
 
     def _feed(
         self, head: Head, name: str, batch: list[Entry], cursor: int, last: int, lease: Lease
-    ) -> str | None:
-        """Give a block one batch and move its cursor; what went wrong, or None."""
+    ) -> Head | str:
+        """Give a block one batch and move its cursor; the head then, or what went wrong."""
+        begun = wrote = False
+
+        def work() -> None:
+            nonlocal begun, wrote
+            if not cursor:  # the session may have been absorbed under another scope
+                self._begin(block, head, lease)
+                wrote = True
+            begun = True
+            if batch:
+                self._update(block, head, lease, batch)
+                wrote = True
+
         block = self.blocks[name]
-        begun, wrote = cursor > 0, False
         try:
             try:
-                if not begun:  # the session may have been absorbed under another scope
-                    self._begin(block, head, lease)
-                    begun = True
-                if batch:
-                    self._update(block, head, lease, batch)
-                    wrote = True
-                self._advance(head, name, cursor, last, lease)
+                if batch or not cursor:
+                    self._limited(block, head, work)
+                after = self._advance(head, name, cursor, last, lease)
                 self._worked(name, cursor, lease)
-                return None
+                return after
             except LeaseLost:
                 raise
             except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
                 wrote = True  # some of it, perhaps
                 if is_passing(error) or not begun:  # not begun: the messages are not at fault
-                    return self._postpone(name, error, lease)
+                    return self._postpone(name, error, cursor, last, lease)
                 return self._failed(name, error, cursor, last, head, lease)
         except LeaseLost:
             if wrote:  # else the block's own store has refused it
@@ -270,13 +311,14 @@ class Absorber:
 
     def _begin(self, block: Block, head: Head, lease: Lease) -> None:
         # what derives from messages that the log does not have any more could not be made again
-        self.forget(block, head, Scope(head.user_id, head.session_id, head.expired, lease))
+        scope = Scope(head.user_id, head.session_id, head.expired, lease)
+        resolve(block.delete(scope))
         for letter in self._dead_letters.dead(block.name, head.session_id):
             self._dead_letters.clear(block.name, letter.first, lease)
 
     def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
         scope = Scope(head.user_id, head.session_id, lease=lease)
-        self._limited(block, head, lambda: resolve(block.update(scope, batch)))
+        resolve(block.update(scope, batch))
 
     def _limited(self, block: Block, head: Head, call: Callable[[], None]) -> None:
         refused: list[LeaseLost] = []
@@ -295,41 +337,38 @@ class Absorber:
         self._time_limited.run(block.name, attempt, self._timeout, late)
 
     def _worked(self, block: str, cursor: int, lease: Lease) -> None:
-        self.errors.pop(block, None)
         self._backoff.succeeded(block)
         self._backoff.succeeded((block, lease.session_id))
+        self.failures.over(block, lease.session_id)
         if (block, lease.session_id) not in self._clean:
             self._dead_letters.clear(block, cursor + 1, lease)
             if len(self._clean) >= _MOST_CLEAN:
                 self._clean.clear()
             self._clean.add((block, lease.session_id))
 
-    def _postpone(self, block: str, error: Exception, lease: Lease) -> str:
+    def _postpone(self, block: str, error: Exception, cursor: int, last: int, lease: Lease) -> str:
         """What failed will work some day: nothing is counted, and nothing passed over."""
-        message = self._note(block, error)
+        message = error_text(error)
+        self.failures.met(block, message)
+        if self.failures.note(block, cursor + 1, last, message, lease):
+            self._clean.discard((block, lease.session_id))
         self._backoff.failed(block if is_passing(error) else (block, lease.session_id))
         if not self._held(lease):
             raise LeaseLost(_TAKEN_OVER)
         return message
 
-    def _note(self, block: str, error: Exception) -> str:
-        message = _message(error)
-        if self.errors.get(block) != message:
-            logger.warning("block %r could not absorb, and will try again: %s", block, message)
-        self.errors[block] = message
-        return message
-
     def _failed(
         self, block: str, error: Exception, cursor: int, last: int, head: Head, lease: Lease
     ) -> str:
-        message = self._note(block, error)
+        message = error_text(error)
+        self.failures.met(block, message)
         self._backoff.failed((block, lease.session_id))
         self._clean.discard((block, lease.session_id))
         try:
             if self._dead_letters.count(block, cursor + 1, last, message, lease):
                 self._advance(head, block, cursor, last, lease)
                 self._backoff.succeeded((block, lease.session_id))
-                self.errors.pop(block, None)
+                self.failures.given_up(block)
                 logger.error(
                     "block %r gave up messages %d to %d of session %r; they are kept as a dead "
                     "letter: %s", block, cursor + 1, last, lease.session_id, message,
@@ -337,7 +376,7 @@ class Absorber:
         except LeaseLost:
             raise
         except StoreError as failure:  # the attempt counts for nothing; the other blocks go on
-            return _message(failure)
+            return error_text(failure)
         return message
 
     def _held(self, lease: Lease) -> bool:
@@ -346,26 +385,24 @@ class Absorber:
         except StoreError:  # it is down: nobody can have taken anything over meanwhile
             return True
 
-    def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> None:
-        """Move the block's cursor.
+    def _advance(self, seen: Head, block: str, cursor: int, last: int, lease: Lease) -> Head:
+        """Move the block's cursor; the head then.
 
         Raises:
             LeaseLost: The session changed hands since `seen`.
         """
+        head: Head | None = seen
         while True:
-            head = self._store.head(seen.session_id)
             if head is None or head.deleting or head.user_id != seen.user_id:
                 raise LeaseLost(_TAKEN_OVER)
             if head.cursors.get(block, 0) != cursor:
                 raise LeaseLost(_TAKEN_OVER)
-            if self._store.move(replace(head, cursors={**head.cursors, block: last}), lease=lease):
-                return
+            moved = replace(head, cursors={**head.cursors, block: last})
+            if after := self._store.move(moved, lease=lease):
+                return after
+            head = self._store.head(seen.session_id)
 
 
 def without_system(entries: Sequence[Entry]) -> list[Entry]:
     """The entries that are not system messages, which blocks and summaries leave out."""
     return [entry for entry in entries if not entry.message.is_system]
-
-
-def _message(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

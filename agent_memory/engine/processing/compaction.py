@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agent_memory.core.budget import SUMMARY_FRAME, Budget
 from agent_memory.core.records import Entry, Head, Summary
-from agent_memory.core.window import Cut, apply, passes, snap, visible
+from agent_memory.core.text import escape
+from agent_memory.core.transcript import clip
+from agent_memory.core.window import Cut, apply, guarded, passes, snap, visible
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.windows import Windows
@@ -19,8 +23,8 @@ if TYPE_CHECKING:
 
 _TRIES = 3
 _MODEL = "the model of summaries"
-_SUMMARY_FRAME = 24
-"""Tokens of the message and element around a summary's text."""
+_LEAST_SUMMARY = 8
+"""Tokens in which something can be said."""
 
 
 class Compaction:
@@ -50,26 +54,38 @@ class Compaction:
         self._windows = windows
         self._strategy = strategy
         self._resources = resources
-        share = strategy.share
-        free = 0 if share < 1 else min(recall_tokens, max_tokens // 4)
-        self._short_term = int(max_tokens * share) - free - resources.counter.overhead
+        self._budget = Budget(
+            max_tokens,
+            resources.counter.overhead,
+            recall_tokens,
+            strategy.share,
+            strategy.summary_tokens,
+        )
+        self._limit = self._budget.turns(0)
         self._max_messages = max_messages
         self._backoff = Backoff()
-        self._summary = min(strategy.summary_tokens, max_tokens // 4)
 
     def limit(self, head: Head) -> int:
         """Tokens that the turns of the session's window may take."""
-        summary = self._summary + _SUMMARY_FRAME if self._summary else 0
-        return self._short_term - summary - head.system_tokens
+        system = head.system_tokens
+        return self._budget.turns(system) if system else self._limit
+
+    def _priced(self, head: Head, entries: Sequence[Entry]) -> list[Entry]:
+        """Entries with what they take of a window that is cut: a long message is shown in part."""
+        most = self._budget.message(head.system_tokens)
+        return [replace(one, tokens=most) if one.tokens > most else one for one in entries]
 
     def overflows(self, head: Head) -> bool:
         """Whether the session's window passes its tokens or its messages.
 
-        Nothing is read before the head says that there may be too many messages. Those of the
-        system and those that no chat shows are among the head's, and do not count.
+        Nothing is read before the head says that there may be too much. A long message counts with
+        what of it is shown. Messages of the system and those that no chat shows are among the
+        head's, and do not count.
         """
         if head.window_tokens > self.limit(head):
-            return True
+            entries = self._priced(head, self._windows.of(head))
+            if sum(entry.counted for entry in entries) > self.limit(head):
+                return True
         held = head.end - head.start + len(head.pinned)
         if self._max_messages is None or held <= self._max_messages:
             return False
@@ -90,7 +106,8 @@ class Compaction:
             if not self.overflows(head):
                 return head
             entries = self._windows.of(head)
-            window = Window(tuple(entries), self.limit(head), self._max_messages)
+            priced = tuple(self._priced(head, entries))
+            window = Window(priced, self.limit(head), self._max_messages)
             cut = self._cut(window, was_cut=head.start > 0)
             moved = self._moved(head, entries, cut) if cut else None
             if moved is None:
@@ -130,8 +147,13 @@ class Compaction:
         return []
 
     def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
-        """The strategy's cut; the usual one where that would leave too many messages."""
+        """The strategy's cut; the usual one where that would leave too many messages.
+
+        Whatever the strategy says, the newest step stays, and the user message that opened its
+        turn.
+        """
         cut = self._strategy.cut(window)
+        cut = cut and guarded(window.entries, cut)
         if window.max_messages is None:
             return cut
         kept = apply(window.entries, cut) if cut else window.entries
@@ -146,7 +168,8 @@ class Compaction:
         start = max(legal, head.start)
         pinned = [entry for entry in kept if entry.seq <= start]
         leaving = [entry for entry in entries if head.start < entry.seq <= start]
-        if not leaving and len(pinned) >= len(head.pinned):
+        gone = sum(entry.counted for entry in entries) - sum(entry.counted for entry in kept)
+        if not gone:
             return None
         total = leaving[-1].total if leaving else head.start_total
         return replace(
@@ -155,13 +178,29 @@ class Compaction:
             start_total=total,
             pinned=tuple(entry.seq for entry in pinned),
             pinned_tokens=sum(entry.tokens for entry in pinned),
-            summary=head.summary if self.only_cuts else self._summarize(head, leaving, start),
+            summary=head.summary if self.only_cuts else self._summarize(head, leaving, start, gone),
         )
 
     def _summarize(
-        self, head: Head, leaving: list[Entry], upto: int, *, insist: bool = False
+        self, head: Head, leaving: list[Entry], upto: int, gone: int = 0, *, insist: bool = False
     ) -> Summary | None:
-        """What the strategy puts in place of what left; a model that failed is spared a while."""
+        """What the strategy puts in place of what left; a model that failed is spared a while.
+
+        A summary is never longer than what it stands for: then it would leave less room.
+
+        Args:
+            head: The session's.
+            leaving: What leaves.
+            upto: The last seq that does.
+            gone: Tokens that the window is smaller by; 0 where nothing leaves.
+            insist: Whether to ask a model that failed a moment ago.
+        """
+        before = head.summary.tokens if head.summary is not None else -SUMMARY_FRAME
+        most = self._budget.summary
+        if gone:
+            most = min(most, before + gone - 1)
+        if most < _LEAST_SUMMARY:
+            return head.summary and replace(head.summary, upto=upto)
         departure = Departure(
             entries=without_system(leaving),
             upto=upto,
@@ -169,7 +208,7 @@ class Compaction:
             history=lambda after, to: without_system(
                 self._store.read(head.session_id, after=after, limit=to - after)
             ),
-            max_tokens=self._summary,
+            max_tokens=most,
         )
         asked: list[str] = []
 
@@ -185,4 +224,13 @@ class Compaction:
             self._backoff.failed(_MODEL)
         elif asked:
             self._backoff.succeeded(_MODEL)
-        return written
+        return written and self._clipped(written, most)
+
+    def _clipped(self, summary: Summary, most: int) -> Summary:
+        def count(text: str) -> int:
+            return self._resources.counter.text(escape(text))
+
+        if (tokens := count(summary.text)) <= most:
+            return summary if summary.tokens == tokens else replace(summary, tokens=tokens)
+        text = clip(summary.text, count, most)
+        return replace(summary, text=text, tokens=count(text))

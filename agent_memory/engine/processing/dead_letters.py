@@ -44,6 +44,15 @@ class DeadLetters:
 
     def count(self, block: str, first: int, last: int, error: str, lease: Lease) -> bool:
         """One more attempt at a batch failed; whether the batch is given up now."""
+        return self._noted(block, first, last, error, lease, 1)
+
+    def note(self, block: str, first: int, last: int, error: str, lease: Lease) -> None:
+        """A batch waits for what fails around it, which is no attempt: see `is_passing`."""
+        self._noted(block, first, last, error, lease, 0)
+
+    def _noted(
+        self, block: str, first: int, last: int, error: str, lease: Lease, more: int
+    ) -> bool:
         place = record_id(_PLACE, block, lease.session_id, first)
         before = next((one for one in self._store.records(_PLACE, block) if one.id == place), None)
         record = before or Record(
@@ -57,9 +66,10 @@ class DeadLetters:
             created_at=datetime.now(UTC),
             metadata={"attempts": 0},
         )
-        attempts = record.metadata["attempts"] + 1
+        attempts = record.metadata["attempts"] + more
         # what was given up stays so, whatever is configured now: its cursor has passed
-        given_up: bool = record.metadata.get("given_up", False) or attempts >= self._most
+        is_last = more > 0 and attempts >= self._most
+        given_up: bool = record.metadata.get("given_up", False) or is_last
         metadata = {"attempts": attempts, "given_up": given_up}
         record = replace(record, last=last, text=error, metadata=metadata)
         self._store.put_records(_PLACE, [record], lease=lease)
@@ -78,6 +88,21 @@ class DeadLetters:
         place = record_id(_PLACE, block, lease.session_id, first)
         self._store.delete_records(_PLACE, record_id=place, lease=lease)
 
+    def failing(self, block: str) -> str | None:
+        """Why a block could not absorb something that it will try again; None where nothing waits.
+
+        Of several reasons the newest, whichever process met it.
+        """
+        waiting = (one for one in self._store.records(_PLACE, block) if not _is_given_up(one))
+        newest = max(waiting, key=lambda one: one.created_at, default=None)
+        return newest.text if newest is not None else None
+
+    def works(self, block: str) -> None:
+        """A block absorbed something: no batch waits any more for what had failed around it."""
+        for record in self._store.records(_PLACE, block):
+            if not record.metadata["attempts"]:
+                self._store.delete_records(_PLACE, record_id=record.id)
+
     def forget(self, session_id: str, after: int = 0, lease: Lease | None = None) -> None:
         """Forget a session's failures: all, or those that reach past a seq."""
         self._store.delete_records(_PLACE, session_id=session_id, after=after, lease=lease)
@@ -95,5 +120,10 @@ class DeadLetters:
                 since=record.created_at,
             )
             for record in self._store.records(_PLACE, block)
-            if record.metadata["given_up"] and session_id in (None, record.session_id)
+            if _is_given_up(record) and session_id in (None, record.session_id)
         ]
+
+
+def _is_given_up(record: Record) -> bool:
+    given_up: bool = record.metadata["given_up"]
+    return given_up

@@ -12,7 +12,14 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import SessionStore
 
-_WAIT = 60.0
+
+def unfinished(records: SystemRecords) -> list[str]:
+    """What to tell of replays that are under way, or stopped half-way."""
+    return [
+        f"A replay of {block} is under way, or stopped, after {begun['done']} sessions: if it "
+        f"stopped, `agent-memory replay {block}` goes on."
+        for block, begun in records.read(Kind.REPLAYS).items()
+    ]
 
 
 class Replay:
@@ -45,4 +52,4 @@ class Replay:
     def _anew(self, block: str, session_id: str) -> str | None:
         while True:
             with suppress(LeaseLost):  # taken over before the block was rewound
-                return self._work.absorb(session_id, block, wait=_WAIT, anew=True)
+                return self._work.absorb(session_id, block, anew=True)

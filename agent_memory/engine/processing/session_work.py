@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agent_memory.core.records import Absorbed, DeadLetter, Head
+from agent_memory.core.threads import apart
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.retention import Retention
+from agent_memory.errors import Damaged
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.damage import leave_out
 from agent_memory.strategies.base import Absorb
 
 logger = logging.getLogger(__name__)
@@ -79,6 +83,10 @@ class SessionWork:
         erase: Finishes the deletion of a session, by its id.
         absorb: When blocks absorb, by the strategy's word.
         idle_minutes: Silence after which a session is absorbed wholly; None for never.
+        backlog: Sessions that are absorbed wholly whatever that word is.
+
+    Attributes:
+        backlog: As given.
     """
 
     def __init__(
@@ -88,10 +96,12 @@ class SessionWork:
         compaction: Compaction,
         absorber: Absorber,
         retention: Retention,
-        erase: Callable[[str], None],
+        erase: Callable[[str], object],
         absorb: Absorb,
         idle_minutes: float | None,
+        backlog: Backlog,
     ) -> None:
+        self.backlog = backlog
         self._store = store
         self._leases = leases
         self._compaction = compaction
@@ -105,6 +115,7 @@ class SessionWork:
         """Whether an update leaves something to do now."""
         return self._compaction.overflows(head) or self._feedable(head)
 
+    @apart
     def after_update(self, head: Head) -> Head:
         """Do what an update leaves to do, now; the head afterwards.
 
@@ -117,12 +128,16 @@ class SessionWork:
         self.process(head.session_id)
         return self._store.head(head.session_id) or head
 
+    def prepare(self, heads: Sequence[Head]) -> None:
+        """Told which sessions are absorbed next; what can be done for all at once is done."""
+        self._absorber.prepare(heads)
+
+    @apart
     def process(
         self,
         session_id: str,
         *,
         everything: bool = False,
-        wait: float = 0.0,
         scheduled: bool = False,
     ) -> Processed:
         """Do what is due for a session, now; what fails is tried again later, less often each time.
@@ -130,9 +145,9 @@ class SessionWork:
         Args:
             session_id: The session.
             everything: Absorb all that is pending, by blocks that wait after a failure too, and
-                refresh a waiting summary. A session that cannot be erased is left for later.
-            wait: Seconds to wait for another worker to let go of the session; nothing is done
-                while one holds it.
+                refresh a waiting summary. A session that cannot be erased is left for later. Waits
+                for another worker to let go of the session; else nothing is done while one holds
+                it.
             scheduled: One call among those for many sessions: each block absorbs one batch at
                 most, so that other sessions get theirs, and a session that fell silent is
                 absorbed wholly.
@@ -142,16 +157,17 @@ class SessionWork:
             store knows too.
         """
         head = self._store.head(session_id)
+        if head is None or head.deleting:
+            self.backlog.done(session_id, None)
         if head is None:
             return Processed([])
         if head.deleting:
             self._finish_deletion(session_id, raising=not everything)
             return Processed([])
-        with self._leases.hold(session_id, wait) as lease:
-            if wait:  # much may have happened meanwhile
-                head = self._store.head(session_id)
-                if head is None or head.deleting:
-                    return Processed([])
+        with self._leases.hold(session_id, waiting=everything) as lease:
+            head = self._store.head(session_id)  # much may have happened meanwhile
+            if head is None or head.deleting:
+                return Processed([])
             if lease is None:
                 return Processed(self._refused(head) if everything else [], _HELD_SECONDS)
             head = self._compact(head)
@@ -159,8 +175,9 @@ class SessionWork:
             targets = self._waiting(head, 0.0 if everything else idle)
             if not everything:
                 targets = self._awake(session_id, targets)
-            done = self._absorber.absorb(targets, lease, most_batches=1 if scheduled else 0)
+            done = self._absorber.absorb(head, targets, lease, most_batches=1 if scheduled else 0)
             now = self._store.head(session_id) or head
+            self.backlog.done(session_id, now)
             if everything:
                 now = self._compaction.refresh_summary(now, insist=True)
             now = self._retention.shorten(now)
@@ -172,13 +189,13 @@ class SessionWork:
                 self._store.schedule(now, again)
             return Processed(done, again)
 
-    def absorb(self, session_id: str, block: str, *, wait: float, anew: bool = False) -> str | None:
+    @apart
+    def absorb(self, session_id: str, block: str, *, anew: bool = False) -> str | None:
         """Have one block absorb all of a session, and do nothing else for it.
 
         Args:
             session_id: The session.
             block: The block's name.
-            wait: Seconds to wait for another worker to let go of the session.
             anew: From its beginning. Where another worker holds on to it, that one begins anew.
 
         Returns:
@@ -187,7 +204,7 @@ class SessionWork:
         Raises:
             LeaseLost: The session was taken over before its cursor was put back.
         """
-        with self._leases.hold(session_id, wait) as lease:
+        with self._leases.hold(session_id, waiting=True) as lease:
             head = self._store.head(session_id)
             if head is None or head.deleting:
                 return None
@@ -195,15 +212,18 @@ class SessionWork:
                 self._absorber.rewind(block, lease, session_id)
             if lease is None:
                 return f"{_HELD}, and is to absorb it anew" if anew else _HELD
-            fed = self._absorber.absorb({block: head.end}, lease)
+            if anew:
+                head = self._store.head(session_id) or head
+            fed = self._absorber.absorb(head, {block: head.end}, lease)
             error = next((one.error for one in fed if one.error), None)
             if error and anew:  # a worker goes on with it
                 self._store.schedule(self._store.head(session_id) or head, 0)
             return error
 
-    def retry(self, letter: DeadLetter, wait: float) -> Absorbed:
-        """Have a block absorb a dead letter after all; for `wait` see `process`."""
-        with self._leases.hold(letter.session_id, wait) as lease:
+    @apart
+    def retry(self, letter: DeadLetter) -> Absorbed:
+        """Have a block absorb a dead letter after all."""
+        with self._leases.hold(letter.session_id, waiting=True) as lease:
             if lease is not None:
                 return self._absorber.redeliver(letter, lease)
         return Absorbed(letter.session_id, letter.block, letter.first, letter.first - 1, _HELD)
@@ -222,6 +242,9 @@ class SessionWork:
             compacted = self._compaction.compact(head)
             # a fallback summary that was just made is not refreshed in the same breath
             return compacted if compacted is not head else self._compaction.refresh_summary(head)
+        except Damaged as error:
+            leave_out(error)
+            return head
         except Exception:  # a strategy's bug must not keep the blocks from absorbing
             logger.exception("session %r not compacted; it will be tried again", head.session_id)
             return head
@@ -252,7 +275,7 @@ class SessionWork:
             found = self._store.pick(head.session_id, [seq]) if seq else []
             return found[0].total if found else 0
 
-        if idle == 0:
+        if idle == 0 or self.backlog.holds(head.session_id, block):
             return head.end
         return target_seq(head, head.cursors.get(block, 0), self._absorb, total_at)
 

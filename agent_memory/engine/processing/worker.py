@@ -14,11 +14,14 @@ from time import monotonic, time
 
 from agent_memory.core.processes import begin_anew_in_child, wait_for_imports
 from agent_memory.core.records import Head, Scope
+from agent_memory.core.threads import apart
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.session_work import Processed, SessionWork
 from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.errors import Damaged
 from agent_memory.models.loading import break_off_loading
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.damage import leave_out
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +155,8 @@ class Worker:
         begin_anew_in_child(self, Worker._begin)  # the next wake starts new threads
 
     def _begin(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # taken in one step of C: see `core.threads.apart`
+        self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
         self._busy: dict[str, bool] = {}  # whether each was woken again meanwhile
         self._drains: dict[object, dict[str, int]] = {}
@@ -166,7 +170,7 @@ class Worker:
 
     def start(self) -> None:
         """Start the threads, if they do not run. They are daemons: an exit need not wait."""
-        with self._changed:
+        with self._lock:
             while len(self._threads) < self._count and not self._stopping:
                 name = f"memory-worker-{len(self._threads)}"
                 thread = threading.Thread(target=self._run, daemon=True, name=name)
@@ -176,16 +180,17 @@ class Worker:
     def wake(self, head: Head) -> None:
         """Have a session worked on soon."""
         self.start()
-        with self._changed:
+        with self._lock:
             if head.session_id in self._busy:
                 self._busy[head.session_id] = True
             else:
                 self._add(head)
                 self._changed.notify_all()
 
+    @apart
     def drain(self) -> None:
         """Wait until all sessions that wait now have been worked on, but for those that failed."""
-        with self._changed:
+        with self._lock:
             key = object()
             # of one that was woken while it is worked on, the next turn counts too
             left = {name: 1 + woken for name, woken in self._busy.items()}
@@ -220,7 +225,7 @@ class Worker:
         Args:
             seconds: How long to wait for it; None: as long as it takes.
         """
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify_all()
         deadline = None if seconds is None else monotonic() + seconds
@@ -238,6 +243,9 @@ class Worker:
                 self._backoff.succeeded(session_id)
                 if self._on_done is not None:
                     self._on_done(session_id, processed)
+            except Damaged as error:
+                leave_out(error)
+                self._postpone(session_id)
             except BaseException:  # one session's trouble, even a sys.exit(), must not end a thread
                 logger.exception("session %r not processed; it will be tried again", session_id)
                 self._postpone(session_id)
@@ -246,7 +254,7 @@ class Worker:
     def _next(self) -> tuple[str, str] | None:
         """The next session to work on, as soon as there is one; None to stop."""
         while True:
-            with self._changed:
+            with self._lock:
                 if self._stopping:
                     return None
                 wait = self._poll_at - monotonic()
@@ -271,7 +279,7 @@ class Worker:
             self._trouble = str(error)
             return
         self._trouble = ""
-        with self._changed:
+        with self._lock:
             fresh = [
                 head
                 for head in heads
@@ -283,7 +291,7 @@ class Worker:
             self._changed.notify_all()
 
     def _keep_house(self) -> None:
-        with self._changed:
+        with self._lock:
             if monotonic() < self._housekeeping_at:
                 return
             self._housekeeping_at = inf
@@ -306,7 +314,7 @@ class Worker:
                 self._store.schedule(head, wait)
 
     def _done(self, session_id: str, owner: str, again: float | None) -> None:
-        with self._changed:
+        with self._lock:
             woken = self._busy.pop(session_id)
             if woken or again == 0:
                 self._queue.add(session_id, owner)

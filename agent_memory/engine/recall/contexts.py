@@ -2,20 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from agent_memory.core.context import MemoryContext, Packer, Shown
+from agent_memory.core.asking import asked_for
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
+from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Head, Recall, Scope
+from agent_memory.core.native import native
+from agent_memory.core.packing import Packer, Shown
+from agent_memory.core.records import Entry, Head, Recall, Scope
+from agent_memory.core.threads import apart
 from agent_memory.core.window import role_of
 from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.windows import Windows
+from agent_memory.errors import InvalidBudget
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.pending import Pending
 
 Found = dict[str, list[Recall]]
+
+
+Pack = Callable[[Sequence[Message]], MemoryContext]
+"""Gives the context for a turn so far."""
+
+
+class Seen(NamedTuple):
+    """What is seen of a session, before anything is recalled.
+
+    Attributes:
+        packer: Packs contexts.
+        head: The session's head.
+        entries: Its window.
+        asked: The turn so far.
+        query: What to recall for.
+        scope: Whose memory to ask.
+        window: What a context shows of the window and the turn.
+    """
+
+    packer: Packer
+    head: Head | None
+    entries: list[Entry]
+    asked: Sequence[Message]
+    query: Message | None
+    scope: Scope
+    window: Shown
+
+
+class View(NamedTuple):
+    """What a context is packed of.
+
+    Attributes:
+        seen: The session, and the turn so far.
+        found: What was recalled.
+        warnings: What to warn of.
+        among: The blocks whose sources are of the session's own store; None for all of them.
+    """
+
+    seen: Seen
+    found: Found
+    warnings: list[str]
+    among: Collection[str] | None = None
+
+    def context(self, window: Shown | None = None) -> MemoryContext:
+        """The context; of another window, where the turn has grown."""
+        seen = self.seen
+        window = window or seen.window
+        text = seen.query.text() if seen.query is not None else ""
+        return seen.packer.pack(seen.head, window, self.merged(window), self.warnings, text)
+
+    def merged(self, window: Shown) -> list[Recall]:
+        """What was recalled and the window does not show whole, merged, best first."""
+        if not any(self.found.values()):
+            return []
+        return merge(self.found, window.sources, self.among)
+
+    def pack(self, asked: Sequence[Message]) -> MemoryContext:
+        """The context for the turn so far."""
+        seen = self.seen
+        if asked is seen.asked:
+            return self.context()
+        return self.context(seen.packer.window(seen.head, seen.entries, asked))
 
 
 class Contexts:
@@ -28,9 +99,11 @@ class Contexts:
         packer: Packs a window and recalls within the budget.
         recaller: Asks the blocks.
         troubles: What to warn of, whatever was recalled; of a session, or without one.
+        pending: Tells what blocks have not absorbed yet.
 
     Attributes:
         packer: As given.
+        blocks: The blocks that are asked.
         troubles: As given.
     """
 
@@ -42,48 +115,137 @@ class Contexts:
         packer: Packer,
         recaller: FanOut,
         troubles: Callable[[Head | None], list[str]],
+        pending: Pending,
     ) -> None:
+        self._pending = pending
         self._guard = guard
         self._store = store
         self._windows = windows
         self._recaller = recaller
-        self.packer = packer
+        self.packer, self.blocks = packer, recaller.blocks
         self.troubles = troubles
 
-    def get(self, session_id: str, message: Any, user_id: str | None) -> MemoryContext:
+    @apart
+    def get(
+        self,
+        session_id: str,
+        message: Any,
+        user_id: str | None,
+        max_tokens: int | None = None,
+        form: str | None = None,
+    ) -> MemoryContext:
         """See `AgentMemory.get`."""
-        head, window, query = self.asked(session_id, message, user_id)
-        found, warnings = self.recall(scope_of(head, user_id, session_id), query)
-        recalls: list[Recall] = []
-        if any(found.values()):
-            recalls = merge(found, {(entry.session_id, entry.seq) for entry in window.turns})
-        warnings += self.troubles(head)
-        question = query.text() if query is not None else ""
-        return self.packer.pack(head, window, recalls, warnings, question)
+        query = query_of(message)
+        packer = self.packer.lowered(checked_budget(max_tokens))
+        asked = to_add(query)
+        seen = self.see(
+            session_id, asked, user_id, packer=packer, query=query, once=True, form=form
+        )
+        context = self._view(seen).context()
+        return context if form is None else replace(context, format=form)
 
-    def asked(
-        self, session_id: str, message: Any, user_id: str | None
-    ) -> tuple[Head | None, Shown, Message | None]:
-        """A session's head and window, and what to recall for.
+    @apart
+    def begin(self, session_id: str, asked: Sequence[Message], *, user_id: str | None) -> Pack:
+        """What packs the context of a turn, and packs it again as the turn grows.
+
+        Args:
+            session_id: The conversation.
+            asked: The turn so far.
+            user_id: The user.
+        """
+        return self._view(self.see(session_id, asked, user_id)).pack
+
+    def see(
+        self,
+        session_id: str,
+        asked: Sequence[Message],
+        user_id: str | None,
+        *,
+        packer: Packer | None = None,
+        query: Message | None = None,
+        once: bool = False,
+        form: str | None = None,
+    ) -> Seen:
+        """Read a session.
+
+        Args:
+            session_id: The conversation.
+            asked: The turn so far.
+            user_id: The user.
+            packer: Another packer than the configured one.
+            query: What to recall for; None for the newest message of the user.
+            once: See `Packer.window`.
+            form: A format; see `AgentMemory.get`.
 
         Raises:
-            InvalidInput: An id or the message is not usable.
+            InvalidInput: An id is not usable.
             SessionOfAnotherUser: The session belongs to another user.
         """
-        self._guard.check(session_id, user_id)
+        self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         entries = self._windows.of(head) if head else []
-        query = _query(message)
-        window = self.packer.window(head, entries, query)
+        packer = packer or self.packer
+        window = _window(packer, head, entries, asked, once, form)
         if query is None:
-            turns = (entry.message for entry in reversed(window.turns))
-            query = next((turn for turn in turns if role_of(turn) == "user"), None)
-        return head, window, query
+            said = (entry.message for entry in reversed(entries))
+            query = newest_user(asked) or next(
+                (one for one in said if role_of(one) == "user"), None
+            )
+        scope = scope_of(head, user_id, session_id)
+        scope = replace(scope, shown=window.sources)
+        return Seen(packer, head, entries, asked, query and asked_for(query), scope, window)
+
+    def _view(self, seen: Seen) -> View:
+        found, warnings = self.recall(seen.scope, seen.query)
+        troubles = [*self.troubles(seen.head), *self.waiting(seen.scope, seen.head)]
+        return View(seen, found, [*warnings, *troubles])
+
+    def waiting(self, scope: Scope, head: Head | None) -> list[str]:
+        """What a context should tell of messages that wait for a block, most often for its model.
+
+        Those that a session's own window has are passed over: it shows them.
+        """
+        told = []
+        for block in self.blocks:
+            if not block.absorbs or block.recalls_pending or not scope.is_somebodys:
+                continue
+            count = 0
+            for lag in self._pending.lags(block.name, scope):
+                own = head is not None and lag.session_id == head.session_id
+                count += max(0, (head.start if own and head else lag.end) - lag.after)
+            if count:
+                wait, are = ("messages wait", "are") if count > 1 else ("message waits", "is")
+                told.append(
+                    f"{count} {wait} for the block {block.name!r}, and {are} searched as said "
+                    "until then."
+                )
+        return told
 
     def recall(self, scope: Scope, message: Message | None) -> tuple[Found, list[str]]:
         """What blocks recall, and a warning for each that could not be asked."""
         found, warnings = self._recaller.recall(scope, message, self.packer.candidates)
         return existing(self._store, found), warnings
+
+
+def _window(
+    packer: Packer,
+    head: Head | None,
+    entries: list[Entry],
+    asked: Sequence[Message],
+    once: bool,
+    form: str | None,
+) -> Shown:
+    """What is shown of a window; in a provider's format from its own compaction on, if that has
+    room."""
+    if form is None:
+        return packer.window(head, entries, asked, once=once)
+    for cut in (True, False):
+        own = native(head, entries, format_of(form), packer.counter, cut=cut)
+        window = packer.window(own.head, own.entries, asked, once=once)
+        first = window.turns[0].seq if window.turns else None
+        if own.compaction is None or (first == own.compaction and first not in window.cut):
+            break
+    return window
 
 
 def existing(store: SessionStore, found: Found) -> Found:
@@ -96,7 +258,35 @@ def existing(store: SessionStore, found: Found) -> Found:
     }
 
 
-def _query(message: Any) -> Message | None:
+def to_add(query: Message | None) -> list[Message]:
+    """What of a query a context adds at its end: what a user says."""
+    return [query] if query is not None and role_of(query) == "user" else []
+
+
+def newest_user(messages: Sequence[Message]) -> Message | None:
+    """The newest message that a user says."""
+    return next((one for one in reversed(messages) if role_of(one) == "user"), None)
+
+
+def checked_budget(max_tokens: object) -> int | None:
+    """A budget for one call, if it can be one.
+
+    Raises:
+        InvalidBudget: It is no number of tokens.
+    """
+    if max_tokens is None:
+        return None
+    if type(max_tokens) is not int or max_tokens < 1:
+        raise InvalidBudget(f"max_tokens is {quoted(max_tokens)}. Give a number of tokens above 0.")
+    return max_tokens
+
+
+def query_of(message: Any) -> Message | None:
+    """What a context is asked for: text, or a message in any form.
+
+    Raises:
+        InvalidMessage: It is none.
+    """
     if message is None or isinstance(message, Message):
         return message
     if isinstance(message, str):

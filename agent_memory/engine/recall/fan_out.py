@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
+from agent_memory.core import threads
+from agent_memory.core.asking import asked_for
 from agent_memory.core.messages import Message
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.records import Recall, Scope
+from agent_memory.core.text import error_text
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.ltm_blocks.base import Block
+
+LOAD_SECONDS = 10.0
+"""So long at most is waited for what a block loads before it is asked for the first time."""
 
 
 class FanOut:
@@ -42,6 +50,9 @@ class FanOut:
         self._limited = TimeLimited()
         self._lock = fork_safe_lock()
         self._backoff = Backoff()
+        self._loaded: set[str] = set()
+        self._loading: dict[str, Future[None]] = {}
+        begin_anew_in_child(self, lambda one: one._loading.clear())
 
     def recall(
         self, scope: Scope, message: Message | None, limit: int
@@ -50,15 +61,38 @@ class FanOut:
 
         Args:
             scope: Whose memory.
-            message: What it is to bear on.
+            message: What it is to bear on; of a long one, what it asks.
             limit: So much of each block at most.
         """
-        calls = {
-            block.name: partial(ask_block, block, block.name, scope, message, limit)
-            for block in self.blocks
-            if concerns(block, scope)
-        }
-        return self.ask(calls)
+        message = message and asked_for(message)
+        asked = [block for block in self.blocks if concerns(block, scope)]
+        if message is not None:
+            for block in asked:
+                self.load(block.name, block)
+        return self.ask(
+            {
+                block.name: partial(ask_block, block, block.name, scope, message, limit)
+                for block in asked
+            }
+        )
+
+    def load(self, name: str, block: Block) -> None:
+        """Have a block load what it needs, the first time; the limit of its answer begins later.
+
+        A load that hangs is not waited for twice. Where one fails the block is asked all the same,
+        and what comes of that is told.
+        """
+        if name in self._loaded or type(block).load is Block.load:
+            return
+        with self._lock:
+            first = name not in self._loading
+            loading = self._loading.setdefault(name, Future())
+        if first:
+            begun = threads.start(f"load-{name}", block.load)
+            begun.add_done_callback(lambda done: loading.set_result(None))
+        with suppress(TimeoutError):
+            loading.result(LOAD_SECONDS)
+        self._loaded.add(name)
 
     def ask(
         self, calls: Mapping[str, Callable[[], list[Recall]]]
@@ -83,7 +117,7 @@ class FanOut:
         for name, outcome in outcomes.items():
             self._note(name, worked=not isinstance(outcome, Exception))
             if isinstance(outcome, Exception):
-                warnings.append(f"The block {name!r} failed: {type(outcome).__name__}: {outcome}")
+                warnings.append(f"The block {name!r} failed: {error_text(outcome)}")
             else:
                 found[name] = outcome
         return found, warnings

@@ -33,12 +33,24 @@ class Grants:
         """Write the grants of a configuration for pairs of which nothing is known."""
         new = []
         for share, given in shares.items():
-            known = {record.metadata["agent"] for record in self._of_share(share)}
+            known = self._known(share)
             for agent, access in given.items():
                 if agent not in known:
                     new += _records(share, agent, access, is_initial=True)
         if new:
             self._store.put_records(_PLACE, new)
+
+    def in_vain(self, shares: Mapping[str, Mapping[str, Access]]) -> list[str]:
+        """Which grants of a configuration are not in force, each with what to do."""
+        return [
+            f"{agent} has {has or 'no'} access to {share}, and not {access}, as the configuration "
+            "begins with: what was granted or revoked since wins. If that is not meant: "
+            f"`agent-memory shares grant {share} {agent} {access}`."
+            for share, given in shares.items()
+            for known in [self._known(share)]
+            for agent, access in given.items()
+            if (has := known.get(agent, access)) != access
+        ]
 
     def put(self, share: str, agent: str, access: Access | None) -> None:
         """Grant, or with None revoke. Durable, and in force everywhere, on return."""
@@ -48,24 +60,13 @@ class Grants:
         """What an agent may do: one small read, by an index, of no other's grant."""
         return _effective(self._store.records(_PLACE, _pair(share, agent)))
 
-    def knows(self, share: str, agent: str) -> bool:
-        """Whether anything was granted or revoked, or a configuration's grant was written."""
-        return bool(self._store.records(_PLACE, _pair(share, agent)))
-
     def allows(self, share: str, agent: str, access: Access) -> bool:
         """Whether an agent may do so."""
         return self.access(share, agent) in ("write", access)
 
     def agents(self, share: str) -> dict[str, Access]:
         """All agents of a namespace that have access, by name."""
-        by_agent: dict[str, list[Record]] = {}
-        for record in self._of_share(share):
-            by_agent.setdefault(record.metadata["agent"], []).append(record)
-        return {
-            agent: access
-            for agent, records in sorted(by_agent.items())
-            if (access := _effective(records)) is not None
-        }
+        return {agent: has for agent, has in self._known(share).items() if has is not None}
 
     def shares(self) -> list[str]:
         """The namespaces for which there are grants, or were."""
@@ -89,7 +90,7 @@ class Grants:
 
     def drop_share(self, share: str) -> None:
         """Erase a namespace's grants."""
-        for agent in {record.metadata["agent"] for record in self._of_share(share)}:
+        for agent in self._known(share):
             self._drop(share, agent, found_by="share")
         self._store.delete_records(_PLACE, record_id=_id("name", share, ""))
 
@@ -99,8 +100,12 @@ class Grants:
             for initial in (True, False):
                 self._store.delete_records(_PLACE, record_id=_id(kind, share, agent, initial))
 
-    def _of_share(self, share: str) -> list[Record]:
-        return self._store.records(_PLACE, _share(share))
+    def _known(self, share: str) -> dict[str, Access | None]:
+        """What all agents may do for which anything was granted, or revoked, by name."""
+        by_agent: dict[str, list[Record]] = {}
+        for record in self._store.records(_PLACE, _share(share)):
+            by_agent.setdefault(record.metadata["agent"], []).append(record)
+        return {agent: _effective(records) for agent, records in sorted(by_agent.items())}
 
 
 def _records(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent_memory.core.ids import Access, OwnId, shared_session, shared_user
+from agent_memory.core.ids import Access, OwnId, marker, shared_session, shared_user
 from agent_memory.core.messages import Message
+from agent_memory.core.once import WriteKey, key_of_message
 from agent_memory.core.records import Entry, Head, Recall, Span
 from agent_memory.engine.paging import page_of
 from agent_memory.engine.sharing.authorship import signed
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.loop.offering import GivenTool
     from agent_memory.engine.loop.turns import Turns
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.recall.contexts import Pack
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 T = TypeVar("T")
@@ -64,7 +66,14 @@ class SharedMemory:
     def __repr__(self) -> str:
         return f"SharedMemory({self.share!r}, agent_id={self.agent_id!r})"
 
-    def update(self, session_id: str, message: Any) -> Head:
+    def update(
+        self,
+        session_id: str,
+        message: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """As `AgentMemory.update`; the messages bear the agent's id. Needs write access.
 
         Raises:
@@ -73,11 +82,15 @@ class SharedMemory:
         self._require("write")
         session = self._session(session_id)
         given = message if isinstance(message, list | tuple) else [message]
-        messages = [signed(Message.of(one), self.agent_id) for one in given]
+        messages = [signed(one, self.agent_id) for each in given for one in Message.all_of(each)]
         authors = self._components.authors
         known = authors.knows(self.agent_id, session)
-        before = None if known else self._components.store.head(session)
-        head = self._memory.update(session, messages, user_id=self._user)
+        # of a retry nobody knows whether it was the first that wrote, and since when
+        retries = key is not None or any(map(key_of_message, messages))
+        before = None if known or retries else self._components.store.head(session)
+        head = self._memory.update(
+            session, messages, user_id=self._user, key=key, expected_end=expected_end
+        )
         if messages and head.end:
             authors.wrote(self.agent_id, before, head)
             if not self._allowed("write"):
@@ -85,21 +98,40 @@ class SharedMemory:
                 self._components.redaction.late(self.agent_id, session)
         return visible_head(head)
 
-    def get(self, session_id: str, message: Any = None) -> MemoryContext:
+    def get(
+        self,
+        session_id: str,
+        message: Any = None,
+        *,
+        max_tokens: int | None = None,
+        format: str | None = None,
+    ) -> MemoryContext:
         """As `AgentMemory.get`."""
 
         def read() -> MemoryContext:
-            context = self._memory.get(self._session(session_id), message, user_id=self._user)
+            context = self._memory.get(
+                self._session(session_id),
+                message,
+                user_id=self._user,
+                max_tokens=max_tokens,
+                format=format,
+            )
             return visible_context(context)
 
         return self._reading(read)
 
-    def history(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+    def history(
+        self, session_id: str, *, after: int = 0, limit: int | None = None, last: int | None = None
+    ) -> list[Entry]:
         """As `AgentMemory.history`."""
 
         def read() -> list[Entry]:
             log = self._memory.history(
-                self._session(session_id), user_id=self._user, after=after, limit=limit
+                self._session(session_id),
+                user_id=self._user,
+                after=after,
+                limit=limit,
+                last=last,
             )
             return [visible_entry(entry) for entry in log]
 
@@ -124,7 +156,7 @@ class SharedMemory:
                 self._components.store,
                 self._user,
                 limit=limit,
-                after=self._maybe(after),
+                after=self._maybe(marker(after)),
                 shared=True,
             )
             return [visible_head(head) for head in page]
@@ -172,10 +204,17 @@ class SharedMemory:
         """As `AgentMemory.before_turn`."""
         return self._reading(lambda: self._turns.before(session_id, message, None))
 
-    def after_turn(self, turn: Turn, answer: Any) -> Head:
+    def after_turn(
+        self,
+        turn: Turn,
+        answer: Any,
+        *,
+        key: str | None = None,
+        expected_end: int | None = None,
+    ) -> Head:
         """As `AgentMemory.after_turn`. Needs write access."""
         self._require("write")
-        return self._turns.after(turn, answer)
+        return self._turns.after(turn, answer, key, expected_end)
 
     def completion(
         self,
@@ -185,6 +224,8 @@ class SharedMemory:
         model: str | None = None,
         tools: Sequence[GivenTool] | None = None,
         max_rounds: int = 8,
+        key: str | None = None,
+        expected_end: int | None = None,
         **options: Any,
     ) -> Any:
         """As `AgentMemory.completion`, without `stream` and the memory's own tools. Needs write
@@ -196,22 +237,36 @@ class SharedMemory:
                 "Leave `stream` out, or use before_turn and after_turn around a stream of your own."
             )
         given = {"model": model, "tools": tools, "max_rounds": max_rounds, **options}
+        given |= {"key": key, "expected_end": expected_end}
         return self._turns.complete(session_id, message, user_id=None, **given)
 
     @property
     def _turns(self) -> Turns:
         """Turns that read and store through the checked calls."""
 
-        def get(session_id: str, message: Any, *, user_id: str | None = None) -> MemoryContext:
-            return self.get(session_id, message)
+        def begin(session_id: str, asked: Sequence[Message], *, user_id: str | None) -> Pack:
+            session = self._session(session_id)
+            turns = self._memory.turns
+            pack = self._reading(lambda: turns.begin(session, asked, user_id=self._user))
+            return lambda more: visible_context(pack(more))
 
-        def update(session_id: str, message: Any, *, user_id: str | None = None) -> Head:
-            return self.update(session_id, message)
+        def update(
+            session_id: str, message: Any, *, user_id: str | None = None, **terms: Any
+        ) -> Head:
+            return self.update(session_id, message, **terms)
+
+        def stored(
+            session_id: str, key: WriteKey, *, user_id: str | None = None
+        ) -> Sequence[Message] | None:
+            return self._reading(
+                lambda: self._memory._stored(self._session(session_id), key, user_id=self._user)
+            )
 
         return replace(
             self._memory.turns,
-            get=get,
+            begin=begin,
             update=update,
+            stored=stored,
             replaced=_refuse_to_replace,
             call_tool=_refuse_to_call,
             toolbox=dict,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 from weakref import WeakValueDictionary
 
-from agent_memory.core.ids import Access, check_id, check_share, shared_session, shared_user
+from agent_memory.core.ids import (
+    Access,
+    check_id,
+    check_share,
+    marker,
+    shared_session,
+    shared_user,
+)
+from agent_memory.core.limits import quoted
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.engine.paging import page_of
 from agent_memory.engine.sharing.shared import SharedMemory
@@ -88,7 +96,8 @@ class Share:
         """A page of the namespace's sessions in order of their ids: those after `after`."""
         self._components.guard.check(None, None)
         store, user = self._components.store, shared_user(self.name)
-        since = None if after is None else shared_session(self.name, after)
+        first = marker(after)
+        since = None if first is None else shared_session(self.name, first)
         page = page_of(store, user, limit=limit, after=since, shared=True)
         return [visible_head(head) for head in page]
 
@@ -105,7 +114,7 @@ class Share:
         self._components.guard.check(None, None)
         check_id("agent_id", agent_id)
         if access not in get_args(Access):
-            raise InvalidInput(f'access is {access!r}. Give "read" or "write".')
+            raise InvalidInput(f'access is {quoted(access)}. Give "read" or "write".')
 
 
 class Shares:

@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import TextIO
 
+from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import LogChanged, log_pages
@@ -22,7 +23,6 @@ from agent_memory.ltm_blocks.registry import registered
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.stores.base import Store
 
-_WAIT = 60.0
 _PAGE = 200
 _RECORDS = ("fact", "vector", "dead_letter", "forgotten")
 
@@ -52,13 +52,13 @@ class Exporter:
             session_id: The session.
             write: Takes one line after the other.
         """
-        with self._leases.take(session_id, _WAIT) as lease:
+        with self._leases.take(session_id, waiting=True) as lease:
             # one that is back by now began after the call, and its lease is not held
             head = None if lease is Unheld.GONE else self._store.head(session_id)
             if head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
             if isinstance(lease, Unheld):
-                raise busy(session_id, _WAIT, "No snapshot was taken; try again.")
+                raise busy(session_id, "No snapshot was taken; try again.")
             writing, left_out = Writing(head), set[str]()
             for line in self._lines(head, writing, left_out):
                 write(line)
@@ -75,6 +75,9 @@ class Exporter:
         yield writing.head()
         for entry in self._entries(head):
             yield writing.entry(entry)
+        for key in self._store.keys(head.session_id):
+            if key.seq <= head.end:  # else its message was appended meanwhile
+                yield writing.key(key)
         names = sorted({*self._blocks, *head.cursors, *registered(self._store)})
         for name in names:
             yield from self._vectors(name, head, writing, left_out)
@@ -159,6 +162,8 @@ def written(to: str | Path | TextIO) -> Iterator[TextIO]:
     What is no regular file, such as a pipe or a device, is written to as it is.
     """
     if not isinstance(to, str | Path):
+        if not hasattr(to, "write"):
+            raise InvalidInput(f"Nothing can be written to {quoted(to)}. Give a path or text file.")
         yield to
         return
     path = Path(os.path.realpath(to))

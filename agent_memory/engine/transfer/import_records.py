@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from agent_memory.core.once import KeptKey
 from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.lines import refused
@@ -58,6 +59,7 @@ class RecordImport:
         self._head = head
         self._lease = lease
         self._facts: dict[tuple[str, str], list[tuple[int, Record]]] = defaultdict(list)
+        self._keys: list[KeptKey] = []
         self._letters: list[DeadLetter] = []
         self._forgotten: list[Forgotten] = []
         self._brought: set[str] = set()
@@ -75,7 +77,9 @@ class RecordImport:
         Raises:
             InvalidSnapshot: The block that it is for could not read it.
         """
-        if isinstance(item, Fact):
+        if isinstance(item, KeptKey):
+            self._keys.append(item)
+        elif isinstance(item, Fact):
             record = validated(number, item.record, self._blocks.get(item.block))
             self._facts[item.block, record.owner].append((number, record))
         elif isinstance(item, Vectors):
@@ -109,6 +113,7 @@ class RecordImport:
         for letter in self._letters:
             if letter.block in cursors:
                 self._failures.keep(letter, self._lease)
+        self._store.put_keys(self._head.session_id, self._keys, lease=self._lease)
         tombstones = [one.record for one in self._forgotten]
         self._store.put_records(FORGOTTEN, tombstones, lease=self._lease)
         return cursors

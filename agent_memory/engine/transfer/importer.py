@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO, cast
 
 from agent_memory.core.records import Entry, Head, Lease
 from agent_memory.engine.edit.delete import Deletion
@@ -19,14 +19,15 @@ from agent_memory.engine.transfer.import_records import RecordImport
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Item, Reading
 from agent_memory.engine.windows import Windows
-from agent_memory.errors import SessionExists, StoreError
+from agent_memory.errors import InvalidInput, SessionExists, StoreError
 from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.stores.base import SessionStore
 
 logger = logging.getLogger(__name__)
 
 _PAGE = 200
-_WAIT = 30.0
+_LONGEST_FIRST = 2**16
+_LONGEST = 2**28  # a line has a message, and at most three times its bytes
 
 
 class Importer:
@@ -138,30 +139,58 @@ def _exists(session_id: str) -> SessionExists:
     )
 
 
-def lines_of(source: str | Path | TextIO | Iterable[str]) -> Iterator[bytes]:
+def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
     """The lines of a source, one after the other; it is never gone back in.
 
+    Args:
+        source: A path, a text file, or lines.
+        most: So many characters a line of a file can have, if not more than by default.
+
     Raises:
-        InvalidSnapshot: A line is no text in UTF-8.
+        InvalidInput: It is none of these.
+        InvalidSnapshot: A line is no text in UTF-8, or seems to have no end.
     """
     if isinstance(source, str | Path):
         with open(source, "rb") as file:
-            yield from file
-        return
-    is_file = hasattr(source, "read")
-    number, lines = 0, iter(source)
+            yield from _read(file, max(most, _LONGEST))
+    elif hasattr(source, "readline"):
+        yield from _read(cast("TextIO", source), max(most, _LONGEST))
+    elif isinstance(source, bytes | bytearray) or not isinstance(source, Iterable):
+        raise InvalidInput(
+            f"No snapshot can be read from a {type(source).__name__}. Give a path, a text file, "
+            "or lines of text."
+        )
+    else:
+        for number, line in enumerate(source, 1):
+            if not isinstance(line, str):
+                raise refused(number, f"it is a {type(line).__name__}, and no text")
+            with _in_utf8(number):  # lines that are not read from a file may have lost their ends
+                raw = (line if line.endswith("\n") else f"{line}\n").encode()
+            yield raw
+
+
+def _read(file: TextIO | BinaryIO, most: int) -> Iterator[bytes]:
+    """The lines of an open file. One without an end, as a device has, is not waited for."""
+    number, at_first = 1, "this is not the beginning of a session's snapshot"
     while True:
-        number += 1
-        try:
-            line = next(lines, None)
-            if line is None:
-                return
-            # lines that are not read from a file may have lost their ends
-            given = line if is_file or line.endswith("\n") else f"{line}\n"
-            raw = given.encode()
-        except UnicodeError:
-            raise refused(number, "it is not text in UTF-8") from None
+        longest = _LONGEST_FIRST if number == 1 else most
+        with _in_utf8(number):
+            line = file.readline(longest + 1)
+            raw = line.encode() if isinstance(line, str) else line
+        if len(line) > longest:
+            raise refused(number, at_first if number == 1 else f"it is longer than {most:,}")
+        if not line:
+            return
         yield raw
+        number += 1
+
+
+@contextmanager
+def _in_utf8(number: int) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeError:
+        raise refused(number, "it is not text in UTF-8") from None
 
 
 class ImportTransaction:
@@ -232,7 +261,7 @@ def import_transaction(
     if begun is None:
         yield None
         return
-    with leases.hold(head.session_id, _WAIT) as lease:
+    with leases.hold(head.session_id, waiting=True) as lease:
         if lease is None:  # a worker has just erased it
             raise StoreError(
                 f"Session {head.session_id!r} could not be held while it is brought in. It is not "

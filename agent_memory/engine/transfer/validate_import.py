@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from agent_memory.core.long_texts import part_of
 from agent_memory.core.records import Record
 from agent_memory.engine.transfer.snapshots.lines import refused
 from agent_memory.engine.transfer.snapshots.reading import Vector
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import Block, batch_id, record_id
+from agent_memory.ltm_blocks.base import Block, batch_id, message_id
 from agent_memory.ltm_blocks.keyed_records import keyed_id
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def is_bound(block: str, record: Record) -> bool:
     """Whether a record's id is made of its owner and its place in a session's log: then it can't
     be another session's."""
     place = (block, record.owner, record.session_id, record.first)
-    return record.id in (record_id(*place), batch_id(*place, record.last))
+    number = part_of(record.metadata).number
+    return record.id in (message_id(*place, number), batch_id(*place, record.last))
 
 
 def is_keyed(block: str, record: Record) -> bool:

@@ -1,4 +1,5 @@
-"""The one call that finds facts in a batch; more where the batch is too long for the model."""
+"""The one call that finds facts in a batch; more where a message is longer than batches are, or the
+batch too long for the model."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from agent_memory.models.llm import LLM
 
 _LEAST_TOKENS = 200
+_MOST_TOKENS = 9_000
+"""Of one call: an ordinary batch fits. In a document of many pages a model passes over facts."""
 _SHARE = 0.6  # our tokenizer may not be the model's, and the answer takes room too
 
 
@@ -32,7 +35,8 @@ def ask(llm: LLM, form: Form, shown: Sequence[Said], count: Count) -> list[Candi
     """
     if not any(said.number is not None for said in shown):
         return []
-    limit = max(_LEAST_TOKENS, int(llm.context_window() * _SHARE) - count(form.prompt))
+    room = int(llm.context_window() * _SHARE) - count(form.prompt)
+    limit = max(_LEAST_TOKENS, min(_MOST_TOKENS, room))
     while True:
         try:
             return [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope, Span
+from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Span
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
@@ -146,20 +146,46 @@ class ExtractiveMemory(FactBlock):
 
         now = datetime.now(UTC)
         known = self._known(scope.owner)
-        current = known.current(now)
-        hidden = {
-            one.fact.id
-            for one in known.stale(now, self.staleness, self.ttl)
-            if one.why == "expired" or not self.staleness.report_only
-        }
-        shown = [place for place in current if known.facts[place].id not in hidden]
-        if self.superseded:
-            shown += sorted(set(range(len(known.facts))) - set(current))
+        hidden = self._hidden(known, now)
+        shown = [place for place in range(len(known.facts)) if place not in hidden]
         question = message.text().strip() if message else ""
         if not shown:
             return []
         query = self._meanings.query(question) if question else None
         return recalls(known, shown, query, self.scorer, now, limit)
+
+    def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
+        from agent_memory.ltm_blocks.extractive.recalling import recalls
+
+        now = datetime.now(UTC)
+        known, question = self._known(scope.owner), message.text().strip()
+        hidden = self._hidden(known, now)
+        if not hidden or not question:
+            return []
+        query = self._meanings.query(question)
+        why = {known.facts[place].id: reason for place, reason in hidden.items()}
+        near = recalls(known, list(hidden), query, self.scorer, now, limit)
+        return [LeftOut(recall, why[recall.id]) for recall in near]
+
+    def _hidden(self, known: Remembered, now: datetime) -> dict[int, str]:
+        """The places of the facts that are not recalled, with the why."""
+        current = set(known.current(now))
+        hidden = {
+            place: f"it does not hold any more ({fact.why or 'over'})"
+            for place, fact in enumerate(known.facts)
+            if place not in current and not self.superseded
+        }
+        stale = {
+            one.fact.id: f"it is stale ({one.why})"
+            for one in known.stale(now, self.staleness, self.ttl)
+            if one.why == "expired" or not self.staleness.report_only
+        }
+        of_stale = {
+            place: stale[known.facts[place].id]
+            for place in current
+            if known.facts[place].id in stale
+        }
+        return hidden | of_stale
 
     def delete(self, scope: Scope) -> None:
         self._keeper.delete(scope)

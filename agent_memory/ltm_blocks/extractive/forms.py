@@ -55,7 +55,7 @@ def _plain_properties(schema: dict[str, Any]) -> None:
     told.update({name: _plain(part) for name, part in told.items()})
 
 
-class Told(BaseModel):
+class AnswerPart(BaseModel):
     """A part of an answer, whose schema says nothing that a provider would refuse."""
 
     model_config = ConfigDict(json_schema_extra=_plain_properties)
@@ -70,7 +70,7 @@ Day = Annotated[str, Field(coerce_numbers_to_str=True)]
 """A date as a model gives it, a year without quotes too."""
 
 
-class Finding(Told):
+class Finding(AnswerPart):
     """One fact as the model answers it."""
 
     text: str = Field(pattern=r"\S")
@@ -133,7 +133,6 @@ class FactForm:
         self.prompt = f"{(prompt or PROMPT).replace('{categories}', listed)}\n{RULES}"
 
     def found(self, answer: BaseModel) -> list[Candidate]:
-        """See `Form.found`."""
         assert isinstance(answer, Findings)
         return [
             Candidate(

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.extractive.forms import RULES, Day, Told, clamped
+from agent_memory.ltm_blocks.extractive.forms import RULES, AnswerPart, Day, clamped
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
@@ -33,7 +33,7 @@ give `until` where a value has ended. The fields:
 _MANY = (list, set, frozenset)
 
 
-class _Filled(Told):
+class _Filled(AnswerPart):
     """What is told of each field's value."""
 
     message: int
@@ -79,7 +79,6 @@ class ProfileForm:
         self.schema = self._schema()
 
     def found(self, answer: BaseModel) -> list[Candidate]:
-        """See `Form.found`."""
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
@@ -117,15 +116,15 @@ class ProfileForm:
             name: create_model(
                 f"{name.title().replace('_', '')}Told",
                 __base__=_Filled,
-                **_told(name, annotation),
+                **_answer_fields(name, annotation),
             )
             for name, (annotation, _) in self._items.items()
         }
 
-        def of_field(told: Any) -> Any:
+        def of_field(answer: Any) -> Any:
             """Checked by its own field alone: of a union, what fits none is told of each."""
-            kind = kinds.get(str(told.get("field"))) if isinstance(told, dict) else None
-            return told if kind is None else kind.model_validate(told)
+            kind = kinds.get(str(answer.get("field"))) if isinstance(answer, dict) else None
+            return answer if kind is None else kind.model_validate(answer)
 
         one: Any = Union[tuple(kinds.values())]  # noqa: UP007 - made here
         listed: Any = list[Annotated[one, BeforeValidator(of_field)]]
@@ -136,7 +135,7 @@ def _fields(profile: type[BaseModel]) -> list[tuple[str, Any]]:
     return list(profile.model_fields.items())
 
 
-def _told(name: str, annotation: Any) -> dict[str, Any]:
+def _answer_fields(name: str, annotation: Any) -> dict[str, Any]:
     return {"field": (Literal[name], ...), "value": (annotation, ...)}
 
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from agent_memory.core.records import Recall
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, told
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
 from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
-from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_told
+from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_said
 from agent_memory.retrieval.features import Query
 from agent_memory.retrieval.texts import TextIndex
 
@@ -30,7 +30,7 @@ class Remembered:
         self.facts = facts
         self._vectors = vectors
         self._index = TextIndex([_found_by(fact) for fact in facts], vectors)
-        self._told_at = [last_told(fact).timestamp() for fact in facts]
+        self._said_at = [last_said(fact).timestamp() for fact in facts]
         self._duplicates: tuple[list[int], list[Stale]] = ([], [])
 
     def current(self, now: datetime) -> list[int]:
@@ -53,7 +53,7 @@ class Remembered:
 
     def age_days(self, place: int, now: datetime) -> float:
         """Days since a fact was last said."""
-        return (now.timestamp() - self._told_at[place]) / _SECONDS_A_DAY
+        return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
 
     def relevance(self, query: Query, places: Sequence[int]) -> np.ndarray:
         """What some facts have in common with a question, over the best of them; 0 for all else."""
@@ -98,7 +98,7 @@ def _recall(fact: Fact, factors: dict[str, float]) -> Recall:
     return Recall(
         block=fact.block,
         id=fact.id,
-        text=told(fact),
+        text=rendered(fact),
         score=sum(factors.values()),
         created_at=fact.valid_from or fact.recorded_at,
         sources=fact.sources,

@@ -110,32 +110,34 @@ def _split(drafts: Sequence[Draft], known: Known) -> tuple[dict[int, int], list[
     again: dict[int, int] = {}
     fresh: list[int] = []
     kinds: set[tuple[str, str]] = set()
-    told: list[Fact | Claim] = [*known.facts]
+    earlier: list[Fact | Claim] = [*known.facts]
     for at, draft in enumerate(drafts):
         claim = draft.claim
         kind = (claim.subject.casefold(), claim.category)
         same = seen[kind[0], key_of(claim.text)]
-        place = next((place for place in same if _adds_none(claim, told[place], kind in kinds)), -1)
+        place = next(
+            (place for place in same if _adds_none(claim, earlier[place], kind in kinds)), -1
+        )
         if place >= 0:
             again[at] = place
         else:
-            same.append(len(told))
-            told.append(claim)
+            same.append(len(earlier))
+            earlier.append(claim)
             fresh.append(at)
             kinds.add(kind)
     return again, fresh
 
 
-def _adds_none(claim: Claim, told: Fact | Claim, news: bool) -> bool:
+def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
     """Whether a claim in the same words says nothing of another time.
 
     Without a date it is what still holds, where no news of its kind stands between.
     """
-    if (claim.valid_from, claim.valid_to) == (told.valid_from, told.valid_to):
+    if (claim.valid_from, claim.valid_to) == (earlier.valid_from, earlier.valid_to):
         return True
     today = day_of(claim.recorded_at)
     undated = (claim.valid_from, claim.valid_to) == (today, None)
-    return undated and not news and isinstance(told, Fact) and told.holds(today)
+    return undated and not news and isinstance(earlier, Fact) and earlier.holds(today)
 
 
 def _listed(

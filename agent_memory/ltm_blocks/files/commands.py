@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import ToolRefused
@@ -55,14 +55,14 @@ class FileCommand(Arguments):
     old_path: str | None = Field(default=None, description="For rename: the path as it is.")
     new_path: str | None = Field(default=None, description="For rename: the path as it is to be.")
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def arguments(self) -> dict[str, Any]:
+        """What the command takes, by name.
+
+        Raises:
+            ToolRefused: Something that it needs is not given.
+        """
         lacking = [name for name in _NEEDED[self.command] if getattr(self, name) is None]
         if lacking:
             raise ToolRefused(f"The command {self.command} needs {' and '.join(lacking)}, too.")
-        return self
-
-    def arguments(self) -> dict[str, Any]:
-        """What the command takes, by name."""
         optional = ("view_range",) if self.command == "view" else ()
         return {name: getattr(self, name) for name in (*_NEEDED[self.command], *optional)}

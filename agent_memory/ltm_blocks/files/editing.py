@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from agent_memory.core.limits import quoted
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.replies import Replies
 
@@ -22,6 +23,8 @@ def check_text(text: str) -> None:
     Raises:
         ToolRefused: It cannot.
     """
+    if not isinstance(text, str):
+        raise ToolRefused(f"The text is {quoted(text)}. Give a text.")
     if _SURROGATE.search(text):
         raise ToolRefused("The text holds a lone surrogate, which no file can keep. Leave it out.")
 
@@ -43,14 +46,18 @@ def viewed(say: Replies, path: str, text: str, view_range: Sequence[int] | None)
         raise ToolRefused(say.too_many_lines.format(path=path))
     first, last = 1, len(lines)
     if view_range is not None:
-        if len(view_range) != 2 or view_range[1] < -1:
+        if (
+            not isinstance(view_range, list | tuple)
+            or [type(one) for one in view_range] != [int, int]
+            or view_range[1] < -1
+        ):
             raise ToolRefused(
-                f"Invalid `view_range` parameter: {list(view_range)}. Give two line numbers, the "
-                "first and the last; -1 as the last is the end of the file."
+                f"Invalid `view_range` parameter: {quoted(view_range)}. Give two line "
+                "numbers, the first and the last; -1 as the last is the end of the file."
             )
         first = max(view_range[0], 1)
         last = last if view_range[1] == -1 else view_range[1]
-    return _told(say.content.format(path=path), lines, first, last)
+    return _with_excerpt(say.content.format(path=path), lines, first, last)
 
 
 def replaced(say: Replies, path: str, text: str, old: str, new: str) -> tuple[str, str]:
@@ -76,7 +83,7 @@ def replaced(say: Replies, path: str, text: str, old: str, new: str) -> tuple[st
     changed = text.count("\n", 0, place) + 1
     lines = after.split("\n")
     first = max(changed - _AROUND, 1)
-    return after, _told(say.replaced.format(path=path), lines, first, changed + _AROUND)
+    return after, _with_excerpt(say.replaced.format(path=path), lines, first, changed + _AROUND)
 
 
 def inserted(say: Replies, path: str, text: str, line: int, added: str) -> tuple[str, str]:
@@ -92,14 +99,14 @@ def inserted(say: Replies, path: str, text: str, line: int, added: str) -> tuple
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
-    if not 0 <= line <= len(lines):
-        raise ToolRefused(say.bad_line.format(line=line, last=len(lines)))
+    if type(line) is not int or not 0 <= line <= len(lines):
+        raise ToolRefused(say.bad_line.format(line=quoted(line), last=len(lines)))
     lines.insert(line, added.rstrip("\n"))
     after = "\n".join(lines)
     return after if after.endswith("\n") else f"{after}\n", say.inserted.format(path=path)
 
 
-def _told(what: str, lines: Sequence[str], first: int, last: int) -> str:
+def _with_excerpt(what: str, lines: Sequence[str], first: int, last: int) -> str:
     shown = enumerate(lines[first - 1 : last], first)
     return f"{what}\n" + "\n".join(f"{number:6d}\t{line}" for number, line in shown)
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from unicodedata import category, normalize
 
+from agent_memory.core.limits import quoted
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.files.replies import Replies
 
@@ -38,6 +39,8 @@ def checked_path(text: str) -> str:
     Raises:
         ToolRefused: It is not /memories or below, or could be taken for another path.
     """
+    if not isinstance(text, str):
+        raise ToolRefused(f"The path is {quoted(text)}. Give a text that begins with {ROOT}.")
     shown = _shown(text)
     if len(text) > MAX_CHARS or len(path := normalize("NFC", text)) > MAX_CHARS:
         raise ToolRefused(f"Path {shown} is too long: at most {MAX_CHARS} characters.")

@@ -12,6 +12,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Recall, Scope
 from agent_memory.core.text import last_break
@@ -20,7 +21,7 @@ from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import checked
 from agent_memory.ltm_blocks.skills.library import Found, Library
-from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, found_by, told
+from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, found_by, rendered
 from agent_memory.models.embedders.best_effort import BestEffort
 
 _RECALLED = 4_000
@@ -120,7 +121,7 @@ class SkillMemory(ManualBlock):
             with self.changing(owner):  # else what is being saved would come back
                 self.library.clear(owner)
 
-    def problems(self) -> Sequence[str]:
+    def problems(self, resources: Resources) -> Sequence[str]:
         """The files that are broken, everybody's and all owners'."""
         owners = [None, *self.library.owners()]
         found = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
@@ -177,8 +178,10 @@ class SkillMemory(ManualBlock):
     def _load(self, scope: Scope, asked: Load) -> str:
         skill = self.open(scope).load(asked.name)
         if skill is None:
-            raise ToolRefused(f"There is no skill {asked.name!r}. {self.name}_find finds names.")
-        return told(skill)
+            raise ToolRefused(
+                f"There is no skill {quoted(asked.name)}. {self.name}_find finds names."
+            )
+        return rendered(skill)
 
     def _save(self, scope: Scope, asked: Save) -> str:
         if not scope.is_somebodys:  # everybody's skills are for people to write
@@ -190,7 +193,7 @@ class SkillMemory(ManualBlock):
         return f"Saved under the name {asked.name}."
 
     def _recall(self, skill: Skill, score: float) -> Recall:
-        text = told(skill)
+        text = rendered(skill)
         if len(text) > _RECALLED:
             text = text[: last_break(text, _RECALLED)].rstrip()
             text += f"\n[It goes on: {self.name}_load gives the whole.]"
@@ -247,16 +250,17 @@ class Skills:
 
     def load(self, name: str) -> Skill | None:
         """A skill by its name; None where there is none, or its file is broken."""
-        return self._seen().skills.get(name)
+        return self._seen().skills.get(text_of("name", name))
 
     def tagged(self, *tags: str) -> list[Skill]:
         """The skills that have all of these tags, in upper or lower case."""
-        wanted = {tag.casefold() for tag in tags}
+        wanted = {text_of("A tag", tag).casefold() for tag in tags}
         return [one for one in self.all() if wanted <= {tag.casefold() for tag in one.tags}]
 
     def search(self, query: str, limit: int = 10) -> list[Skill]:
         """The skills that have most in common with a query, by words and meaning, best first."""
-        return [skill for skill, _, _ in self._block.ranked(self.all(), query.strip())[:limit]]
+        question, most = text_of("query", query).strip(), how_many("limit", limit)
+        return [skill for skill, _, _ in self._block.ranked(self.all(), question)[:most]]
 
     def broken(self) -> list[BrokenSkill]:
         """The files that cannot be read as skills, each with its line and what to do."""
@@ -286,7 +290,7 @@ class Skills:
         everybody's. Idempotent.
         """
         with self._block.changing(self._owner):
-            return self._library.drop(self._owner, name)
+            return self._library.drop(self._owner, text_of("name", name))
 
     def _seen(self) -> Found:
         return self._library.seen(self._owner if self._stands() else None)

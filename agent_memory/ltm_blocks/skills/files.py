@@ -22,6 +22,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.skills.front_matter import FrontMatter, Unreadable, as_yaml
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill
@@ -68,10 +69,12 @@ def checked(skill: Skill, max_bytes: int) -> Skill:
     Raises:
         InvalidInput: No file of that length can say it.
     """
+    if not isinstance(skill, Skill):
+        raise InvalidInput(f"The skill is {quoted(skill)}. Give a Skill.")
     if isinstance(skill.steps, str) or isinstance(skill.tags, str):
         raise InvalidInput('Steps and tags are lists of texts, such as ["Run the tests."].')
-    if not _NAME.fullmatch(skill.name):
-        raise InvalidInput(f"{skill.name!r} is no name for a skill: it has to be {_NAMED}.")
+    if not isinstance(skill.name, str) or not _NAME.fullmatch(skill.name):
+        raise InvalidInput(f"{quoted(skill.name)} is no name for a skill: it has to be {_NAMED}.")
     skill = _tidy(skill)
     if not skill.description:
         raise InvalidInput("A skill needs a description: what it does, and when to use it.")

@@ -251,6 +251,6 @@ def _usable() -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailable(
-            f"The folder of skills could not be used: {error}. See that this process may read and "
-            "write it, and try again."
+            f"The folder of skills could not be used: {error.strerror}. See that this process may "
+            "read and write it, and try again."
         ) from error

@@ -51,7 +51,7 @@ class BrokenSkill:
         return f"{self.file}, line {self.line}: {self.problem}"
 
 
-def told(skill: Skill) -> str:
+def rendered(skill: Skill) -> str:
     """A skill as a model is to read it."""
     lines = [f"{skill.name}: {skill.description}"]
     for number, step in enumerate(skill.steps, 1):

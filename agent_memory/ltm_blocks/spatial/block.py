@@ -16,7 +16,7 @@ from agent_memory.errors import ConfigError, InvalidInput, MissingExtra
 from agent_memory.ltm_blocks.base import ManualBlock, Resources
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
 from agent_memory.ltm_blocks.spatial.keeping import Indexes, Keeper, erase
-from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, SpatialMatch, told
+from agent_memory.ltm_blocks.spatial.observation import MOST, Observation, SpatialMatch, rendered
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,7 +98,7 @@ class SpatialMemory(ManualBlock):
             Recall(
                 self.name,
                 one.observation.id,
-                told(one, now),
+                rendered(one, now),
                 one.score,
                 created_at=one.observation.at,
                 metadata={"position": list(one.observation.position)},

@@ -9,6 +9,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from agent_memory.core.ids import check_id
+from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.keyed_records import plain_json, require_plain
@@ -95,6 +97,8 @@ class SpatialHandle:
         Raises:
             InvalidInput: One of them can't be kept, or there are too many; nothing was stored.
         """
+        if not isinstance(observations, Iterable):
+            raise InvalidInput(f"observations is {quoted(observations)}. Give a list of dicts.")
         made = [self._made_of(one) for one in observations]
         if made:
             self._keeper.add(made, self._block.max_observations)
@@ -121,7 +125,7 @@ class SpatialHandle:
         Raises:
             InvalidInput: One of these is not usable.
         """
-        count = max(_count("k", k), _COMPARED)
+        count = max(how_many("k", k, 1), _COMPARED)
         found = self._nearest(position, count, radius_of(radius), at)
         return self._ranked(found, k, query)
 
@@ -133,7 +137,7 @@ class SpatialHandle:
         Raises:
             InvalidInput: One of these is not usable.
         """
-        found = self._nearest(position, _count("k", k), inf, at)
+        found = self._nearest(position, how_many("k", k, 1), inf, at)
         return sorted(self._ranked(found, k), key=_nearest_first)
 
     def within(
@@ -164,10 +168,11 @@ class SpatialHandle:
         found = self._keeper.index().within(least, greatest, _moment(at))
         if query:
             found = found.cut(_COMPARED, -found.confidences)
-        return self._ranked(found, _count("limit", limit), query)
+        return self._ranked(found, how_many("limit", limit, 1), query)
 
     def get(self, observation_id: str) -> Observation | None:
         """An observation by its id; None where there is none."""
+        check_id("observation_id", observation_id)
         found = self._keeper.index().get(observation_id)
         if found is None or found.session_id not in self._keeper.existing([found.session_id]):
             return None
@@ -185,6 +190,7 @@ class SpatialHandle:
 
     def delete(self, observation_id: str) -> bool:
         """Erase an observation; whether there was one. Idempotent."""
+        check_id("observation_id", observation_id)
         return self._keeper.remove(observation_id)
 
     def clear(self) -> None:
@@ -221,7 +227,7 @@ class SpatialHandle:
     def _ranked(self, found: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
         from agent_memory.ltm_blocks.spatial.scoring import ranked
 
-        question = (query or "").strip()
+        question = "" if query is None else text_of("query", query).strip()
         relevance = self._block.relevance(question, found) if question else None
         return self._existing(ranked(found, count, relevance))
 
@@ -264,10 +270,13 @@ class SpatialHandle:
         )
 
     def _made_of(self, given: Mapping[str, Any]) -> Observation:
+        if not isinstance(given, Mapping):
+            raise InvalidInput(f"An observation is {quoted(given)}. Give a dict.")
         unknown, missing = given.keys() - _FIELDS, {"text", "position"} - given.keys()
         if unknown or missing:
+            fields = quoted(sorted(map(str, given)))
             raise InvalidInput(
-                f"An observation has the fields {sorted(given)}. Give text and position, and at, "
+                f"An observation has the fields {fields}. Give text and position, and at, "
                 "confidence and metadata where you like."
             )
         return self._made(**given)
@@ -289,12 +298,6 @@ def _moment(at: datetime | None) -> Moment:
     if at is None:
         return Moment(datetime.now(UTC).timestamp(), past=False)
     return Moment(moment_of(at).timestamp(), past=True)
-
-
-def _count(name: str, given: int) -> int:
-    if given < 1:
-        raise InvalidInput(f"{name} is {given}. Ask for at least 1.")
-    return given
 
 
 def _nearest_first(match: SpatialMatch) -> tuple[float, float, str]:

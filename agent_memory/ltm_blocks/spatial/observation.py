@@ -10,6 +10,7 @@ from math import inf, nan
 from numbers import Real
 from typing import Any
 
+from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
 Position = tuple[float, ...]
@@ -71,7 +72,7 @@ def position_of(given: object, dimensions: int, name: str = "position") -> Posit
             within ±1e12.
     """
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        raise InvalidInput(f"{name} is {given!r}. Give {dimensions} numbers.")
+        raise InvalidInput(f"{name} is {quoted(given)}. Give {dimensions} numbers.")
     numbers = list(given)
     if len(numbers) != dimensions:
         raise InvalidInput(
@@ -81,8 +82,8 @@ def position_of(given: object, dimensions: int, name: str = "position") -> Posit
     for number in numbers:
         if not -MOST <= _number(number) <= MOST:
             raise InvalidInput(
-                f"{name} holds {number!r}. A coordinate is a finite number within ±{MOST:g}, in a "
-                "unit of your choice."
+                f"{name} holds {quoted(number)}. A coordinate is a finite number within ±{MOST:g}, "
+                "in a unit of your choice."
             )
     return tuple(_number(number) + 0.0 for number in numbers)  # -0.0 is 0.0
 
@@ -97,7 +98,9 @@ def radius_of(given: float | None) -> float:
         return inf
     radius = _number(given)
     if not 0 <= radius < inf:
-        raise InvalidInput(f"radius is {given!r}. Give a number of at least 0, or leave it out.")
+        raise InvalidInput(
+            f"radius is {quoted(given)}. Give a number of at least 0, or leave it out."
+        )
     return radius
 
 
@@ -113,7 +116,7 @@ def moment_of(given: datetime) -> datetime:
         except OverflowError:
             pass
     raise InvalidInput(
-        f"at is {given!r}. Give a datetime with a time zone, such as "
+        f"at is {quoted(given)}. Give a datetime with a time zone, such as "
         "datetime(2026, 3, 1, tzinfo=UTC)."
     )
 
@@ -126,7 +129,7 @@ def confidence_of(given: float) -> float:
     """
     confidence = _number(given)
     if not 0 <= confidence <= 1:
-        raise InvalidInput(f"confidence is {given!r}. Give a number from 0 to 1.")
+        raise InvalidInput(f"confidence is {quoted(given)}. Give a number from 0 to 1.")
     return confidence
 
 
@@ -138,7 +141,7 @@ def detached(one: Observation) -> Observation:
     )
 
 
-def told(match: SpatialMatch, now: datetime) -> str:
+def rendered(match: SpatialMatch, now: datetime) -> str:
     """A match in words: "red door (at 3, 4.5; 12 days ago; confidence 0.63)"."""
     seen = match.observation
     where = ", ".join(f"{number:.10g}" for number in seen.position)

@@ -53,11 +53,11 @@ def tools_of(block: SpatialMemory) -> list[Tool]:
 
     def near(scope: Scope, asked: Near) -> str:
         places = block.open(scope)
-        return _told(places.near(asked.position, asked.radius, asked.k, query=asked.query))
+        return _rendered(places.near(asked.position, asked.radius, asked.k, query=asked.query))
 
     def within(scope: Scope, asked: Within) -> str:
         places = block.open(scope)
-        return _told(places.within(asked.low, asked.high, query=asked.query, limit=_MOST))
+        return _rendered(places.within(asked.low, asked.high, query=asked.query, limit=_MOST))
 
     space = f"Positions have {block.dimensions} coordinates."
     return [
@@ -84,7 +84,7 @@ def tools_of(block: SpatialMemory) -> list[Tool]:
     ]
 
 
-def _told(found: Sequence[SpatialMatch]) -> str:
+def _rendered(found: Sequence[SpatialMatch]) -> str:
     """Sightings as a model is to read them: data."""
     return json.dumps([_fields(one) for one in found], ensure_ascii=False)
 

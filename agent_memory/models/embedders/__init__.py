@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-
-from pydantic import SecretStr
+from typing import TYPE_CHECKING
 
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.models.usage import Ledger
 
-__all__ = ["Embedder", "open_embedder"]
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+__all__ = ["Embedder", "is_remote", "open_embedder"]
 
 logger = logging.getLogger(__name__)
 
@@ -61,3 +63,8 @@ def open_embedder(
             name, api_base=api_base, api_key=api_key, ledger=ledger, timeout=timeout
         )
     return CachedEmbedder(inner)
+
+
+def is_remote(name: str | None) -> bool:
+    """Whether the embedder of a name is asked over the network."""
+    return name is not None and name != "local" and not name.startswith("fastembed/")

@@ -27,6 +27,10 @@ class Embedder(Protocol):
         """Cosine of the best of many texts with one that is foreign to all; 0 if not known."""
         ...
 
+    def load(self) -> None:
+        """Load what is on this machine already; asks nobody. Idempotent."""
+        ...
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A (len(texts), dimension) float32 array, each row of length 1 (all 0 for an empty text).
 

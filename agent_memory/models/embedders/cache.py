@@ -1,13 +1,14 @@
-"""Embeds each text once: a cache in front of any embedder."""
+"""Embeds each text once: a cache in front of any embedder, also where many ask at the same time."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.models.embedders.base import Embedder
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class CachedEmbedder:
         self.size = size
         self._lock = fork_safe_lock()
         self._vectors: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        self._asked: dict[bytes, Future[dict[bytes, np.ndarray]]] = {}
+        begin_anew_in_child(self, lambda cache: cache._asked.clear())
 
     def __repr__(self) -> str:
         return f"CachedEmbedder({self.inner!r})"
@@ -46,6 +49,10 @@ class CachedEmbedder:
         """The inner embedder's."""
         return self.inner.unrelated
 
+    def load(self) -> None:
+        """The inner embedder's."""
+        self.inner.load()
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text; those not kept come from one call of the inner embedder."""
         import numpy as np
@@ -53,24 +60,44 @@ class CachedEmbedder:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         keys = [_key(text) for text in texts]
-        found = self._find(keys)
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-        if missing:
-            rows = self.inner.embed(list(missing.values()))
-            # A copy, since a row is a view that would keep its whole batch in memory.
-            new = {key: row.copy() for key, row in zip(missing, rows, strict=True)}
-            self._keep(new)
-            found |= new
+        wanted = dict(zip(keys, texts, strict=True))
+        done: Future[dict[bytes, np.ndarray]] = Future()
+        found, others, own = self._divided(wanted, done)
+        if own:
+            try:
+                rows = self.inner.embed([wanted[key] for key in own])
+                # A copy, since a row is a view that would keep its whole batch in memory.
+                new = {key: row.copy() for key, row in zip(own, rows, strict=True)}
+                self._keep(new)
+                found |= new
+                done.set_result(new)
+            except BaseException as error:
+                done.set_exception(error)
+                raise
+            finally:
+                with self._lock:
+                    for key in own:
+                        self._asked.pop(key, None)
+        for key, future in others.items():
+            found[key] = future.result()[key]
         return np.stack([found[key] for key in keys])
 
-    def _find(self, keys: list[bytes]) -> dict[bytes, np.ndarray]:
-        found = {}
+    def _divided(
+        self, wanted: Iterable[bytes], done: Future[dict[bytes, np.ndarray]]
+    ) -> tuple[dict[bytes, np.ndarray], dict[bytes, Future[dict[bytes, np.ndarray]]], list[bytes]]:
+        """What is kept, what others are asking for, and what is now the caller's to ask."""
+        found, others, own = {}, {}, []
         with self._lock:
-            for key in keys:
+            for key in wanted:
                 if key in self._vectors:
                     self._vectors.move_to_end(key)
                     found[key] = self._vectors[key]
-        return found
+                elif key in self._asked:
+                    others[key] = self._asked[key]
+                else:
+                    self._asked[key] = done
+                    own.append(key)
+        return found, others, own
 
     def _keep(self, new: dict[bytes, np.ndarray]) -> None:
         with self._lock:

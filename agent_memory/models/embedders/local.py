@@ -14,7 +14,10 @@ from agent_memory.errors import MissingExtra
 if TYPE_CHECKING:
     import numpy as np
 
-_BATCH = 64
+_BATCH = 8
+
+_loading = fork_safe_lock()
+_model: Any = None
 
 
 def is_installed() -> bool:
@@ -25,15 +28,13 @@ def is_installed() -> bool:
 class WordLlamaEmbedder:
     """Vectors from WordLlama, whose weights come with its package (the extra "local").
 
-    The model is loaded when the first text is embedded. It averages vectors of words: good at
-    shared vocabulary and topics, blind to word order.
+    The model is loaded when the first text is embedded, once in a process. It averages vectors of
+    words: good at shared vocabulary and topics, blind to word order.
     """
 
     def __init__(self) -> None:
         if not is_installed():
             raise MissingExtra("The local embedder", "local")
-        self._lock = fork_safe_lock()
-        self._model: Any = None
 
     def __repr__(self) -> str:
         return "WordLlamaEmbedder()"
@@ -53,6 +54,10 @@ class WordLlamaEmbedder:
         """Calibrated on long conversations: see docs/recall.md."""
         return 0.25
 
+    def load(self) -> None:
+        """Load the model."""
+        _load()
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text, zeros for a blank one."""
         from agent_memory.models.embedders.vectors import embed_texts
@@ -62,24 +67,27 @@ class WordLlamaEmbedder:
     def _embed(self, texts: list[str]) -> np.ndarray:
         import numpy as np
 
-        model = self._load()
+        model = _load()
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         # like with like: a batch is padded to its longest text
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         vectors[order] = model.embed([texts[index] for index in order], batch_size=_BATCH)
         return vectors
 
-    def _load(self) -> Any:
-        with self._lock:
-            if self._model is None:
-                # wordllama sets up the root logger when imported, unless it has a handler already.
-                guard = logging.NullHandler()
-                logging.getLogger().addHandler(guard)
-                try:
-                    import wordllama
-                finally:
-                    logging.getLogger().removeHandler(guard)
-                self._model = wordllama.WordLlama.load(
-                    cache_dir=Path(wordllama.__file__).parent, disable_download=True
-                )
-            return self._model
+
+def _load() -> Any:
+    """The model, read-only: one for all embedders of the process, as it takes long and 30 MB."""
+    global _model
+    with _loading:
+        if _model is None:
+            # wordllama sets up the root logger when imported, unless it has a handler already.
+            guard = logging.NullHandler()
+            logging.getLogger().addHandler(guard)
+            try:
+                import wordllama
+            finally:
+                logging.getLogger().removeHandler(guard)
+            _model = wordllama.WordLlama.load(
+                cache_dir=Path(wordllama.__file__).parent, disable_download=True
+            )
+        return _model

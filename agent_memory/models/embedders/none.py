@@ -19,6 +19,9 @@ class NoEmbedder:
     def __repr__(self) -> str:
         return "NoEmbedder()"
 
+    def load(self) -> None:
+        """Nothing."""
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A (len(texts), 0) array."""
         import numpy as np

@@ -66,6 +66,9 @@ class FastEmbedEmbedder:
         """Not known."""
         return 0.0
 
+    def load(self) -> None:
+        """Nothing: the model may have to be fetched first."""
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text, zeros for a blank one.
 

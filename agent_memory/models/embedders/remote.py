@@ -86,6 +86,9 @@ class LiteLLMEmbedder:
         """Not known."""
         return 0.0
 
+    def load(self) -> None:
+        """Nothing: the model is elsewhere."""
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector for each text, zeros for a blank one.
 

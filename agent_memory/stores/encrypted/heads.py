@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Head, Summary
+from agent_memory.errors import Undecryptable
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import carried, carrier, opened, sealed_text
 from agent_memory.stores.encrypted.sealing import Place
@@ -71,7 +73,13 @@ class HeadSeals:
         if known is None or not known.is_of(head):
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[head.session_id] = self._open(head)
+            try:
+                known = self._known[head.session_id] = self._open(head)
+            except Undecryptable as error:
+                error.damage = Damage(
+                    "session", head.session_id, head=replace(head, system=None, summary=None)
+                )
+                raise
         if known.system is None and known.summary is None:
             return head
         system = None if known.system is None else known.system.detached()

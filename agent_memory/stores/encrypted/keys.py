@@ -13,6 +13,7 @@ from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
 from agent_memory.stores.encrypted.sealing import KEY_BYTES, MARK, Key, Place, name_of
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # anything else may be a key, in the wrong place
 _SHORTEST_KEY = 43  # characters of 32 bytes in base64, without padding
 
 
@@ -66,8 +67,9 @@ class Keys:
         """
         text = os.environ.get(variable, "")
         if not text.strip():
+            named = variable if _VARIABLE.fullmatch(variable) else "that `encryption` names"
             raise ConfigError(
-                f"The environment variable {variable} is not set, and encryption takes its keys "
+                f"The environment variable {named} is not set, and encryption takes its keys "
                 'from it. Set it to "id:base64,id2:base64", the key to write with first; '
                 "`openssl rand -base64 32` makes one."
             )
@@ -121,6 +123,11 @@ class Keys:
             self._add(key_id, secret)
         self._current = self._writing(key_id)
 
+    def lacks(self, sealed: str) -> bool:
+        """Whether a key is missing that something was sealed with, as far as its text tells."""
+        key_id, dot, _ = sealed.removeprefix(MARK).partition(".")
+        return bool(dot) and sealed.startswith(MARK) and key_id not in self._known
+
     def open(self, place: Place, sealed: str) -> bytes:
         """What was sealed for a place.
 
@@ -149,7 +156,14 @@ class Keys:
                 f"{key_id!r} is another key than it was written with, or the namespace another. "
                 "Give that key, or restore the record from a backup."
             )
+        key.has_opened = True
         return plain
+
+    def has_opened(self, sealed: str) -> bool:
+        """Whether the key that something was sealed with has opened something: so it is the right
+        one, and what it does not open was altered, or belongs elsewhere."""
+        key = self._known.get(sealed.removeprefix(MARK).partition(".")[0])
+        return key is not None and key.has_opened
 
     def _writing(self, key_id: str) -> Key:
         key = self._get(_checked_id(key_id))

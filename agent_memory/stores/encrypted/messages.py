@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry
+from agent_memory.errors import Undecryptable
 from agent_memory.stores.coding import to_micros
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.sealing import MARK, Key, Place
@@ -58,13 +60,20 @@ class MessageSeals:
         """A stored entry as it was given.
 
         Raises:
-            Undecryptable: It was altered, or put at another place, or its key is not given.
+            Undecryptable: It was altered, or put at another place, or its key is not given. It has
+                a `damage` where it can't be for want of the key.
         """
         place = self._place(entry.session_id, entry.seq, entry.created_at)
+        try:
+            message = opened(self._keys, place, entry.message, entry.created_at, self._plaintext)
+        except Undecryptable as error:
+            if self._keys.has_opened(carried(entry.message) or ""):
+                error.damage = Damage("message", entry.session_id, entry.seq)
+            raise
         return Entry(
             entry.session_id,
             entry.seq,
-            opened(self._keys, place, entry.message, entry.created_at, self._plaintext),
+            message,
             entry.tokens,
             entry.total,
             entry.encoding,

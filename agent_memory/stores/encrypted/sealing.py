@@ -25,8 +25,10 @@ _NAMES = {
     "message": "Message {3} of session {2!r}",
     "system": "The system message of session {2!r}",
     "summary": "The summary of session {2!r}",
+    "key": "A key of writes to session {2!r}",
     "fact": "Record {3!r} of block {2!r}",
     "vector": "Record {3!r} of block {2!r}",
+    "receipt": "The receipt",
 }
 
 
@@ -37,9 +39,14 @@ class Key:
         key_id: Its id, which stands beside all that it sealed.
         secret: Its 32 bytes.
 
+    Attributes:
+        has_opened: Whether it has opened something: then it is no other key under the same id.
+
     Raises:
         MissingExtra: `cryptography` is not installed.
     """
+
+    has_opened = False
 
     def __init__(self, key_id: str, secret: bytes) -> None:
         self.id = key_id

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 
 from agent_memory.core.messages import Message
+from agent_memory.core.once import Appended, KeptKey, Once
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record
 from agent_memory.errors import StoreUnavailable, Undecryptable
 from agent_memory.stores.base import Store, VectorStore, swaps_vectors
+from agent_memory.stores.damage import due_of, leave_out, page_of, undamaged
 from agent_memory.stores.encrypted.heads import HeadSeals
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import MessageSeals
@@ -17,12 +22,13 @@ from agent_memory.stores.encrypted.vectors import (
     EncryptedSwappingVectors,
     EncryptedVectors,
     RecordSeals,
+    opened_of,
 )
+from agent_memory.stores.encrypted.write_keys import WriteKeySeals
 from agent_memory.stores.wrapper import StoreWrapper
 
 logger = logging.getLogger(__name__)
 
-_UNREADABLE_SECONDS = 600.0
 _UNSEEN = Message(role="user", content="")  # before its seq is known, a store is shown no more
 
 
@@ -56,6 +62,7 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         StoreWrapper.__init__(self, inner)
         self._messages = MessageSeals(keys, namespace, plaintext)
         self._heads = HeadSeals(keys, namespace, plaintext)
+        self._write_keys = WriteKeySeals(keys, namespace, plaintext)
 
     def vectors_of(self, store: VectorStore) -> EncryptedVectors:
         """A vector store of another database, encrypted with the same keys."""
@@ -71,15 +78,39 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
             StoreUnavailable: So it is with the store, or with the keys; if the messages were stored
                 all the same, it says so.
         """
-        if not self._heads.knows(session_id):  # who is refused must have stored nothing
-            self.head(session_id)
-        sealed = [self._sealed(session_id, draft) for draft in drafts]
-        after = self._inner.append(session_id, sealed, user_id)
-        try:
-            return self._heads.opened(after)
-        except (Undecryptable, StoreUnavailable) as error:
-            # another process has put something there meanwhile
-            raise type(error)(f"{error} The new messages were stored.") from error
+        after = self._inner.append(session_id, self._sealed_all(session_id, drafts), user_id)
+        return self._after(after)
+
+    def append_once(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None = None,
+    ) -> Appended:
+        """See `SessionStore.append_once`; and `append`."""
+        sealed = self._sealed_all(session_id, drafts)
+        terms = self._write_keys.terms(session_id, once)
+        done = self._inner.append_once(session_id, sealed, terms, user_id)
+        before = done.before and self._write_keys.opened(session_id, done.before)
+        head = self._after(done.head) if done.places else self._heads.opened(done.head)
+        return Appended(head, done.places, before)
+
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+        """See `SessionStore.keys`.
+
+        Raises:
+            Undecryptable: One of them cannot be opened.
+        """
+        found = self._inner.keys(session_id, names)
+        return [self._write_keys.opened(session_id, one) for one in found]
+
+    def put_keys(
+        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
+    ) -> None:
+        """See `SessionStore.put_keys`."""
+        sealed = [self._write_keys.sealed(session_id, one) for one in keys]
+        self._inner.put_keys(session_id, sealed, lease=lease)
 
     def head(self, session_id: str) -> Head | None:
         """See `SessionStore.head`.
@@ -97,6 +128,12 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
             Undecryptable: A message cannot be opened.
         """
         found = self._inner.read(session_id, after=after, limit=limit)
+        try:
+            return [self._messages.opened(entry) for entry in found]
+        except Undecryptable:
+            for entry in found:  # where one can be opened, it is not the key
+                with suppress(Undecryptable):
+                    self._messages.opened(entry)
         return [self._messages.opened(entry) for entry in found]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
@@ -107,8 +144,23 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         """
         return [self._messages.opened(entry) for entry in self._inner.pick(session_id, seqs)]
 
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        """See `SessionStore.tails`. A session of which a message cannot be opened is left out, with
+        a warning: it must not hide what was said in others."""
+        found: dict[str, list[Entry]] = {name: [] for name in session_ids}
+        for entry in self._inner.tails(block, session_ids, before=before, limit=limit):
+            if entry.session_id not in found:
+                continue
+            try:
+                found[entry.session_id].append(self._messages.opened(entry))
+            except Undecryptable as error:
+                logger.warning("session %r is not searched: %s", entry.session_id, error)
+                del found[entry.session_id]
+        return [entry for entries in found.values() for entry in entries]
+
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.move`."""
         return _as_given(self._inner.move(self._heads.sealed(head), lease=lease), head)
 
     def rewrite(
@@ -119,37 +171,28 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """See `SessionStore.rewrite`."""
         sealed = [self._messages.sealed_entry(entry) for entry in entries]
         stored = self._inner.rewrite(self._heads.sealed(head), after, sealed, lease=lease)
         return _as_given(stored, head)
 
     def due(self, limit: int = 100) -> list[Head]:
         """See `SessionStore.due`. A session that cannot be opened is put off, with a warning."""
-        heads: list[Head] = []
-        for head in self._inner.due(limit):
-            try:
-                heads.append(self._heads.opened(head))
-            except Undecryptable as error:  # it must not keep the other sessions waiting
-                logger.warning("session %r is left for later: %s", head.session_id, error)
-                self._inner.schedule(head, _UNREADABLE_SECONDS)
-        return heads
+        return due_of(self, lambda: undamaged(self._inner.due(limit), self._heads.opened))
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """See `SessionStore.delete`."""
         self._inner.delete(session_id, lease=lease)
         self._heads.forget(session_id)
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """See `SessionStore.sessions`.
+        """See `SessionStore.sessions`. One that cannot be opened is left out, with a warning."""
 
-        Raises:
-            Undecryptable: The system message or the summary of one cannot be opened.
-        """
-        found = self._inner.sessions(user_id=user_id, limit=limit, after=after)
-        return [self._heads.opened(head) for head in found]
+        def read(last: str, most: int) -> list[Head]:
+            return self._inner.sessions(user_id=user_id, limit=most, after=last or None)
+
+        name = attrgetter("session_id")
+        return page_of(read, self._heads.opened, name, after or "", limit)
 
     def put_records(
         self,
@@ -159,7 +202,6 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.put_records`."""
         sealed = [self._records.sealed("fact", block, record) for record in records]
         self._inner.put_records(block, sealed, replacing=replacing, lease=lease)
 
@@ -167,19 +209,39 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         """See `RecordStore.records`.
 
         Raises:
-            Undecryptable: One of them cannot be opened.
+            Undecryptable: None of them can be opened, or a key is missing.
         """
         found = self._inner.records(block, owner)
-        return [self._records.opened("fact", block, record) for record in found]
+        return opened_of(found, partial(self._records.opened, "fact", block))
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         """See `RecordStore.all_records`.
 
         Raises:
-            Undecryptable: One of them cannot be opened.
+            Undecryptable: A key is missing.
         """
         for block, record in self._inner.all_records():
-            yield block, self._records.opened("fact", block, record)
+            try:
+                opened = self._records.opened("fact", block, record)
+            except Undecryptable as error:
+                if error.damage is None:
+                    raise
+                leave_out(error)
+            else:
+                yield block, opened
+
+    def _sealed_all(self, session_id: str, drafts: Sequence[Draft]) -> list[Draft]:
+        if not self._heads.knows(session_id):  # who is refused must have stored nothing
+            self.head(session_id)
+        return [self._sealed(session_id, draft) for draft in drafts]
+
+    def _after(self, appended: Head) -> Head:
+        """The head after an append."""
+        try:
+            return self._heads.opened(appended)
+        except (Undecryptable, StoreUnavailable) as error:
+            # another process has put something there meanwhile
+            raise type(error)(f"{error} The new messages were stored.") from error
 
     def _sealed(self, session_id: str, draft: Draft) -> Draft:
         message = draft.message

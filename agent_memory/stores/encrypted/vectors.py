@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Hit, Lease, Record
-from agent_memory.errors import UnsupportedOperation
+from agent_memory.errors import Undecryptable, UnsupportedOperation
 from agent_memory.stores.base import SwappingVectorStore, VectorStore
 from agent_memory.stores.coding import to_micros
+from agent_memory.stores.damage import leave_out, noted, undamaged
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import sealed_text
 from agent_memory.stores.encrypted.sealing import Place
@@ -20,6 +22,9 @@ from agent_memory.stores.wrapper import VectorStoreWrapper
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Query
     from agent_memory.retrieval.terms import Terms
+
+Row = TypeVar("Row")
+Value = TypeVar("Value")
 
 
 class RecordSeals:
@@ -50,7 +55,12 @@ class RecordSeals:
         """
         if self._plaintext and not sealed_text(record.text):
             return record
-        plain = self._keys.open(self._place(kind, block, record), record.text)
+        try:
+            plain = self._keys.open(self._place(kind, block, record), record.text)
+        except Undecryptable as error:
+            if not self._keys.lacks(record.text):
+                error.damage = Damage(kind, record.session_id, record.first, block, record.id)
+            raise
         text, metadata = json.loads(plain)
         return replace(record, text=text, metadata=metadata)
 
@@ -72,15 +82,36 @@ class RecordSeals:
 
     def query(self, query: Query) -> Query:
         """The same for a question, under each of the keys: records may be of any of them."""
-        terms = [key.blind(term) for key in self._keys.known for term in query.words]
-        if self._plaintext:
-            terms += query.words
-        return replace(query, words=tuple(dict.fromkeys(terms)))
+
+        def numbers(term: int) -> tuple[int, ...]:
+            blind = tuple(key.blind(term) for key in self._keys.known)
+            return (*blind, term) if self._plaintext else blind
+
+        terms = (number for term in query.words for number in numbers(term))
+        beside = query.beside
+        if beside is not None:
+            beside = replace(beside, stored=tuple(numbers(term) for term in beside.words))
+        return replace(query, words=tuple(dict.fromkeys(terms)), beside=beside)
 
     def _place(self, kind: str, block: str, record: Record) -> Place:
         origin = (record.owner, record.session_id, record.first, record.last)
         moment = to_micros(record.created_at)
         return (kind, self._namespace, block, record.id, *origin, record.sources, moment)
+
+
+def opened_of(rows: Iterable[Row], opened: Callable[[Row], Value]) -> list[Value]:
+    """What rows hold, without those that were altered: one must not hide the others.
+
+    Raises:
+        Undecryptable: A key is not given, or none of them can be opened: the key is another one.
+    """
+    with noted() as damaged:
+        found = undamaged(rows, opened)
+    for error in damaged:
+        if error.damage is None or not found:
+            raise error
+        leave_out(error)
+    return found
 
 
 class EncryptedVectors(VectorStoreWrapper):
@@ -104,7 +135,6 @@ class EncryptedVectors(VectorStoreWrapper):
         *,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.put_vectors`."""
         sealed = [self._records.sealed("vector", block, record) for record in records]
         self._vectors.put_vectors(block, sealed, self._records.blinded(features), lease=lease)
 
@@ -112,13 +142,18 @@ class EncryptedVectors(VectorStoreWrapper):
         """See `VectorStore.search_vectors`.
 
         Raises:
-            Undecryptable: A record that was found cannot be opened.
+            Undecryptable: None of the records that were found can be opened, or a key is missing.
         """
         blinded = self._records.query(query)
         found = self._vectors.search_vectors(block, owner, blinded, depth)
-        return [
-            replace(hit, record=self._records.opened("vector", block, hit.record)) for hit in found
-        ]
+        beside = {} if query.beside is None else query.beside.records
+
+        def opened(hit: Hit) -> Hit:
+            if beside.get(hit.record.id) is hit.record:
+                return hit
+            return replace(hit, record=self._records.opened("vector", block, hit.record))
+
+        return opened_of(found, opened)
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
@@ -147,13 +182,10 @@ class EncryptedSwappingVectors(EncryptedVectors):
         self._swapping = inner
 
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
-        """See `SwappingVectorStore.begin_vectors`."""
         self._swapping.begin_vectors(block, dimension, model)
 
     def fill_vectors(self, block: str) -> bool:
-        """See `SwappingVectorStore.fill_vectors`."""
         return self._swapping.fill_vectors(block)
 
     def swap_vectors(self, block: str) -> None:
-        """See `SwappingVectorStore.swap_vectors`."""
         self._swapping.swap_vectors(block)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from agent_memory.core.once import Appended, Once
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import StoreError
@@ -25,6 +26,7 @@ from agent_memory.stores.mongodb.documents import (
     token,
     weight,
 )
+from agent_memory.stores.mongodb.keys import MOST_KEYS, SessionKeys, fields_of
 from agent_memory.stores.mongodb.log import HEAVY, Log
 
 Doc = dict[str, Any]
@@ -63,6 +65,15 @@ class Attempt:
         return self.tail is not self.rows
 
 
+class Keyed(NamedTuple):
+    """What becomes of a session's keys with a write: those to keep, the names of those to remove,
+    and whether there are many then."""
+
+    keys: Doc
+    old: Sequence[str]
+    crowded: bool
+
+
 class Appender:
     """Appends, and remembers the heads it saw last.
 
@@ -75,12 +86,14 @@ class Appender:
         namespace: Of the sessions.
         sessions: The collection of sessions.
         log: Their entries.
+        keys: Their keys.
     """
 
-    def __init__(self, namespace: str, sessions: Table, log: Log) -> None:
+    def __init__(self, namespace: str, sessions: Table, log: Log, keys: SessionKeys) -> None:
         self._namespace = namespace
         self._sessions = sessions
         self._log = log
+        self._keys = keys
         self._known: dict[str, _CachedHead] = {}
         self._begin_anew()
         begin_anew_in_child(self, Appender._begin_anew)
@@ -90,11 +103,23 @@ class Appender:
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
         """See `SessionStore.append`."""
-        # threads that take turns don't undercut each other; a turn that lasts is not waited for
+        with self._turn(session_id):
+            return self._append(session_id, drafts, user_id)
+
+    def append_once(
+        self, session_id: str, drafts: Sequence[Draft], once: Once, user_id: str | None
+    ) -> Appended:
+        """See `SessionStore.append_once`."""
+        with self._turn(session_id):
+            return self._append_once(session_id, drafts, once, user_id)
+
+    @contextmanager
+    def _turn(self, session_id: str) -> Iterator[None]:
+        """Threads that take turns don't undercut each other; one that lasts is not waited for."""
         turn = self._turns[hash(session_id) % _TURNS]
         taken = turn.acquire(timeout=_TURN_SECONDS)
         try:
-            return self._append(session_id, drafts, user_id)
+            yield
         finally:
             if taken:
                 turn.release()
@@ -125,6 +150,39 @@ class Appender:
                 done = self._follow(key, known, attempt)
         return self._remembered(done)
 
+    def _append_once(
+        self, session_id: str, drafts: Sequence[Draft], once: Once, user_id: str | None
+    ) -> Appended:
+        key, write = key_of(self._namespace, session_id), token()
+        since = None if once.since is None else to_micros(once.since)
+        attempt: Attempt | None = None
+        places: tuple[int, ...] = ()
+        while True:
+            session = self._sessions.one({"_id": key})
+            if attempt is not None:
+                if session is not None and self.holds(session, attempt):
+                    return Appended(self._remembered(session), places)
+                self.give_up(attempt)
+            before = empty_head(session_id, None, datetime.now(UTC))
+            known = _CachedHead(token(), before, 0) if session is None else _known(session)
+            extend(known.head, (), user_id)  # who is refused learns nothing of keys
+            kept = self._keys.known(session, once.names) if session and once.keys else {}
+            places, earlier = once.chosen(len(drafts), known.head.end, kept)
+            if not places:
+                return Appended(copy_for_caller(known.head), (), earlier)
+            head, entries = extend(known.head, [drafts[place] for place in places], user_id)
+            attempt = self.attempt(known.log, head, entries, write)
+            keys = fields_of(once.kept(places, entries, head), head.version, write)
+            if session is None:
+                done = self.begin(key, attempt, keys)
+            else:
+                old = self._keys.old(session, since, keys)
+                crowded = len(session.get("keys", {})) + len(keys) > MOST_KEYS
+                done = self._follow(key, known, attempt, Keyed(keys, old, crowded))
+            if done is not None:
+                self._keys.tidy(done, since)
+                return Appended(self._remembered(done), places)
+
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
@@ -135,8 +193,8 @@ class Appender:
         heavy = sum(map(weight, rows)) > HEAVY
         return Attempt(log, head, rows, self._log.stage(log, rows) if heavy else rows)
 
-    def begin(self, key: str, attempt: Attempt) -> Doc | None:
-        """Write a session that is not there yet; None where it is."""
+    def begin(self, key: str, attempt: Attempt, keys: Doc | None = None) -> Doc | None:
+        """Write a session that is not there yet, with its first keys; None where it is."""
         head = attempt.head
         session = {
             "_id": key,
@@ -149,6 +207,7 @@ class Appender:
             "spilled": 0,
             "weight": attempt.added,
             "tail": {tail_key(row["n"]): row for row in attempt.tail},
+            "keys": keys or {},
             "lease_owner": None,
             "lease_until": 0,
             "due_at": now_micros(),
@@ -162,7 +221,9 @@ class Appender:
             self._spill(session)
         return session
 
-    def _follow(self, key: str, known: _CachedHead, attempt: Attempt) -> Doc | None:
+    def _follow(
+        self, key: str, known: _CachedHead, attempt: Attempt, keyed: Keyed | None = None
+    ) -> Doc | None:
         """Write entries after the end of a session; None where it is not as it is known."""
         was, head = known.head, attempt.head
         new: Doc = {"end": head.end, "total": head.total}
@@ -175,8 +236,13 @@ class Appender:
             "$min": {"due_at": now_micros()},
             "$inc": {"weight": attempt.added},
         }
+        if keyed is not None:
+            new |= {f"keys.{name}": values for name, values in keyed.keys.items()}
+            if keyed.old:
+                change["$unset"] = {f"keys.{name}": "" for name in keyed.old}
         heavy = known.weight + attempt.added > HEAVY
-        session = self._sessions.swap(which, change, fields=None if heavy else NO_TAIL)
+        whole = heavy or (keyed is not None and keyed.crowded)
+        session = self._sessions.swap(which, change, fields=None if whole else NO_TAIL)
         if session is not None and heavy:
             self._spill(session)
         return session

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Sequence
+from operator import index
 from typing import Any
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import Entry, Head
+from agent_memory.core.records import Entry, Head, Lag
 from agent_memory.stores.coding import (
+    UNREADABLE,
     from_micros,
     head_fields,
     head_from,
     json_or_none,
     to_micros,
-    value_or_none,
 )
 
 Doc = dict[str, Any]
@@ -23,10 +26,11 @@ Doc = dict[str, Any]
 NEVER = 2**62
 """The time at which a session is due that waits for nothing."""
 
-NO_TAIL: Doc = {"tail": 0}
-"""The fields of a session's document without those of its newest entries."""
+NO_TAIL: Doc = {"tail": 0, "keys": 0}
+"""The fields of a session's document without those of its newest entries and keys."""
 
 _ENTRY_BYTES = 256  # what an entry takes besides its message, about
+_PIECE = 2**21  # characters; a document may have 16 MiB, and a character four bytes
 
 
 def key_of(*names: str) -> str:
@@ -53,18 +57,40 @@ def head_values(head: Head) -> Doc:
 
 
 def head_of(doc: Doc) -> Head:
-    """The head of a session's document."""
-    summary, cursors = value_or_none(doc["summary"]), json.loads(doc["cursors"])
+    """The head of a session's document.
+
+    Raises:
+        Damaged: Something of it is not what was written.
+    """
     return head_from(
-        {**doc, "summary": summary, "cursors": cursors},
+        doc,
         session_id=doc["sid"],
-        user_id=doc["user"],
-        end=doc["end"],
-        total=doc["total"],
-        version=doc["version"],
-        deleting=bool(doc["deleting"]),
-        begun=doc["begun"],
+        user_id=doc.get("user"),
+        end=doc.get("end"),
+        total=doc.get("total"),
+        version=doc.get("version"),
+        deleting=doc.get("deleting"),
+        begun=doc.get("begun"),
     )
+
+
+LAG_FIELDS: Doc = dict.fromkeys(
+    ("sid", "cursors", "expired", "end", "total", "version", "begun"), 1
+)
+
+
+def lag_of(doc: Doc, block: str) -> Lag:
+    """What a session's document tells of what a block has still to absorb."""
+    try:
+        begun = from_micros(doc["begun"])
+        try:
+            cursor = index(json.loads(doc["cursors"]).get(block, 0))
+        except UNREADABLE:
+            cursor = 0  # of what is damaged all waits
+        after, end = max(cursor, index(doc["expired"])), index(doc["end"])
+        return Lag(doc["sid"], after, end, index(doc["total"]), doc["version"], begun)
+    except UNREADABLE as error:
+        raise Damage("session", doc["sid"]).error() from error
 
 
 def tail_key(seq: int) -> str:
@@ -98,6 +124,51 @@ def entry_doc(log: str, values: Doc) -> Doc:
     return {"_id": f"{log}.{values['n']}.{values['w']}", "log": log, **values}
 
 
+def ids_of(log: str, values: Doc) -> list[str]:
+    """The ids of an entry's document, and of those of its message's pieces."""
+    own = f"{log}.{values['n']}.{values['w']}"
+    return [own, *(f"{own}.{part}" for part in range(values.get("pieces", 0)))]
+
+
+def in_pieces(log: str, values: Doc) -> list[Doc]:
+    """The document of an entry, and those of its message's pieces, where one can't hold it.
+
+    The entry says how many there are (`pieces`). For all else they are staged entries: they are
+    removed with the entry, by its place, and never taken for one.
+    """
+    text = values["message"]
+    if len(text) <= _PIECE:
+        return [entry_doc(log, values)]
+    parts = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+    values["pieces"] = len(parts)
+    own, *ids = ids_of(log, values)
+    place = {"log": log, **{name: values[name] for name in ("n", "g", "w")}, "staged": 1}
+    pieces = [
+        {"_id": name, **place, "part": part, "text": text_of_part}
+        for part, (name, text_of_part) in enumerate(zip(ids, parts, strict=True))
+    ]
+    return [{**entry_doc(log, values), "_id": own, "message": ""}, *pieces]
+
+
+def put_together(docs: Sequence[Doc]) -> list[Doc]:
+    """The documents of entries, with the messages that stand in pieces of their own, as far as all
+    of these are there."""
+    pieces: dict[tuple[int, str], dict[int, str]] = {}
+    for doc in docs:
+        if "part" in doc:
+            pieces.setdefault((doc["n"], doc["w"]), {})[doc["part"]] = doc["text"]
+    whole: list[Doc] = []
+    for doc in docs:
+        if doc.get("pieces"):
+            parts = pieces.get((doc["n"], doc["w"]), {})
+            text = "".join(parts[part] for part in sorted(parts))
+            if len(parts) == doc["pieces"]:
+                whole.append({**doc, "message": text})
+        elif "part" not in doc:
+            whole.append(doc)
+    return whole
+
+
 def is_away(values: Doc) -> bool:
     """Whether a tail has an entry that stands on its own."""
     return "message" not in values
@@ -109,14 +180,21 @@ def weight(values: Doc) -> int:
 
 
 def entry_of(session_id: str, doc: Doc) -> Entry:
-    """The entry of a document."""
-    created_at = from_micros(doc["created_at"])
-    return Entry(
-        session_id=session_id,
-        seq=doc["n"],
-        message=Message.from_json(doc["message"], created_at),
-        tokens=doc["tokens"],
-        total=doc["total"],
-        encoding=doc["encoding"],
-        created_at=created_at,
-    )
+    """The entry of a document.
+
+    Raises:
+        Damaged: It is not what was written.
+    """
+    try:
+        created_at = from_micros(doc["created_at"])
+        return Entry(
+            session_id=session_id,
+            seq=doc["n"],
+            message=Message.from_json(doc["message"], created_at),
+            tokens=index(doc["tokens"]),
+            total=index(doc["total"]),
+            encoding=doc["encoding"],
+            created_at=created_at,
+        )
+    except UNREADABLE as error:
+        raise Damage("message", session_id, doc["n"]).error() from error

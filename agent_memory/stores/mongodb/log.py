@@ -17,15 +17,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_memory.core.records import Entry
-from agent_memory.errors import StoreError
+from agent_memory.errors import Damaged
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import (
     entry_doc,
     entry_of,
+    ids_of,
+    in_pieces,
     is_away,
+    put_together,
     tail_key,
     weight,
 )
+from agent_memory.stores.mongodb.keys import SessionKeys
 
 Doc = dict[str, Any]
 
@@ -46,11 +50,13 @@ class Log:
     Args:
         sessions: The collection of sessions.
         entries: The collection of entries on their own.
+        keys: The keys under which they were appended.
     """
 
-    def __init__(self, sessions: Table, entries: Table) -> None:
+    def __init__(self, sessions: Table, entries: Table, keys: SessionKeys) -> None:
         self._sessions = sessions
         self._entries = entries
+        self._keys = keys
 
     def read(self, key: str, after: int, limit: int | None) -> list[Entry]:
         """The entries of a session after `after`, at most `limit`."""
@@ -91,15 +97,17 @@ class Log:
             which = {"log": session["log"], "n": {**places}}
             if "$lte" in places:
                 which["n"]["$lte"] = min(seqs[-1], session["spilled"])
-            for doc in self._entries.all(which, by=[("n", 1)]):
+            for doc in put_together(self._entries.all(which, by=[("n", 1)])):
                 before = docs.get(doc["n"])
                 if not doc.get("staged") and (before is None or doc["g"] > before["g"]):
                     docs[doc["n"]] = doc
         own = {seq: tail[seq] for seq in seqs if seq > session["spilled"] and seq in tail}
-        away = [entry_doc(session["log"], one)["_id"] for one in own.values() if is_away(one)]
+        log = session["log"]
+        away = [name for one in own.values() if is_away(one) for name in ids_of(log, one)]
         docs.update(own)
         if away:
-            docs.update((doc["n"], doc) for doc in self._entries.all({"_id": {"$in": away}}))
+            found = put_together(self._entries.all({"_id": {"$in": away}}))
+            docs.update((doc["n"], doc) for doc in found)
         whole = all(seq in docs and "message" in docs[seq] for seq in seqs)
         if not whole or any(docs[seq]["g"] > session["version"] for seq in seqs):
             return None
@@ -117,12 +125,14 @@ class Log:
 
     def stage(self, log: str, rows: Sequence[Doc]) -> list[Doc]:
         """Write entries on their own before they are appended; what the tail says of them."""
-        self._entries.insert([{**entry_doc(log, row), "staged": 1} for row in rows])
+        docs = [doc for row in rows for doc in in_pieces(log, row)]
+        self._entries.insert([{**doc, "staged": 1} for doc in docs])
         return [{key: value for key, value in row.items() if key != "message"} for row in rows]
 
     def unstage(self, log: str, rows: Sequence[Doc]) -> None:
         """Remove entries that were not appended after all."""
-        self._entries.delete_all({"_id": {"$in": [entry_doc(log, row)["_id"] for row in rows]}})
+        names = [name for row in rows for name in ids_of(log, row)]
+        self._entries.delete_all({"_id": {"$in": names}})
 
     def holds(self, log: str, row: Doc) -> bool:
         """Whether an entry stands on its own, appended by the very write that the row is of."""
@@ -170,7 +180,8 @@ class Log:
         """Remove what was written for a tail that was cut off meanwhile, or is deleted."""
         session = self._sessions.one({"_id": key}, fields=_LOG) or {"log": None}
         if session["log"] != log:
-            self._entries.delete_all({"_id": {"$in": [doc["_id"] for doc in written]}})
+            names = [name for doc in written for name in ids_of(log, doc)]
+            self._entries.delete_all({"_id": {"$in": names}})
             return
         kept = {(doc["n"], doc["w"]) for doc in session["tail"].values()}
         lost = [
@@ -192,7 +203,8 @@ class Log:
                 if doc["g"] < highest.get(doc["n"], 0) or doc["n"] <= session["expired"]
             ]
         if lost:
-            self._entries.delete_all({"_id": {"$in": [doc["_id"] for doc in lost]}})
+            names = [name for doc in lost for name in ids_of(log, doc)]
+            self._entries.delete_all({"_id": {"$in": names}})
 
     def expire(self, key: str) -> None:
         """Remove the entries up to a session's `expired`."""
@@ -206,20 +218,22 @@ class Log:
         self._entries.delete_all({"log": session["log"], "n": {"$lte": session["expired"]}})
 
     def clear_cut(self, session: Doc) -> None:
-        """Remove the documents of entries that were cut off."""
+        """Remove the documents of entries that were cut off, and of their keys."""
         cut = session["cut"]
         above = {"$gt": cut["end"]}
         self._entries.delete_all({"log": session["log"], "n": above, "g": {"$lt": cut["below"]}})
+        self._keys.clear_cut(session)
         which = {"_id": session["_id"], "log": session["log"], "cut.below": cut["below"]}
         self._sessions.update(which, {"$unset": {"cut": ""}})
 
     def drop(self, session: Doc) -> None:
-        """Remove all documents of entries of a session."""
+        """Remove all documents of entries and keys of a session."""
         self._entries.delete_all({"log": session["log"]})
+        self._keys.drop(session)
 
 
-def _damaged() -> StoreError:
-    return StoreError(
+def _damaged() -> Damaged:
+    return Damaged(
         "Entries of a session are missing in MongoDB. Were documents removed from the collection "
         "agent_memory_entries by hand?"
     )

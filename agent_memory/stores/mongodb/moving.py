@@ -107,11 +107,15 @@ class Mover:
         new: Doc = {f"tail.{key}": row for key, row in tail.items()}
         new |= {"end": attempt.head.end, "total": attempt.head.total}
         new["spilled"] = min(session["spilled"], after)
-        if session["spilled"] > after or any(map(is_away, gone.values())):
-            new["cut"] = {"end": after, "below": attempt.head.version}
+        end = attempt.head.end
+        has_keys = end < head.end and bool(session.get("keys") or session.get("filed"))
+        if session["spilled"] > after or any(map(is_away, gone.values())) or has_keys:
+            new["cut"] = {"end": after, "below": attempt.head.version, "keys": end}
         change: Doc = {"$set": new, "$inc": {"weight": attempt.added - lighter}}
-        if gone.keys() - tail.keys():
-            change["$unset"] = {f"tail.{key}": "" for key in gone.keys() - tail.keys()}
+        unset = [f"tail.{key}" for key in gone.keys() - tail.keys()]
+        unset += [f"keys.{name}" for name, one in session.get("keys", {}).items() if one["n"] > end]
+        if unset:
+            change["$unset"] = dict.fromkeys(unset, "")
         heavy = session["weight"] + attempt.added - lighter > HEAVY
         # whoever spills meanwhile changes neither version nor end
         seen = {"log": session["log"], "end": head.end, "spilled": session["spilled"]}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.stores.coding import record_body, record_of, to_micros
+from agent_memory.stores.damage import undamaged
 from agent_memory.stores.indexes import Changed, search
 from agent_memory.stores.mongodb.blocks import Blocks
 from agent_memory.stores.mongodb.commits import Commits, Write
@@ -48,7 +50,6 @@ class MongoDBRecords:
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.put_records`."""
         key = key_of(self._namespace, block)
         docs = _docs(key, records)
         self._blocks.note(block)
@@ -65,20 +66,19 @@ class MongoDBRecords:
         self._fact_writes.write(key, lease, stage)
 
     def records(self, block: str, owner: str) -> list[Record]:
-        """See `RecordStore.records`."""
         key = key_of(self._namespace, block)
         self._fact_writes.settle(key)
         docs = self._facts.all({"block": key, "owner": owner, "live": 1})
-        found = [_record(doc) for doc in docs]
+        found = undamaged(docs, lambda doc: _record(doc, "fact", block))
         return sorted(found, key=lambda record: (record.created_at, record.id))
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        """See `RecordStore.all_records`."""
         for block in self._blocks.names():
             key = key_of(self._namespace, block)
             self._fact_writes.settle(key)
             for docs in _pages(self._facts, {"block": key, "live": 1}):
-                yield from ((block, _record(doc)) for doc in docs)
+                found = undamaged(docs, partial(_record, kind="fact", block=block))
+                yield from ((block, record) for record in found)
 
     def delete_records(
         self,
@@ -90,7 +90,6 @@ class MongoDBRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.delete_records`."""
         key = key_of(self._namespace, block)
         place = None if record_id is None else key_of(key, record_id)
         which = _matching(after, _id=place, owner=owner, session_id=session_id)
@@ -98,7 +97,6 @@ class MongoDBRecords:
         writes.write(key, lease, lambda write: writes.remove(write, which))
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """See `VectorStore.open_vectors`."""
         self._blocks.note(block)
         self._collections.open(block, (dimension, model))
 
@@ -110,7 +108,6 @@ class MongoDBRecords:
         *,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.put_vectors`."""
         if not records:
             return
         from agent_memory.stores.blobs import blobs_of
@@ -130,18 +127,21 @@ class MongoDBRecords:
         self._collections.sweep(block, key)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        """See `VectorStore.search_vectors`."""
         key = self._collections.to_read(block, known=True)
         index = None if key is None else self._indexes.load(key, owner)
         if index is None:  # nothing of this owner's, or the block was cleared
             key = self._collections.to_read(block, known=False)
             index = None if key is None else self._indexes.load(key, owner)
         if key is None or index is None:
-            return []
+            from agent_memory.retrieval.index import TraitIndex
+
+            return search(block, TraitIndex(0), query, depth, lambda ids: {})
 
         def read(ids: list[str]) -> dict[str, Record]:
             docs = self._indexes.documents(key, ids)
-            return {doc["id"]: _record(doc) for doc in docs if doc["owner"] == owner}
+            own = [doc for doc in docs if doc["owner"] == owner]
+            found = undamaged(own, lambda doc: _record(doc, "vector", block))
+            return {record.id: record for record in found}
 
         return search(block, index, query, depth, read)
 
@@ -154,7 +154,6 @@ class MongoDBRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.delete_vectors`."""
         which = _matching(after, owner=owner, session_id=session_id)
         key = self._collections.to_read(block, known=False)
         if key is None:
@@ -170,19 +169,16 @@ class MongoDBRecords:
         self._vector_writes.write(key, lease, stage)
 
     def clear_vectors(self, block: str) -> None:
-        """See `VectorStore.clear_vectors`."""
         self._collections.clear(block)
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """See `VectorStore.vector_blocks`."""
         announced = {block: self._collections.announced(block) for block in self._blocks.names()}
         return {block: known for block, known in announced.items() if known is not None}
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import features_of
+        from agent_memory.stores.blobs import with_features
 
         key = self._collections.to_read(block, known=False)
         if key is None:
@@ -192,7 +188,8 @@ class MongoDBRecords:
         if session_id is not None:
             which["session_id"] = session_id
         for docs in _pages(self._vectors, which):
-            yield [_record(doc) for doc in docs], features_of([doc["vector"] for doc in docs])
+            found = undamaged(docs, lambda doc: (_record(doc, "vector", block), doc["vector"]))
+            yield from with_features(block, found)
 
     def _finish_writes(self, session: Doc) -> None:
         """Put in place what was committed under a session's leases."""
@@ -232,8 +229,8 @@ def _docs(block: str, records: Sequence[Record], vectors: Sequence[bytes] = ()) 
     return list(docs.values())
 
 
-def _record(doc: Doc) -> Record:
-    return record_of(SimpleNamespace(**{**doc, "_id": None}))
+def _record(doc: Doc, kind: Literal["fact", "vector"], block: str) -> Record:
+    return record_of(SimpleNamespace(**{**doc, "_id": None}), kind, block)
 
 
 def _matching(after: int, **conditions: str | None) -> Doc:

@@ -6,26 +6,32 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_memory.core.records import Draft, Entry, Head, Lease, empty_head
+from agent_memory.core.once import Appended, KeptKey, Once, in_order
+from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, empty_head
 from agent_memory.errors import SchemaTooNew
 from agent_memory.stores.base import Counts, Durability
-from agent_memory.stores.coding import now_micros, to_micros
-from agent_memory.stores.log import fairly
+from agent_memory.stores.coding import latest_micros, now_micros, to_micros
+from agent_memory.stores.damage import due_of, page_of, undamaged
+from agent_memory.stores.log import fairly, tails_one_by_one
 from agent_memory.stores.mongodb.appending import Appender
 from agent_memory.stores.mongodb.connection import Deployment, Table
 from agent_memory.stores.mongodb.documents import (
+    LAG_FIELDS,
     NEVER,
     NO_TAIL,
     head_of,
     key_of,
+    lag_of,
 )
+from agent_memory.stores.mongodb.keys import OF_KEYS, SessionKeys
 from agent_memory.stores.mongodb.log import Log
 from agent_memory.stores.mongodb.moving import Mover
 from agent_memory.stores.mongodb.records import MongoDBRecords
 
 Doc = dict[str, Any]
 
-_LAYOUT = 1
+_LAYOUT = 2
+_NEWEST: Doc = {"$set": {"version": _LAYOUT}}
 _AT_ONCE = 1000
 _INDEXES: dict[str, list[list[tuple[str, int]]]] = {
     "agent_memory_sessions": [
@@ -34,6 +40,7 @@ _INDEXES: dict[str, list[list[tuple[str, int]]]] = {
         [("ns", 1), ("due_at", 1)],
     ],
     "agent_memory_entries": [[("log", 1), ("n", 1)]],
+    "agent_memory_keys": [[("log", 1), ("name", 1)], [("log", 1), ("at", 1)]],
     "agent_memory_facts": [[("block", 1), ("owner", 1)], [("block", 1), ("session_id", 1)]],
     "agent_memory_vectors": [[("block", 1), ("owner", 1)], [("block", 1), ("session_id", 1)]],
     "agent_memory_scopes": [[("block", 1)]],
@@ -65,8 +72,10 @@ class MongoDBStore(MongoDBRecords):
         self._deployment = Deployment(url, durability)
         super().__init__(self._deployment, namespace)
         self._locks = self._deployment.table("agent_memory_locks")
-        self._log = Log(self._sessions, self._deployment.table("agent_memory_entries"))
-        self._appender = Appender(namespace, self._sessions, self._log)
+        self._keys = SessionKeys(self._sessions, self._deployment.table("agent_memory_keys"))
+        entries = self._deployment.table("agent_memory_entries")
+        self._log = Log(self._sessions, entries, self._keys)
+        self._appender = Appender(namespace, self._sessions, self._log, self._keys)
         self._mover = Mover(namespace, self._sessions, self._log, self._appender, self._guard)
         try:
             self._prepare(self._deployment.table("agent_memory_meta"))
@@ -76,34 +85,65 @@ class MongoDBStore(MongoDBRecords):
 
     @property
     def remote(self) -> bool:
-        """See `SessionStore.remote`."""
         return True
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        """See `SessionStore.append`."""
         return self._appender.append(session_id, drafts, user_id)
 
+    def append_once(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None = None,
+    ) -> Appended:
+        return self._appender.append_once(session_id, drafts, once, user_id)
+
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+        session = self._sessions.one({"_id": self._key(session_id)}, fields=OF_KEYS)
+        return in_order(self._keys.known(session, names).values()) if session else []
+
+    def put_keys(
+        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
+    ) -> None:
+        self._guard(lease)
+        session = self._sessions.one({"_id": self._key(session_id)}, fields=OF_KEYS)
+        owner = None if lease is None else lease.owner
+        if session is not None and keys and not self._keys.put(session, keys, owner):
+            self._guard(lease)
+
     def head(self, session_id: str) -> Head | None:
-        """See `SessionStore.head`."""
         session = self._sessions.one({"_id": self._key(session_id)}, fields=NO_TAIL)
         return None if session is None else head_of(session)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.existing`."""
         keys = {self._key(name): name for name in session_ids}
         found = self._at_once(list(keys), {"deleting": 0}, {"_id": 1})
         return {keys[session["_id"]] for session in found}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """See `SessionStore.read`."""
         return self._log.read(self._key(session_id), after, limit)
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """See `SessionStore.pick`."""
         return self._log.pick(self._key(session_id), seqs) if len(seqs) else []
 
+    def lagging(
+        self, block: str, *, user_id: str | None = None, session_id: str | None = None
+    ) -> list[Lag]:
+        """See `SessionStore.lagging`."""
+        which: Doc = {"ns": self._namespace, "deleting": 0}
+        which |= {"user": user_id} if session_id is None else {"_id": self._key(session_id)}
+        found = self._sessions.all(which, fields=LAG_FIELDS, by=[("begun", -1)])
+        lags = undamaged(found, lambda session: lag_of(session, block))
+        return [lag for lag in lags if lag.after < lag.end]
+
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        """See `SessionStore.tails`."""
+        return tails_one_by_one(self, block, session_ids, before, limit)
+
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.move`."""
         return self._mover.move(head, lease)
 
     def rewrite(
@@ -114,62 +154,61 @@ class MongoDBStore(MongoDBRecords):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """See `SessionStore.rewrite`."""
         return self._mover.rewrite(head, max(after, 0), entries, lease)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lease`."""
         now = now_micros()
         which = {"_id": self._key(session_id)}
         until = now + int(seconds * 1e6)
         change = {"$set": {"lease_owner": owner, "lease_until": until}}
-        if not renew and self._sessions.update({**which, "lease_until": {"$lte": now}}, change):
+        free = () if renew else _free(now)
+        if any(self._sessions.update({**which, "lease_until": end}, change) for end in free):
             return True
         return self._sessions.update({**which, "lease_owner": owner}, change)
 
     def release(self, session_id: str, owner: str) -> None:
-        """See `SessionStore.release`."""
         which = {"_id": self._key(session_id), "lease_owner": owner}
         self._sessions.update(which, {"$set": {"lease_owner": None, "lease_until": 0}})
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lock`."""
         now = now_micros()
         which = {"_id": self._key(name)}
         held = {"owner": owner, "until": now + int(seconds * 1e6)}
         if not renew:
             if not self._locks.insert([{**which, **held}]):
                 return True
-            if self._locks.update({**which, "until": {"$lte": now}}, {"$set": held}):
+            free = ({**which, "until": end} for end in _free(now))
+            if any(self._locks.update(one, {"$set": held}) for one in free):
                 return True
         # what was sent twice, and done the first time, is ours here
         return self._locks.update({**which, "owner": owner}, {"$set": held})
 
     def unlock(self, name: str, owner: str) -> None:
-        """See `SessionStore.unlock`."""
         self._locks.delete({"_id": self._key(name), "owner": owner})
 
     def due(self, limit: int = 100) -> list[Head]:
-        """See `SessionStore.due`."""
-        if limit <= 0:
-            return []
+        return due_of(self, lambda: self._due(limit)) if limit > 0 else []
+
+    def _due(self, limit: int) -> list[Head]:
         now = now_micros()
-        which = {"ns": self._namespace, "due_at": {"$lte": now}, "lease_until": {"$lte": now}}
+        which: Doc = {"ns": self._namespace, "due_at": {"$lte": now}}
+        free = [{**which, "lease_until": end} for end in _free(now)]
         order = [("due_at", 1), ("_id", 1)]
-        found = self._sessions.all(which, fields=NO_TAIL, by=order, limit=limit + 1)
+        reads = (self._sessions.all(w, fields=NO_TAIL, by=order, limit=limit + 1) for w in free)
+        found = [one for read in reads for one in read]
         if len(found) > limit:  # whose turn it is depends on all of them
             fields: Doc = {"sid": 1, "user": 1, "due_at": 1}
-            found = self._sessions.all(which, fields=fields, by=order)
+            found = [one for w in free for one in self._sessions.all(w, fields=fields, by=order)]
             then = datetime.now(UTC)
             names = ((one["due_at"], empty_head(one["sid"], one["user"], then)) for one in found)
             turns = fairly(names)[:limit]
             keys = [self._key(head.session_id) for head in turns]
-            heads = {one["_id"]: head_of(one) for one in self._at_once(keys, which, NO_TAIL)}
+            read = [one for w in free for one in self._at_once(keys, w, NO_TAIL)]
+            heads = dict(undamaged(read, lambda one: (one["_id"], head_of(one))))
             return [heads[key] for key in keys if key in heads]
-        return fairly((one["due_at"], head_of(one)) for one in found)
+        return fairly(undamaged(found, lambda one: (one["due_at"], head_of(one))))
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.schedule`."""
         which = {
             "_id": self._key(head.session_id),
             "version": head.version,
@@ -180,7 +219,6 @@ class MongoDBStore(MongoDBRecords):
         return self._sessions.update(which, {"$set": {"due_at": at}})
 
     def schedule_all(self) -> None:
-        """See `SessionStore.schedule_all`."""
         now = now_micros()
         which = {"ns": self._namespace, "due_at": {"$gt": now}}
         self._sessions.update_all(which, {"$set": {"due_at": now}})
@@ -225,24 +263,23 @@ class MongoDBStore(MongoDBRecords):
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """See `SessionStore.sessions`."""
-        if limit <= 0:
-            return []
-        which: Doc = {"ns": self._namespace, "sid": {"$gt": after or ""}}
+        which: Doc = {"ns": self._namespace}
         if user_id is not None:
             which["user"] = user_id
-        found = self._sessions.all(which, fields=NO_TAIL, by=[("sid", 1)], limit=limit)
-        return [head_of(session) for session in found]
+
+        def read(last: str, most: int) -> list[Doc]:
+            later = {**which, "sid": {"$gt": last}}
+            return self._sessions.all(later, fields=NO_TAIL, by=[("sid", 1)], limit=most)
+
+        return page_of(read, head_of, lambda doc: str(doc["sid"]), after or "", limit)
 
     def counts(self) -> Counts:
-        """See `SessionStore.counts`."""
         sums = {"sessions": {"$sum": 1}, "ends": {"$sum": "$end"}, "gone": {"$sum": "$expired"}}
         found = self._sessions.group({"ns": self._namespace}, sums)
         entries = found.get("ends", 0) - found.get("gone", 0)
         return Counts(sessions=found.get("sessions", 0), entries=entries)
 
     def close(self) -> None:
-        """See `SessionStore.close`."""
         self._deployment.close()
 
     def _key(self, session_id: str) -> str:
@@ -260,14 +297,20 @@ class MongoDBStore(MongoDBRecords):
     def _prepare(self, meta: Table) -> None:
         """Make the indexes, once for each database."""
         stored = meta.one({"_id": "layout"})
-        if stored is None:
+        if stored is None or stored["version"] < _LAYOUT:
             for name, keys in _INDEXES.items():
                 self._deployment.table(name).index(keys)
             for name, keys in _SPARSE.items():
                 self._deployment.table(name).index(keys, sparse=True)
             meta.insert([{"_id": "layout", "version": _LAYOUT}])
+            meta.update({"_id": "layout", "version": {"$lt": _LAYOUT}}, _NEWEST)
         elif stored["version"] > _LAYOUT:
             raise SchemaTooNew(
                 f"The MongoDB database was written by a newer release of agent-memory (layout "
                 f"{stored['version']}; this one knows {_LAYOUT}). Install a newer agent-memory."
             )
+
+
+def _free(now: int) -> Sequence[Doc]:
+    """What may hold of the end of a lease that can be taken: it has come, or cannot be true."""
+    return {"$lte": now}, {"$gt": latest_micros(now)}

@@ -95,8 +95,8 @@ class Connection:
             raise self._refusal(error.status_code or 0, str(error)) from error
         except (ResponseHandlingException, QdrantException) as error:
             raise StoreUnavailable(
-                f"The Qdrant server at {self._url} could not be used: {self._told(error)}. Check "
-                "that it runs, and the address in VectorMemory(store=...)."
+                f"The Qdrant server at {self._url} could not be used: {self._error_text(error)}. "
+                "Check that it runs, and the address in VectorMemory(store=...)."
             ) from error
         except ValueError as error:  # how the local mode says what a server says by its status
             if "not found" in str(error):
@@ -109,7 +109,7 @@ class Connection:
         """Close the client. Idempotent."""
         self._client.close()
 
-    def _refusal(self, status: int, told: str) -> AgentMemoryError:
+    def _refusal(self, status: int, answer: str) -> AgentMemoryError:
         where = f"The Qdrant server at {self._url}"
         if status in (401, 403):  # what it answers may repeat the key
             if not self._key:
@@ -118,13 +118,13 @@ class Connection:
             return ConfigError(f"{where} {what} {KEY} (status {status}). {_RIGHTS}")
         kind = {404: Missing, 409: Taken}.get(status, StoreUnavailable)
         return kind(
-            f"{where} could not be used: {self._told(told)}. Check that the address in "
+            f"{where} could not be used: {self._error_text(answer)}. Check that the address in "
             "VectorMemory(store=...) is that of a Qdrant server, and look into its log."
         )
 
-    def _told(self, error: object) -> str:
-        told = " ".join(str(error).split()) or type(error).__name__
-        return told.replace(self._key, "***") if self._key else told
+    def _error_text(self, error: object) -> str:
+        text = " ".join(str(error).split()) or type(error).__name__
+        return text.replace(self._key, "***") if self._key else text
 
 
 def _bounded(request: Request, send: Callable[[Request], Response]) -> Response:

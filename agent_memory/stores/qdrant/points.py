@@ -47,9 +47,13 @@ def batches(records: Sequence[Record], features: Features) -> Iterator[list[mode
         yield batch
 
 
-def record_at(payload: dict[str, Any] | None) -> Record:
-    """The record that a point's payload holds."""
-    return record_of(SimpleNamespace(**(payload or {})))
+def record_at(payload: dict[str, Any] | None, block: str) -> Record:
+    """The record that a point's payload holds.
+
+    Raises:
+        Damaged: It is not what was written.
+    """
+    return record_of(SimpleNamespace(**(payload or {})), "vector", block)
 
 
 def features_at(vectors: Sequence[Any], dimension: int) -> Features:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.coding import mismatch
+from agent_memory.stores.damage import undamaged
 from agent_memory.stores.qdrant.collections import Collections
 from agent_memory.stores.qdrant.connection import Connection, Missing
 from agent_memory.stores.qdrant.names import Names, embedding
 from agent_memory.stores.qdrant.points import batches, features_at, record_at, where
-from agent_memory.stores.qdrant.views import hits, queries
+from agent_memory.stores.qdrant.views import hits, queries, with_beside
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Query
@@ -110,15 +111,18 @@ class QdrantStore:
             name = self._in_force(block, width)
         asked = queries(owner, query, depth) if depth > 0 else {}
         if not asked or name is None:
-            return []
+            return with_beside([], query, 0, depth)
         try:
             with self._connection.reached() as client:
                 answers = client.query_batch_points(name, list(asked.values()))
+                count = 0
+                if query.beside is not None:
+                    count = client.count(name, count_filter=where(owner=owner), exact=False).count
         except Missing:
             self._check_recalled(block)
-            return []
+            return with_beside([], query, 0, depth)
         found = {view: one.points for view, one in zip(asked, answers, strict=True)}
-        return hits(found, depth)
+        return with_beside(hits(found, depth, block), query, count, depth)
 
     def delete_vectors(
         self,
@@ -139,7 +143,6 @@ class QdrantStore:
                 client.delete(name, points_selector=matched, wait=True)
 
     def clear_vectors(self, block: str) -> None:
-        """As `VectorStore.clear_vectors`."""
         self._collections.drop(*self._collections.of(block), self._names.claim(block))
         self._opened.pop(block, None)
 
@@ -167,14 +170,15 @@ class QdrantStore:
             except Missing:  # it was cleared just now
                 return
             if points:
-                records = [record_at(point.payload) for point in points]
-                vectors = [point.vector for point in points]
-                yield records, features_at(vectors, embedding(name)[0])
+                found = undamaged(
+                    points, lambda point: (record_at(point.payload, block), point.vector)
+                )
+                vectors = [vector for _, vector in found]
+                yield [record for record, _ in found], features_at(vectors, embedding(name)[0])
             if offset is None:
                 return
 
     def begin_vectors(self, block: str, dimension: int, model: str) -> None:
-        """As `SwappingVectorStore.begin_vectors`."""
         name = self._names.vectors(block, dimension, model)
         roles = self._collections.roles(block)
         if roles.recalled is None and roles.written != name:
@@ -188,7 +192,6 @@ class QdrantStore:
             self._collections.drop(roles.written)  # its rebuild is given up for this one
 
     def fill_vectors(self, block: str) -> bool:
-        """As `SwappingVectorStore.fill_vectors`."""
         name = self._own(block)
         roles = self._collections.roles(block)
         if roles.written != name:
@@ -199,7 +202,6 @@ class QdrantStore:
         return True
 
     def swap_vectors(self, block: str) -> None:
-        """As `SwappingVectorStore.swap_vectors`."""
         name = self._own(block)
         others = self._collections.of(block)  # listed first: one that comes later is no leftover
         roles = self._collections.roles(block)

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.records import Hit
+from agent_memory.retrieval.beside import estimated
 from agent_memory.retrieval.features import Query
 from agent_memory.retrieval.views import MEANINGS, VIEWS, WORDS
+from agent_memory.stores.damage import undamaged
 from agent_memory.stores.qdrant.points import record_at, where
 
 if TYPE_CHECKING:
@@ -47,12 +49,13 @@ def queries(owner: str, query: Query, depth: int) -> dict[str, models.QueryReque
     }
 
 
-def hits(answers: Mapping[str, Sequence[models.ScoredPoint]], depth: int) -> list[Hit]:
+def hits(answers: Mapping[str, Sequence[models.ScoredPoint]], depth: int, block: str) -> list[Hit]:
     """The `depth` best of each view, with what every view gives them.
 
     Args:
         answers: Of each view, best first.
         depth: As in `queries`.
+        block: Whose they are.
     """
     scores = {view: {point.id: point.score for point in answers[view]} for view in answers}
     payloads = {
@@ -64,14 +67,35 @@ def hits(answers: Mapping[str, Sequence[models.ScoredPoint]], depth: int) -> lis
     found = dict.fromkeys(
         point.id for points in answers.values() for point in points[:depth] if point.score > 0
     )
-    return [
-        Hit(
-            record_at(payloads[name]),
-            tuple(float(scores.get(view, {}).get(name, 0.0)) for view in VIEWS),
-        )
-        for name in found
-        if name in payloads  # not those deleted while it was searched
-    ]
+
+    def hit(name: Any) -> Hit:
+        row = tuple(float(scores.get(view, {}).get(name, 0.0)) for view in VIEWS)
+        return Hit(record_at(payloads[name], block), row)
+
+    # not those deleted while it was searched
+    return undamaged([name for name in found if name in payloads], hit)
+
+
+def with_beside(found: list[Hit], query: Query, count: int, depth: int) -> list[Hit]:
+    """What a server found, and what the question names beside it.
+
+    How rare words are on the server nobody tells: so they count as rare as they are beside it,
+    among all that there is.
+
+    Args:
+        found: By the server.
+        query: The question.
+        count: How many records the owner has there, about.
+        depth: As in `queries`.
+    """
+    beside = query.beside
+    if beside is None or depth <= 0:
+        return found
+    there = {hit.record.id for hit in found}
+    ids, scores = estimated(beside, query.meaning, count, depth)
+    rows = zip(ids, scores.tolist(), strict=True)
+    more = [Hit(beside.records[name], tuple(row)) for name, row in rows if name not in there]
+    return [*found, *more]
 
 
 def _asked(

@@ -31,19 +31,16 @@ class RedisCluster(RedisServer):
         self._slots: dict[int, str] = {}
 
     def nodes(self) -> list[RedisServer]:
-        """See `RedisServer.nodes`."""
-        with self._told():
+        with self._translated_errors():
             addresses = set(self._learnt().values())
         return [self._node(address) for address in sorted(addresses)]
 
     def close(self) -> None:
-        """See `RedisServer.close`."""
         self._closed = True
         for node in (self._seed, *self._known.values()):
             node.close()
 
     def answers(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """See `RedisServer.answers`."""
         self._check_open()
         slots = self._slots or self._learnt()
         answers: list[Any] = [None] * len(commands)

@@ -79,10 +79,10 @@ class Index:
     def deleting(self, session_id: str) -> None:
         """Before a session is deleted."""
 
-    def deleted(self, session_id: str, user: bytes = b"", told: Sequence[bytes] = ()) -> None:
+    def deleted(self, session_id: str, user: bytes = b"", superseded: Sequence[bytes] = ()) -> None:
         """After a session was deleted, or was found not to exist."""
 
-    def taken(self, session_id: str, micros: int, told: Sequence[bytes]) -> None:
+    def taken(self, session_id: str, micros: int, superseded: Sequence[bytes]) -> None:
         """After a lease was taken, before anybody relies on it."""
 
     def released(self, session_id: str) -> None:
@@ -120,42 +120,35 @@ class ClusterIndex(Index):
             raise LeaseLost(LOST.format(lease.session_id))
         return f"epoch:{epoch.decode()}", self._keys.fence(block, lease.session_id)
 
-    def _supersede(self, session_id: str, told: Sequence[bytes]) -> None:
-        for block in told[1:]:
+    def _supersede(self, session_id: str, superseded: Sequence[bytes]) -> None:
+        for block in superseded[1:]:
             key = self._keys.fence(block.decode(), session_id)
-            self._server.run(RAISE, [key], told[0], _FENCE_SECONDS, repeat=True)
+            self._server.run(RAISE, [key], superseded[0], _FENCE_SECONDS, repeat=True)
 
     def appending(self, session_id: str, user_id: str | None) -> None:
-        """See `Index.appending`."""
         self._step(TOUCH, session_id, user_id or "")
 
     def overtook(self, session_id: str, user_id: str | None) -> None:
-        """See `Index.overtook`."""
         self._step(REMIND, session_id, user_id or "")
 
     def moving(self, session_id: str, user_id: str | None, deleting: bool) -> None:
-        """See `Index.moving`."""
         if deleting:
             self._step(REMIND, session_id, user_id or "")
         elif user_id is not None:
             self._step(BELONG, session_id, user_id)
 
     def deleting(self, session_id: str) -> None:
-        """See `Index.deleting`."""
         self._step(REMIND, session_id, "")
 
-    def deleted(self, session_id: str, user: bytes = b"", told: Sequence[bytes] = ()) -> None:
-        """See `Index.deleted`."""
-        self._supersede(session_id, told)
+    def deleted(self, session_id: str, user: bytes = b"", superseded: Sequence[bytes] = ()) -> None:
+        self._supersede(session_id, superseded)
         self._step(DROP, session_id, user)
 
-    def taken(self, session_id: str, micros: int, told: Sequence[bytes]) -> None:
-        """See `Index.taken`."""
-        self._supersede(session_id, told)
+    def taken(self, session_id: str, micros: int, superseded: Sequence[bytes]) -> None:
+        self._supersede(session_id, superseded)
         self._step(HOLD, session_id, "", micros)
 
     def released(self, session_id: str) -> None:
-        """See `Index.released`."""
         self._step(LET_GO, session_id, "")
 
     def schedule(self, head: Head, micros: Argument) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha1
 
+from agent_memory.stores.base import LONGEST_LEASE_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -20,13 +22,17 @@ def script(*parts: str) -> Script:
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
-TIME = r"""
+TIME = rf"""
+local LONGEST = {LONGEST_LEASE_SECONDS * 1e6:.0f}
+"""
+TIME += r"""
 local call = redis.call
 local function now()
   local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
 local function digits(micros) return string.format('%016.0f', micros) end
+local function lasts(till, at) return tonumber(till) > at and tonumber(till) <= at + LONGEST end
 """
 
 # The indexes of a namespace. Members of `users` are user, NUL, session; those of `queue`, which
@@ -139,6 +145,9 @@ DUE = script(
     r"""
 local at, limit, ids = now(), tonumber(ARGV[1]), {}
 for _, sid in ipairs(call('ZRANGEBYSCORE', HELD, '-inf', digits(at))) do let_go(sid) end
+for _, sid in ipairs(call('ZRANGEBYSCORE', HELD, '(' .. digits(at + LONGEST), '+inf')) do
+  let_go(sid)
+end
 local owners = call('ZRANGEBYSCORE', TURNS, '-inf', digits(at), 'LIMIT', 0, limit)
 local turn = 0
 while #ids < limit and #owners > 0 do

@@ -13,7 +13,7 @@ LOCK = script(
     r"""
 local found = call('HMGET', KEYS[1], 'holder', 'till')
 local taker, at = ARGV[1], now()
-if found[1] ~= taker and (ARGV[3] == '1' or found[1] and tonumber(found[2]) > at) then
+if found[1] ~= taker and (ARGV[3] == '1' or found[1] and lasts(found[2], at)) then
   return 0
 end
 call('HSET', KEYS[1], 'holder', taker, 'till', digits(at + ARGV[2]))

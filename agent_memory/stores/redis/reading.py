@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from agent_memory.core.records import Record
+from agent_memory.stores.damage import undamaged
 from agent_memory.stores.redis.coding import record_of, stored_collection
 from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.server import RedisServer
@@ -34,8 +36,10 @@ class RecordReader:
         for block in self._blocks("fact_records"):
             records, _, owners, _ = self._keys.facts(block)
             for ids in self._ids(owners, b"-", b"+"):
-                values = self._server.ask("HMGET", records, *ids)
-                yield from ((block, record_of(value)) for value in values if value is not None)
+                values = zip(ids, self._server.ask("HMGET", records, *ids), strict=True)
+                found = [pair for pair in values if pair[1] is not None]
+                decode = partial(_record_of, kind="fact", block=block)
+                yield from ((block, record) for record in undamaged(found, decode))
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         """See `VectorStore.vector_blocks`."""
@@ -51,7 +55,7 @@ class RecordReader:
         self, block: str, session_id: str | None
     ) -> Iterator[tuple[list[Record], Features]]:
         """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import features_of
+        from agent_memory.stores.blobs import with_features
 
         records, _, owners, origins, vectors, *_ = self._keys.vectors(block)
         index, first, last = owners, b"-", b"+"
@@ -63,12 +67,14 @@ class RecordReader:
                 [("HMGET", records, *ids), ("HMGET", vectors, *ids)]
             )
             found = [
-                (record_of(value), blob)
-                for value, blob in zip(values, blobs, strict=True)
-                if value is not None and blob is not None
+                one
+                for one in zip(ids, values, blobs, strict=True)
+                if one[1] is not None and one[2] is not None
             ]
-            if found:
-                yield [record for record, _ in found], features_of([blob for _, blob in found])
+            yield from with_features(
+                block,
+                undamaged(found, lambda one: (_record_of(one[:2], "vector", block), one[2])),
+            )
 
     def _ids(self, index: str, first: bytes, last: bytes) -> Iterator[list[bytes]]:
         """What the members of an index of records end with, a page at a time."""
@@ -89,3 +95,7 @@ class RecordReader:
                 if cursor == b"0":
                     break
         return sorted(names)
+
+
+def _record_of(pair: tuple[bytes, bytes], kind: Literal["fact", "vector"], block: str) -> Record:
+    return record_of(pair[1], kind, block, pair[0])

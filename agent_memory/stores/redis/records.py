@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.stores.coding import mismatch
+from agent_memory.stores.damage import undamaged
 from agent_memory.stores.indexes import Indexes, search
 from agent_memory.stores.log import LOST
 from agent_memory.stores.redis.coding import (
@@ -61,15 +62,13 @@ class RedisRecords:
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.put_records`."""
         where = replacing or ("", 0, 0)
         values = chain.from_iterable((r.id, record_span(r), record_value(r)) for r in records)
         self._write(PUT_FACTS, block, self._keys.facts(block), lease, *where, "", *values)
 
     def records(self, block: str, owner: str) -> list[Record]:
-        """See `RecordStore.records`."""
         found = self._server.run(FACTS, self._keys.facts(block), owner, repeat=True)
-        return [record_of(value) for value in found]
+        return undamaged(found, lambda value: record_of(value, "fact", block))
 
     def delete_records(
         self,
@@ -81,12 +80,10 @@ class RedisRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.delete_records`."""
         which = _which(owner, session_id, record_id, after)
         self._write(FORGET_FACTS, block, self._keys.facts(block), lease, *which)
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """See `VectorStore.open_vectors`."""
         given = (dimension, model)
         key, collection = self._keys.vectors(block)[-1], collection_value(given)
         self._server.ask("SETNX", key, collection)
@@ -103,7 +100,6 @@ class RedisRecords:
         *,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.put_vectors`."""
         if not records:
             return
         from agent_memory.stores.blobs import blobs_of, checked
@@ -132,14 +128,14 @@ class RedisRecords:
             self._indexes.extend(block, changed, [record.id for record in records], features)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        """See `VectorStore.search_vectors`."""
 
         def read(ids: list[str]) -> dict[str, Record]:
             key = self._keys.vectors(block)[0]
             values = [
                 value for some in pages(ids) for value in self._server.ask("HMGET", key, *some)
             ]
-            records = [record_of(value) for value in values if value is not None]
+            there = [value for value in values if value is not None]
+            records = undamaged(there, lambda value: record_of(value, "vector", block))
             return {record.id: record for record in records if record.owner == owner}
 
         return search(block, self._index_of(block, owner), query, depth, read)
@@ -153,26 +149,21 @@ class RedisRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.delete_vectors`."""
         which = _which(owner, session_id, None, after)
         self._write(FORGET_VECTORS, block, self._keys.vectors(block), lease, *which)
 
     def clear_vectors(self, block: str) -> None:
-        """See `VectorStore.clear_vectors`."""
         self._server.ask("UNLINK", *self._keys.vectors(block))
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        """See `RecordStore.all_records`."""
         return self._reader.all_records()
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """See `VectorStore.vector_blocks`."""
         return self._reader.vector_blocks()
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """See `VectorStore.all_vectors`."""
         return self._reader.all_vectors(block, session_id)
 
     def _index_of(self, block: str, owner: str) -> TraitIndex:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_memory.stores.redis.index_scripts import INDEX, NO_INDEX, Script, script
+from agent_memory.stores.redis.key_scripts import KEYS_OF_LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,13 @@ def _session(*parts: str) -> SessionScript:
     return SessionScript(script(INDEX, _SESSION, *parts), script(NO_INDEX, _SESSION, *parts))
 
 
-APPEND = _session(
-    r"""
+# The last of these arguments are the entries.
+_APPEND = r"""
 local _, was, begun, stop, mark, version, last, total, user, body, again = unpack(ARGV, 1, 11)
 local found = call('HMGET', HEAD, 'version', 'begun', 'end', 'user', 'rested', 'mark')
 if found[1] then
   if found[1] ~= was or found[2] ~= begun or found[3] ~= stop or (found[6] or '') ~= mark then
-    local reply = call('HMGET', HEAD, """
-    + _FIELDS
-    + r""")
+    local reply = call('HMGET', HEAD, %(fields)s)
     local next = again == '1' and call('HGET', LOG, stop + 1)
     reply[#reply + 1] = next and string.match(next, '^[^\n]*')
     return reply
@@ -68,7 +67,8 @@ else
   call('HSET', HEAD, 'begun', begun, 'deleting', '0')
   enlist(sid)
 end
-for at = 12, #ARGV do call('HSET', LOG, stop + at - 11, ARGV[at]) end
+for at = %(first)s, #ARGV do call('HSET', LOG, stop + at - %(first)s + 1, ARGV[at]) end
+%(more)s
 if version ~= was then
   call('HSET', HEAD, 'version', version, 'body', body)
   assign(found[4], user)
@@ -78,6 +78,64 @@ fall_due(sid, owner_of(user, sid))
 if not found[5] then return 1 end
 call('HDEL', HEAD, 'rested')
 return 2
+"""
+
+APPEND = _session(_APPEND % {"fields": _FIELDS, "first": "12", "more": ""})
+
+# An append on terms. Further arguments: the time before which keys are forgotten, the names of its
+# keys, those of them that are thought to be known, the number of keys to keep, and these, each a
+# name and what is kept. Where others are known than is thought, the answer is what is known.
+APPEND_ONCE = _session(
+    KEYS_OF_LOG,
+    r"""
+local since, names, thought, count = unpack(ARGV, 12, 15)
+local names_known, values = known(names, since)
+if names_known ~= thought then return {'keys', values, call('HMGET', HEAD, """
+    + _FIELDS
+    + r""")} end
+local first = 16 + 2 * count
+""",
+    _APPEND
+    % {
+        "fields": _FIELDS,
+        "first": "first",
+        "more": """
+for at = 16, first - 1, 2 do put_key(ARGV[at], ARGV[at + 1]) end
+if since ~= '' then prune_keys(since) end
+""",
+    },
+)
+
+# What is known of names, and the head. ARGV: names, and the time before which keys are forgotten.
+LOOK = _session(
+    KEYS_OF_LOG,
+    r"""
+local _, values = known(ARGV[2], ARGV[3])
+return {'keys', values, call('HMGET', HEAD, """
+    + _FIELDS
+    + ")}",
+)
+
+READ_KEYS = _session(
+    KEYS_OF_LOG,
+    r"""
+local values = {}
+for number = counted('left') + 1, counted('queued') do
+  local name, value = key_at(placed(number))
+  if name then values[#values + 1] = name .. ' ' .. value end
+end
+return values
+""",
+)
+
+# ARGV: holder, and keys, each a name and what is kept
+PUT_KEYS = _session(
+    KEYS_OF_LOG,
+    r"""
+if lost(ARGV[2]) then return -1 end
+if call('EXISTS', HEAD) == 0 then return 0 end
+for at = 3, #ARGV, 2 do put_key(ARGV[at], ARGV[at + 1]) end
+return 1
 """,
 )
 
@@ -85,6 +143,7 @@ return 2
 # session that was begun anew, as of the time of a former one, is not taken for that. ARGV: holder,
 # the head as it was, as it is to be, and the seq after which the entries stand (empty: no change)
 MOVE = _session(
+    KEYS_OF_LOG,
     r"""
 local _, holder, version, begun, stop, mark, after, user, deleting, body, expired, cut =
   unpack(ARGV, 1, 12)
@@ -115,6 +174,7 @@ call('HSET', HEAD, 'end', last, 'total', total, 'expired', expired)
 assign(found[4], user)
 if deleting == '1' or not found[1] then fall_due(sid, owner_of(user, sid)) end
 for seq = last + 1, found[2] or 0 do call('HDEL', LOG, seq) end
+if cut ~= '' and found[1] then cut_keys(last) end
 if found[1] then
   for seq = (found[5] or 0) + 1, expired do call('HDEL', LOG, seq) end
 end
@@ -138,7 +198,7 @@ LEASE = _session(
 local found = call('HMGET', HEAD, 'version', 'holder', 'till')
 local taker, at = ARGV[2], now()
 if not found[1] then return 0 end
-if found[2] ~= taker and (ARGV[4] == '1' or found[2] and tonumber(found[3]) > at) then
+if found[2] ~= taker and (ARGV[4] == '1' or found[2] and lasts(found[3], at)) then
   return 0
 end
 local till = at + ARGV[3]
@@ -185,6 +245,30 @@ for seq = after + 1, stop, 500 do
   end
 end
 return entries
+"""
+)
+
+# Of sessions, whose heads are the keys, those that go on past a block's cursor. ARGV: the block.
+LAGS = script(
+    r"""
+local lags = {}
+for at, key in ipairs(KEYS) do
+  local found = redis.call('HMGET', key, 'version', 'begun', 'end', 'total', 'expired',
+    'user', 'deleting')
+  if found[1] and found[7] == '0' then
+    local body = redis.call('HGET', key, 'body')
+    local cursors = string.match(body, '^{"cursors":(%b{})')
+    -- of what is damaged all waits: one session's must not fail a question to all
+    local whole, decoded = pcall(cjson.decode, cursors or body)
+    if whole and not cursors then decoded = decoded.cursors end
+    cursors = whole and type(decoded) == 'table' and decoded or {}
+    local after = math.max(tonumber(cursors[ARGV[1]]) or 0, tonumber(found[5]) or 0)
+    if tonumber(found[3]) and after < tonumber(found[3]) then
+      lags[#lags + 1] = {at - 1, found[1], found[2], found[3], found[4], after, found[6] or ''}
+    end
+  end
+end
+return lags
 """
 )
 

@@ -120,7 +120,7 @@ class RedisServer:
         """
         if repeat:
             return self._again(lambda: self.attempt(script, keys, *values))
-        with self._told():
+        with self._translated_errors():
             return self.attempt(script, keys, *values)
 
     def attempt(self, script: Script, keys: Sequence[str], *values: Value) -> Any:
@@ -147,14 +147,14 @@ class RedisServer:
             self._idle.pop().disconnect()
 
     def _again(self, ask: Callable[[], T]) -> T:
-        with self._told():
+        with self._translated_errors():
             try:
                 return ask()
             except Lost:
                 return ask()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except Lost as lost:

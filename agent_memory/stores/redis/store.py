@@ -6,14 +6,26 @@ import secrets
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from agent_memory.core.records import Draft, Entry, Head, Lease
+from agent_memory.core.once import Appended, KeptKey, Once, in_order
+from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
 from agent_memory.errors import SchemaTooNew
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import to_micros
-from agent_memory.stores.log import copy_for_caller
+from agent_memory.stores.damage import due_of, undamaged
+from agent_memory.stores.erasures import Erasures
+from agent_memory.stores.log import copy_for_caller, lags, tails_of
 from agent_memory.stores.redis.appending import Appender
 from agent_memory.stores.redis.cluster import RedisCluster, connected
-from agent_memory.stores.redis.coding import entry_of, entry_value, head_body, head_of, mark_of
+from agent_memory.stores.redis.coding import (
+    entry_of,
+    entry_value,
+    head_body,
+    head_of,
+    key_of,
+    key_value,
+    lag_of,
+    mark_of,
+)
 from agent_memory.stores.redis.durability import durability_note, require_power, rewrite_files
 from agent_memory.stores.redis.failures import failure
 from agent_memory.stores.redis.index import ClusterIndex, Index
@@ -24,9 +36,12 @@ from agent_memory.stores.redis.records import RedisRecords, held, pages
 from agent_memory.stores.redis.scripts import (
     DELETE,
     HEAD_FIELDS,
+    LAGS,
     LEASE,
     MOVE,
+    PUT_KEYS,
     READ,
+    READ_KEYS,
     RELEASE,
 )
 from agent_memory.stores.redis.server import Lost
@@ -63,6 +78,7 @@ class RedisStore(RedisRecords):
         index = ClusterIndex(server, keys) if cluster else Index(server, keys)
         super().__init__(server, keys, index)
         self._appender = Appender(server, keys, index)
+        self._erasures = Erasures()
         try:
             layout = server.ask("GET", keys.layout)
             if layout is not None and int(layout) > _LAYOUT:
@@ -79,15 +95,33 @@ class RedisStore(RedisRecords):
 
     @property
     def remote(self) -> bool:
-        """See `SessionStore.remote`."""
         return True
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        """See `SessionStore.append`."""
         return self._appender.append(session_id, drafts, user_id)
 
+    def append_once(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None = None,
+    ) -> Appended:
+        return self._appender.append_once(session_id, drafts, once, user_id)
+
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+        found = self._index.run(READ_KEYS, session_id, repeat=True)
+        keys = in_order(map(key_of, found))
+        return [one for one in keys if names is None or one.name in names]
+
+    def put_keys(
+        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
+    ) -> None:
+        for some in pages(keys) if keys else [keys]:
+            pairs = [part for one in some for part in (one.name, key_value(one))]
+            held(self._index.run(PUT_KEYS, session_id, _holder(lease), *pairs, repeat=True), lease)
+
     def head(self, session_id: str) -> Head | None:
-        """See `SessionStore.head`."""
         fields = self._server.ask("HMGET", self._keys.head(session_id), *HEAD_FIELDS)
         found = head_of(session_id, fields)
         if found is not None:
@@ -95,7 +129,6 @@ class RedisStore(RedisRecords):
         return found
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.existing`."""
         return {
             name
             for names in pages(list(session_ids))
@@ -110,14 +143,12 @@ class RedisStore(RedisRecords):
         }
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """See `SessionStore.read`."""
         most = "" if limit is None else limit
         keys = self._keys.session(session_id)
         before, *values = self._server.run(READ, keys, max(after, 0), most, repeat=True)
         return [entry_of(session_id, seq, value) for seq, value in enumerate(values, before + 1)]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """See `SessionStore.pick`."""
         log = self._keys.log(session_id)
         entries: list[Entry] = []
         for some in pages(sorted({seq for seq in seqs if seq > 0})):
@@ -129,8 +160,35 @@ class RedisStore(RedisRecords):
             ]
         return entries
 
+    def lagging(
+        self, block: str, *, user_id: str | None = None, session_id: str | None = None
+    ) -> list[Lag]:
+        """See `SessionStore.lagging`."""
+        listed = self._names(user_id, None, _PAGE) if session_id is None else [[session_id]]
+        found = [lag for names in listed for lag in self._lags(block, names, user_id)]
+        return sorted(found, key=lambda lag: lag.created_at, reverse=True)
+
+    def _lags(self, block: str, names: Sequence[str], user_id: str | None) -> list[Lag]:
+        if self._index.cluster:  # a script reaches the keys of one session alone
+            heads = [head for _, head in self._heads(names) if head is not None]
+            return lags((head for head in heads if user_id in (None, head.user_id)), block)
+        keys = [self._keys.head(name) for name in names]
+        found: list[tuple[int, bytes, bytes, bytes, bytes, bytes, bytes]]
+        found = self._server.run(LAGS, keys, block, repeat=True)
+        return [
+            lag_of(names[at], values)
+            for at, *values, user in found
+            if user_id is None or user.decode() == user_id
+        ]
+
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        """See `SessionStore.tails`."""
+        heads = [head for _, head in self._heads(list(session_ids)) if head is not None]
+        return tails_of(self, heads, block, before, limit)
+
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.move`."""
         return self._move(head, lease, "")
 
     def rewrite(
@@ -141,7 +199,6 @@ class RedisStore(RedisRecords):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """See `SessionStore.rewrite`."""
         return self._move(head, lease, max(after, 0), entries)
 
     def _move(
@@ -171,7 +228,6 @@ class RedisStore(RedisRecords):
         return copy_for_caller(moved)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lease`."""
         micros = int(seconds * 1e6)
         answer = self._index.run(LEASE, session_id, owner, micros, int(renew), repeat=True)
         if answer == 0:
@@ -180,32 +236,30 @@ class RedisStore(RedisRecords):
         return True
 
     def release(self, session_id: str, owner: str) -> None:
-        """See `SessionStore.release`."""
         if self._index.run(RELEASE, session_id, owner, repeat=True) == 1:
             self._index.released(session_id)
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lock`."""
         values = (owner, int(seconds * 1e6), int(renew))
         taken = self._server.run(LOCK, [self._keys.lock(name)], *values, repeat=True)
         return bool(taken == 1)
 
     def unlock(self, name: str, owner: str) -> None:
-        """See `SessionStore.unlock`."""
         self._server.run(UNLOCK, [self._keys.lock(name)], owner, repeat=True)
 
     def due(self, limit: int = 100) -> list[Head]:
-        """See `SessionStore.due`."""
-        found = self._server.run(DUE, self._keys.index, limit, repeat=True)
-        names = [name.decode() for name in found]
-        heads = dict(zip(names, self._heads(names), strict=True))
-        for name, head in heads.items():
-            if head is None:
-                self._index.deleted(name)
-        return [head for head in heads.values() if head is not None]
+        def read() -> list[Head]:
+            found = self._server.run(DUE, self._keys.index, limit, repeat=True)
+            names = [name.decode() for name in found]
+            heads = self._heads(names)
+            for name, head in heads:
+                if head is None:
+                    self._index.deleted(name)
+            return [head for _, head in heads if head is not None]
+
+        return due_of(self, read)
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.schedule`."""
         return self._index.schedule(head, "" if seconds is None else int(seconds * 1e6))
 
     def schedule_all(self) -> None:
@@ -222,11 +276,10 @@ class RedisStore(RedisRecords):
             self._server.run(WAKE, self._keys.index, *values, repeat=True)
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """See `SessionStore.delete`."""
         self._appender.forget(session_id)
         self._index.deleting(session_id)
-        user, told = held(self._index.run(DELETE, session_id, _holder(lease)), lease)
-        self._index.deleted(session_id, user, told)
+        user, superseded = held(self._index.run(DELETE, session_id, _holder(lease)), lease)
+        self._index.deleted(session_id, user, superseded)
 
     def secure_erase(self) -> None:
         """See `SessionStore.secure_erase`.
@@ -236,18 +289,20 @@ class RedisStore(RedisRecords):
         large and goes on after this call. It does not reach replicas' files, backups, and memory
         that the server has freed. Where the server forbids it, a warning says so.
         """
+        self._erasures.share(self._rewrite_files)
+
+    def _rewrite_files(self) -> None:
         for node in self._server.nodes():
             rewrite_files(node)
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """See `SessionStore.sessions`."""
         heads: list[Head] = []
         for names in self._names(user_id, after, limit):
             heads += [
                 head
-                for head in self._heads(names)
+                for _, head in self._heads(names)
                 # one may have been deleted, and begun anew by another user, since it was listed
                 if head is not None and user_id in (None, head.user_id)
             ]
@@ -256,7 +311,6 @@ class RedisStore(RedisRecords):
         return heads[:limit]
 
     def counts(self) -> Counts:
-        """See `SessionStore.counts`."""
         sessions = entries = 0
         for names in self._names(None, None, _PAGE):
             found = self._server.ask_many(
@@ -271,14 +325,15 @@ class RedisStore(RedisRecords):
         return durability_note(self._server.nodes()[0])
 
     def close(self) -> None:
-        """See `SessionStore.close`."""
         self._server.close()
 
-    def _heads(self, names: Sequence[str]) -> list[Head | None]:
+    def _heads(self, names: Sequence[str]) -> list[tuple[str, Head | None]]:
+        """The heads of those sessions that can be read; None for one that is gone."""
         fields = self._server.ask_many(
             [("HMGET", self._keys.head(name), *HEAD_FIELDS) for name in names]
         )
-        return [head_of(name, one) for name, one in zip(names, fields, strict=True)]
+        pairs = zip(names, fields, strict=True)
+        return undamaged(pairs, lambda pair: (pair[0], head_of(*pair)))
 
     def _names(self, user_id: str | None, after: str | None, page: int) -> Iterator[list[str]]:
         """Ids of sessions in order, some at a time."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from agent_memory.errors import StoreUnavailable
+
 T = TypeVar("T")
+
+
+class TableMissing(StoreUnavailable):
+    """A table is not there: perhaps a newer release has migrated the database meanwhile."""
 
 
 class SQLConnection(Protocol):
@@ -14,6 +20,11 @@ class SQLConnection(Protocol):
     @property
     def dialect(self) -> str:
         """What the database speaks: sqlite, postgresql, mysql or mariadb."""
+        ...
+
+    @property
+    def most_text(self) -> int | None:
+        """How many characters a text of a statement may have; None for any number."""
         ...
 
     @property

@@ -29,8 +29,8 @@ class ConnectionLost(Exception):
         again: Whether another connection may do better.
     """
 
-    def __init__(self, told: str, *, again: bool = True) -> None:
-        super().__init__(told)
+    def __init__(self, text: str, *, again: bool = True) -> None:
+        super().__init__(text)
         self.again = again
 
 
@@ -68,6 +68,10 @@ class Driver(Protocol):
 
     def dialect(self, raw: Any) -> Dialect:
         """What the server of a connection speaks."""
+        ...
+
+    def most_text(self, raw: Any) -> int | None:
+        """How many characters a text of a statement may have; None for any number."""
         ...
 
     def socket(self, raw: Any) -> int:

@@ -17,7 +17,11 @@ _HOLD = update(LOCKS).where(_OF_LOCK).values(owner=_TAKER, until=_TILL)
 
 LOCK_STATEMENTS: dict[str, ClauseElement] = {
     "take_lock": _HOLD.where(
-        or_(_l.owner == _TAKER, _l.until <= bindparam("now", type_=BigInteger))
+        or_(
+            _l.owner == _TAKER,
+            _l.until <= bindparam("now", type_=BigInteger),
+            _l.until > bindparam("latest", type_=BigInteger),
+        )
     ),
     "renew_lock": _HOLD.where(_l.owner == _TAKER),
     # where there is none yet; whoever comes second changes nothing, and gets no error

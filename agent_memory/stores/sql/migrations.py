@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent_memory.errors import SchemaTooNew
+from agent_memory.errors import SchemaTooNew, StoreError
 from agent_memory.stores.sql.database import SQLConnection
 
 Step = Sequence[str]
@@ -25,24 +25,90 @@ _LOCKS_HAVE_NAMES = (
     "PRIMARY KEY (namespace, name))[table]",
 )
 
-STEPS: tuple[Step, ...] = (_SESSIONS_FALL_DUE, _LOGS_BEGIN_LATER, _LOCKS_HAVE_NAMES)
+_APPENDS_HAVE_KEYS = (
+    "CREATE TABLE agent_memory_keys (session BIGINT NOT NULL, name VARCHAR(64)[id] NOT NULL, "
+    "digest VARCHAR(255)[id] NOT NULL, seq BIGINT NOT NULL, upto BIGINT NOT NULL, "
+    "total BIGINT NOT NULL, created_at BIGINT NOT NULL, PRIMARY KEY (session, name))[table]",
+    "CREATE INDEX agent_memory_keys_age ON agent_memory_keys (session, created_at)",
+)
+
+_MESSAGES_HAVE_PIECES = (
+    "CREATE TABLE agent_memory_pieces (session BIGINT NOT NULL, seq BIGINT NOT NULL, "
+    "part BIGINT NOT NULL, text [long] NOT NULL, PRIMARY KEY (session, seq, part))[table]",
+)
+
+STEPS: tuple[Step, ...] = (
+    _SESSIONS_FALL_DUE,
+    _LOGS_BEGIN_LATER,
+    _LOCKS_HAVE_NAMES,
+    _APPENDS_HAVE_KEYS,
+    _MESSAGES_HAVE_PIECES,
+)
 """The statements at index i bring version i + 1 to version i + 2.
 
 In them `[id]` follows the type of a column whose values are compared as they are, and `[table]` a
-new table: see `tables`.
+new table; `[long]` is the type of a long text: see `tables`. A step that leads beyond version 6
+writes `[sessions]` for the table of sessions, and so on: see `table_name`.
 """
+
+TABLES = (
+    "sessions",
+    "entries",
+    "pieces",
+    "keys",
+    "facts",
+    "vectors",
+    "vector_scopes",
+    "collections",
+    "locks",
+)
+"""All but the one with the schema's version, which each release can read."""
+
+_LAST_UNNUMBERED = 6
 
 _INNODB = " ENGINE=InnoDB CHARSET=utf8mb4 COLLATE "
 _IDS = {"postgresql": ' COLLATE "C"'}
+_LONG = {"mysql": "LONGTEXT", "mariadb": "LONGTEXT"}
 _TABLES = {"mysql": f"{_INNODB}utf8mb4_0900_bin", "mariadb": f"{_INNODB}utf8mb4_nopad_bin"}
+_ALTERED = "it was altered or damaged. Put a backup back."
+
+
+def table_name(table: str, version: int = 1 + len(STEPS)) -> str:
+    """What one of `TABLES` is called in a schema version.
+
+    Each version has names of its own. So a process of an older release, which has the database open
+    while a newer one migrates it, finds no table from then on: it can write nothing that the newer
+    one would not understand, and no call pays for that.
+    """
+    return f"agent_memory_{table}" + (f"_v{version}" if version > _LAST_UNNUMBERED else "")
 
 
 def stored_version(connection: SQLConnection) -> int | None:
-    """The schema version of the database, or None for one without our tables."""
+    """The schema version of the database, or None for one without our tables.
+
+    Raises:
+        StoreError: It has our tables, and no version that there ever was.
+    """
+    version = _noted_version(connection)
+    # on MySQL tables are no part of a transaction, and one cut short is to go on
+    if version is None and connection.dialect not in _TABLES:
+        names = {table_name("sessions"), table_name("sessions", _LAST_UNNUMBERED)}
+        if not any(map(connection.has_table, names)):
+            return None
+        version = _noted_version(connection)  # another process may have made all just now
+        if version is None:
+            told = f"The database has tables of agent-memory but no schema version: {_ALTERED}"
+            raise StoreError(told)
+    if version is not None and (type(version) is not int or version < 1):
+        raise StoreError(f"The database's schema version is {version!r}: {_ALTERED}")
+    return version
+
+
+def _noted_version(connection: SQLConnection) -> int | None:
     if not connection.has_table("agent_memory_meta"):
         return None
     row = connection.row("version", {})
-    return None if row is None else int(row.value)
+    return None if row is None else row.value
 
 
 def is_current(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> bool:
@@ -68,15 +134,32 @@ def migrate(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> None:
     """
     if is_current(connection, steps):
         return
-    version, newest = stored_version(connection), {"newest": 1 + len(steps)}
+    version, newest = stored_version(connection), 1 + len(steps)
     if version is None:
         for text in connection.schema:
             connection.define(text)
-        connection.run("first_version", newest)
+        connection.run("first_version", {"newest": newest})
         return
+    if version < _LAST_UNNUMBERED:
+        _take(connection, steps[version - 1 : _LAST_UNNUMBERED - 1], newest)
+        version = min(newest, _LAST_UNNUMBERED)
+        connection.run("next_version", {"newest": version})
+    for table in TABLES:  # first of all: from here on no older release writes
+        after = table_name(table, newest)
+        # what a run that was cut short has renamed has the name of a version between
+        names = {table_name(table, before) for before in range(version, newest)} - {after}
+        for name in filter(connection.has_table, sorted(names)):
+            connection.define(f"ALTER TABLE {name} RENAME TO {after}")
+    _take(connection, steps[version - 1 :], newest)
+    connection.run("next_version", {"newest": newest})
+
+
+def _take(connection: SQLConnection, steps: Sequence[Step], newest: int) -> None:
     dialect = connection.dialect
-    for step in steps[version - 1 :]:
-        for text in step:
-            worded = text.replace("[id]", _IDS.get(dialect, ""))
-            connection.define(worded.replace("[table]", _TABLES.get(dialect, "")))
-    connection.run("next_version", newest)
+    marks = {"[id]": _IDS.get(dialect, ""), "[long]": _LONG.get(dialect, "TEXT")}
+    marks |= {"[table]": _TABLES.get(dialect, "")}
+    marks |= {f"[{table}]": table_name(table, newest) for table in TABLES}
+    for text in (text for step in steps for text in step):
+        for mark, meant in marks.items():
+            text = text.replace(mark, meant)
+        connection.define(text)

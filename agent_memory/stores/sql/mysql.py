@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.driver import (
     CALL_SECONDS,
     CONNECT_SECONDS,
@@ -52,6 +53,7 @@ _FACTS = "SELECT VERSION(), @@max_allowed_packet, @@innodb_flush_log_at_trx_comm
 _OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity"}
 
 
+_BYTES_OF_A_CHARACTER = 5  # at most, and something for the rest of the statement
 _contexts: dict[str, ssl.SSLContext] = {}
 
 
@@ -154,7 +156,6 @@ class MySQLDriver:
         self._place = options.get("unix_socket") or "{host}:{port}".format(**self._given)
 
     def connect(self, *, patient: bool = False) -> _Connection:
-        """See `Driver.connect`."""
         try:
             raw = _Connection(
                 charset="utf8mb4",
@@ -168,7 +169,7 @@ class MySQLDriver:
                 **self._given,
             )
         except (pymysql.Error, OSError) as error:
-            told = _told(error)
+            told = _error_text(error)
         except RuntimeError as error:  # PyMySQL's way to ask for `cryptography`
             told = str(error)
         else:
@@ -201,38 +202,35 @@ class MySQLDriver:
         raise failure
 
     def dialect(self, raw: _Connection) -> Dialect:
-        """See `Driver.dialect`."""
         return _MARIADB if "mariadb" in raw.version.lower() else _MYSQL
 
+    def most_text(self, raw: _Connection) -> int | None:
+        """See `Driver.most_text`."""
+        return raw.longest // _BYTES_OF_A_CHARACTER
+
     def socket(self, raw: _Connection) -> int:
-        """See `Driver.socket`."""
         return raw._sock.fileno()
 
     def usable(self, raw: _Connection) -> bool:
-        """See `Driver.usable`."""
         if raw.broken or not raw.open:
             return False
         return not raw.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
     def change(self, raw: _Connection, text: str, parameters: Parameters) -> int:
-        """See `Driver.change`."""
         with raw.cursor() as cursor:
             changed: int = cursor.execute(text, parameters or None)
             return changed
 
     def change_each(self, raw: _Connection, text: str, rows: Sequence[Parameters]) -> None:
-        """See `Driver.change_each`."""
         with raw.cursor() as cursor:
             cursor.executemany(text, rows)
 
     def fetch(self, raw: _Connection, text: str, parameters: Parameters) -> Sequence[Any]:
-        """See `Driver.fetch`."""
         with raw.cursor() as cursor:
             cursor.execute(text, parameters or None)
             return tuple(cursor.fetchall())
 
     def define(self, raw: _Connection, text: str) -> None:
-        """See `Driver.define`."""
         try:
             self.change(raw, text, ())
         except pymysql.Error as error:
@@ -240,13 +238,12 @@ class MySQLDriver:
                 raise
 
     def failure(self, raw: _Connection, error: Exception) -> Exception:
-        """See `Driver.failure`."""
         if isinstance(error, _TooLong):
             return StoreError(
                 f"The MySQL server takes statements of up to {raw.longest:,} bytes, and this one "
                 f"has {error.args[0]:,}. Raise max_allowed_packet there; nothing was written."
             )
-        code, told = _code(error), f"The MySQL server failed: {_told(error)}"
+        code, told = _code(error), f"The MySQL server failed: {_error_text(error)}"
         if "timed out" in told:  # PyMySQL closed the connection
             return ConnectionLost(told, again=False)
         if code in _LOST or not raw.open:
@@ -259,6 +256,8 @@ class MySQLDriver:
                 f"{told} Grant it to the user of the setting `store`, or let another user open "
                 "the store once, so that its tables are made."
             )
+        if code == ER.NO_SUCH_TABLE:
+            return TableMissing(told)
         return StoreUnavailable(told) if code in _UNAVAILABLE else StoreError(told)
 
 
@@ -266,7 +265,7 @@ def _code(error: Exception) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """What happened, without the entry that a duplicate names."""
     if _code(error) == ER.DUP_ENTRY:
         return "a row is there already."

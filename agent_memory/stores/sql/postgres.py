@@ -14,6 +14,7 @@ from sqlalchemy.engine.interfaces import Dialect
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.driver import (
     CALL_SECONDS,
     CONNECT_SECONDS,
@@ -106,11 +107,10 @@ class PostgresDriver:
         self._given: dict[str, Any] = {**defaults, **given, "client_encoding": "utf8"}
 
     def connect(self, *, patient: bool = False) -> _Connection:
-        """See `Driver.connect`."""
         try:
             raw = _Connection.connect(autocommit=True, **self._given)
         except psycopg.Error as error:
-            told = " ".join(str(error).split())
+            told = " ".join(str(error).split()).rstrip(".?")
         else:
             return self._set_up(raw, patient)
         raise StoreUnavailable(
@@ -143,23 +143,22 @@ class PostgresDriver:
         raise failure
 
     def dialect(self, raw: _Connection) -> Dialect:
-        """See `Driver.dialect`."""
         return _DIALECT
 
+    def most_text(self, raw: _Connection) -> int | None:
+        """See `Driver.most_text`."""
+        return None
+
     def socket(self, raw: _Connection) -> int:
-        """See `Driver.socket`."""
         return raw.pgconn.socket
 
     def usable(self, raw: _Connection) -> bool:
-        """See `Driver.usable`."""
         return raw.pgconn.transaction_status == TransactionStatus.IDLE
 
     def change(self, raw: _Connection, text: str, parameters: Parameters) -> int:
-        """See `Driver.change`."""
         return raw.execute(text.encode(), parameters).rowcount
 
     def change_each(self, raw: _Connection, text: str, rows: Sequence[Parameters]) -> None:
-        """See `Driver.change_each`."""
         if len(rows) == 1:  # the driver streams many, at the cost of a round trip more
             raw.execute(text.encode(), rows[0])
             return
@@ -167,16 +166,13 @@ class PostgresDriver:
             cursor.executemany(text.encode(), rows)
 
     def fetch(self, raw: _Connection, text: str, parameters: Parameters) -> Sequence[Any]:
-        """See `Driver.fetch`."""
         cursor = raw.execute(text.encode(), parameters or None, binary=True)
         return cursor.fetchall() if cursor.description else ()
 
     def define(self, raw: _Connection, text: str) -> None:
-        """See `Driver.define`."""
         raw.execute(text.encode())
 
     def failure(self, raw: _Connection, error: Exception) -> Exception:
-        """See `Driver.failure`."""
         state, primary = "", None
         if isinstance(error, psycopg.Error):
             state, primary = error.sqlstate or "", error.diag.message_primary
@@ -194,6 +190,8 @@ class PostgresDriver:
                 f"{told} Grant it to the user of the setting `store`, or let another user open "
                 "the store once, so that its tables are made."
             )
+        if state == "42P01":
+            return TableMissing(told)
         return StoreUnavailable(told) if state.startswith(_UNAVAILABLE) else StoreError(told)
 
 

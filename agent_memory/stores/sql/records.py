@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch, LeaseLost
 from agent_memory.stores.coding import mismatch, record_body, record_of, to_micros
+from agent_memory.stores.damage import undamaged
 from agent_memory.stores.indexes import Changed, Indexes, search
 from agent_memory.stores.log import LOST
 from agent_memory.stores.sql.compiled import chunks, named
@@ -38,7 +40,6 @@ class SQLRecords:
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.put_records`."""
         rows = self._rows(block, records)
 
         def work(connection: SQLConnection) -> None:
@@ -52,17 +53,16 @@ class SQLRecords:
         self._database.write(work)
 
     def records(self, block: str, owner: str) -> list[Record]:
-        """See `RecordStore.records`."""
         values = self._of(block, owner)
         rows = self._database.read(lambda connection: connection.rows("facts", values))
-        return [record_of(row) for row in rows]
+        return undamaged(rows, lambda row: record_of(row, "fact", block))
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        """See `RecordStore.all_records`."""
         block = self._next_block("")
         while block:
+            decode = partial(record_of, kind="fact", block=block)
             for rows in self._pages("facts_page", block):
-                yield from ((block, record_of(row)) for row in rows)
+                yield from ((block, record) for record in undamaged(rows, decode))
             block = self._next_block(block)
 
     def _next_block(self, block: str) -> str:
@@ -81,7 +81,6 @@ class SQLRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `RecordStore.delete_records`."""
         given = _given(id=record_id, owner=owner, session_id=session_id)
         values = self._matching(block, given, after)
 
@@ -92,7 +91,6 @@ class SQLRecords:
         self._database.write(work)
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        """See `VectorStore.open_vectors`."""
         given = (dimension, model)
         self._database.write(lambda connection: self._announce(connection, block, given))
         self._opened[block] = given
@@ -105,7 +103,6 @@ class SQLRecords:
         *,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.put_vectors`."""
         if not records:
             return
         from agent_memory.stores.blobs import blobs_of, checked
@@ -130,7 +127,6 @@ class SQLRecords:
         self._indexes.extend(block, changed, names, features)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        """See `VectorStore.search_vectors`."""
         values = self._of(block, owner)
 
         def work(connection: SQLConnection) -> list[Hit]:
@@ -143,7 +139,9 @@ class SQLRecords:
                 records: dict[str, Record] = {}
                 for names in chunks(ids):
                     rows = connection.rows("vectors", {**self._of(block), "ids": names})
-                    records.update((row.id, record_of(row)) for row in rows if row.owner == owner)
+                    own = [row for row in rows if row.owner == owner]
+                    found = undamaged(own, lambda row: record_of(row, "vector", block))
+                    records.update((record.id, record) for record in found)
                 return records
 
             return search(block, index, query, depth, read)
@@ -165,7 +163,6 @@ class SQLRecords:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        """See `VectorStore.delete_vectors`."""
         given = _given(owner=owner, session_id=session_id)
         values = self._matching(block, given, after)
 
@@ -178,7 +175,6 @@ class SQLRecords:
         self._database.write(work)
 
     def clear_vectors(self, block: str) -> None:
-        """See `VectorStore.clear_vectors`."""
 
         def work(connection: SQLConnection) -> None:
             # the collection first: whoever still writes its vectors holds it, see `collection`
@@ -188,7 +184,6 @@ class SQLRecords:
         self._database.write(work)
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        """See `VectorStore.vector_blocks`."""
         of = {"ns": self._namespace}
         rows = self._database.read(lambda connection: connection.rows("blocks", of))
         return {row.block: (row.dimension, row.model) for row in rows}
@@ -196,12 +191,12 @@ class SQLRecords:
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import features_of
+        from agent_memory.stores.blobs import with_features
 
         name = "vectors_page" if session_id is None else "vectors_page_of_session"
         for rows in self._pages(name, block, sid=session_id):
-            yield [record_of(row) for row in rows], features_of([row.vector for row in rows])
+            found = undamaged(rows, lambda row: (record_of(row, "vector", block), row.vector))
+            yield from with_features(block, found)
 
     def _pages(self, name: str, block: str, **values: Any) -> Iterator[list[Any]]:
         """The rows of a statement that gives those after an id, some at a time."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from operator import index
 from typing import Any
 
+from agent_memory.core.damage import Damage
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import Entry, Head
+from agent_memory.core.records import Entry, Head, Lag
 from agent_memory.stores.coding import (
+    UNREADABLE,
     from_micros,
     head_fields,
     head_from,
     json_or_none,
     to_micros,
-    value_or_none,
 )
 
 
@@ -32,21 +33,19 @@ def head_values(head: Head) -> dict[str, Any]:
 
 
 def head_of(row: Any) -> Head:
-    """The head of a session's row, which has its log's `end` and `total` too."""
-    fields = {
-        **row._asdict(),
-        "pinned": json.loads(row.pinned),
-        "summary": value_or_none(row.summary),
-        "cursors": json.loads(row.cursors),
-    }
+    """The head of a session's row, which has its log's `end` and `total` too.
+
+    Raises:
+        Damaged: Something of it is not what was written.
+    """
     return head_from(
-        fields,
+        row._asdict(),
         session_id=row.session_id,
         user_id=row.user_id,
         end=row.end,
         total=row.total,
         version=row.version,
-        deleting=bool(row.deleting),
+        deleting=row.deleting,
         begun=row.created_at,
     )
 
@@ -64,14 +63,40 @@ def entry_values(entry: Entry) -> dict[str, Any]:
 
 
 def entry_of(session_id: str, row: Any) -> Entry:
-    """The entry of a row."""
-    created_at = from_micros(row.created_at)
-    return Entry(
-        session_id=session_id,
-        seq=row.seq,
-        message=Message.from_json(row.message, created_at),
-        tokens=row.tokens,
-        total=row.total,
-        encoding=row.encoding,
-        created_at=created_at,
-    )
+    """The entry of a row.
+
+    Raises:
+        Damaged: It is not what was written.
+    """
+    try:
+        created_at = from_micros(row.created_at)
+        return Entry(
+            session_id=session_id,
+            seq=row.seq,
+            message=Message.from_json(row.message, created_at),
+            tokens=index(row.tokens),
+            total=index(row.total),
+            encoding=row.encoding,
+            created_at=created_at,
+        )
+    except UNREADABLE as error:
+        raise Damage("message", session_id, row.seq).error() from error
+
+
+def lag_of(row: Any) -> Lag:
+    """What a row tells of a session that a block lags behind.
+
+    Raises:
+        Damaged: It is not what was written.
+    """
+    try:
+        return Lag(
+            session_id=row.session_id,
+            after=max(index(row.absorbed), index(row.expired)),
+            end=row.end,
+            total=index(row.total),
+            version=row.version,
+            created_at=from_micros(row.created_at),
+        )
+    except UNREADABLE as error:
+        raise Damage("session", row.session_id).error() from error

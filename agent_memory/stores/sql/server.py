@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sqlalchemy import event
+from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
@@ -18,8 +19,9 @@ from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import MissingExtra, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.compiling import words
-from agent_memory.stores.sql.database import SQLConnection
+from agent_memory.stores.sql.database import SQLConnection, TableMissing
 from agent_memory.stores.sql.driver import ConnectionLost, Driver, something_to_read
+from agent_memory.stores.sql.migrations import is_current
 from agent_memory.stores.sql.server_connection import ServerConnection
 
 T = TypeVar("T")
@@ -47,18 +49,27 @@ class ServerDatabase:
         self._driver = driver
         self._closed = False
         self._pool = self._new_pool()
-        first = self._pool.connect()
-        try:
-            self._words = words(driver.dialect(first.dbapi_connection))
-        finally:
-            first.close()
+        self._words = words(self._dialect())
         begin_anew_in_child(self, ServerDatabase._begin_anew)
+
+    def _dialect(self) -> Dialect:
+        try:
+            first = self._pool.connect()
+        except ConnectionLost as lost:
+            told = str(lost)
+        else:
+            try:
+                return self._driver.dialect(first.dbapi_connection)
+            finally:
+                first.close()
+        raise StoreUnavailable(told)
 
     def read(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` outside of a transaction: each of its statements sees one state.
 
         Raises:
             StoreUnavailable: The server cannot be used now.
+            SchemaTooNew: A newer release has migrated the database meanwhile.
         """
         told = ""
         for _ in range(2):
@@ -68,6 +79,10 @@ class ServerDatabase:
                 told = str(lost)
                 if not lost.again:
                     break
+            except TableMissing as missing:
+                self._with_connection(is_current)  # which tells of a newer release
+                told = f"{missing} Perhaps a newer release of agent-memory is changing the tables."
+                break
         raise StoreUnavailable(told)
 
     def alone(self, work: Callable[[SQLConnection], T]) -> T:
@@ -94,21 +109,26 @@ class ServerDatabase:
         Raises:
             StoreUnavailable: The server cannot be used now.
         """
-        raw = self._driver.connect(patient=True)
         try:
-            connection = ServerConnection(raw, self._driver, self._words)
-            if connection.value(self._driver.hold_tables) == 0:
-                raise StoreUnavailable(
-                    "Another process has been changing the tables of the store for a minute. "
-                    "Open it again when that is done."
-                )
-            connection.transaction(work)
+            raw = self._driver.connect(patient=True)
+            try:
+                self._patiently(ServerConnection(raw, self._driver, self._words), work)
+            finally:
+                raw.close()
             return
         except ConnectionLost as lost:
             told = str(lost)
-        finally:
-            raw.close()
         raise StoreUnavailable(told)
+
+    def _patiently(
+        self, connection: ServerConnection, work: Callable[[SQLConnection], None]
+    ) -> None:
+        if connection.value(self._driver.hold_tables) == 0:
+            raise StoreUnavailable(
+                "Another process has been changing the tables of the store for a minute. Open it "
+                "again when that is done."
+            )
+        connection.transaction(work)
 
     def secure_erase(self) -> None:
         """Nothing: a server erases deleted rows when it vacuums or purges, by its own schedule."""

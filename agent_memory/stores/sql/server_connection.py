@@ -39,6 +39,7 @@ class ServerConnection:
         self._statements = words.statements
         self._within = False
         self.dialect = words.dialect
+        self.most_text = driver.most_text(raw)
         self.schema = words.schema
 
     def run(self, name: str, values: Mapping[str, Any]) -> int:

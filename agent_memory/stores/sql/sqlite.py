@@ -12,22 +12,36 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from random import choice
+from typing import TypeAlias, TypeVar
 
-from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.errors import Damaged, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.erasures import Erasures
 from agent_memory.stores.sql.database import SQLConnection
+from agent_memory.stores.sql.migrations import is_current
 from agent_memory.stores.sql.sqlite_connection import Connection
+from agent_memory.stores.sql.sqlite_file import SQLiteFile
+from agent_memory.stores.sql.sqlite_pages import NoTree
+from agent_memory.stores.sql.sqlite_raw import RawFile
 
 T = TypeVar("T")
 
+_NO_TABLE = "no such table"
+_MALFORMED = "disk image is malformed"
 _BUSY_SECONDS = 30.0
 _SCRUB_SECONDS = 5.0
-_REWRITE_BYTES = 2**30  # more would keep other processes waiting for about their _BUSY_SECONDS
+_PAGES_AT_ONCE = 500  # writers wait meanwhile
 _MOST_READERS = 32
 _MOST_IDLE = 8
+_ROOTS = "SELECT rootpage FROM sqlite_master WHERE rootpage > 0"
+_WITHIN = (
+    "The handler of a signal cannot write to the database while the code that it interrupts does. "
+    "Have it note what is to be done, and do that afterwards."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,43 +53,35 @@ class _WriterLock:
     """Lets one thread of this process write a file; the others need not poll SQLite for it."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()  # a signal's handler may write between two writes of its own
+        self.erasures = Erasures()
+        self.raw: RawFile | None = None
+
+
+class _Place:
+    """Room for one reader: who holds the lock has the connection.
+
+    A signal may raise an exception between any two steps of Python. So locks of C are held by
+    `with` alone, nothing is counted, and a connection never leaves its place.
+
+    Args:
+        keeps: Whether the connection stays open when nobody reads.
+    """
+
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
         self.lock = threading.Lock()
-        self.rewrites = 0
+        self.connection: Connection | None = None
+
+    def clear(self) -> None:
+        """Close the connection. Who does it holds the lock."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
 
 
-class _Gate:
-    """Lets calls to databases through, except while the process forks."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self._inside = 0
-        self._forking = False
-
-    def __enter__(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._forking)
-            self._inside += 1
-
-    def __exit__(self, *exc: object) -> None:
-        with self._changed:
-            self._inside -= 1
-            if self._forking:
-                self._changed.notify_all()
-
-    def shut(self) -> None:
-        """Wait until nobody is inside, and let nobody in."""
-        self._changed.acquire()
-        self._forking = True
-        self._changed.wait_for(lambda: not self._inside)
-
-    def open(self) -> None:
-        """Let all in again."""
-        self._forking = False
-        self._changed.notify_all()
-        self._changed.release()
-
-
-_gate = _Gate()
+_beginning = threading.RLock()
+"""Held while there begins to be a `Database`; a fork has none begin."""
 
 
 class Database:
@@ -86,26 +92,19 @@ class Database:
         durability: What a committed transaction survives.
 
     Raises:
-        StoreUnavailable: The folder does not exist.
+        StoreUnavailable: The folder does not exist, or the file can't be made.
     """
 
     def __init__(self, path: str, durability: Durability = "process") -> None:
-        folder = Path(path).parent
-        if not folder.is_dir():
-            raise StoreUnavailable(
-                f"The folder {str(folder)!r} of the SQLite database does not exist. Create it."
-            )
-        self._path = path
         self._durability: Durability = durability
         self._closed = False
-        self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
         self._writing: Connection | None = None
-        self._begin_anew()
-        _databases.add(self)
-
-    def _begin_anew(self) -> None:
-        self._idle: list[Connection] = []
-        self._readers = threading.Semaphore(_MOST_READERS)
+        self._places = [_Place(number < _MOST_IDLE) for number in range(_MOST_READERS)]
+        with _beginning:
+            self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
+            with self._writer.lock:  # closing a file drops the locks that SQLite has taken on it
+                self._file = SQLiteFile(path)
+            _databases.add(self)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` outside of a transaction: each of its statements sees one state.
@@ -114,12 +113,14 @@ class Database:
             StoreUnavailable: The database cannot be used now.
         """
         try:
-            with self._readers, _gate:
-                connection = self._taken()
+            place = self._place()
+            with place.lock:
+                connection = place.connection = place.connection or self._connected()
                 try:
-                    return work(connection)
+                    return self._done(work, connection)
                 finally:
-                    self._give(connection)
+                    if self._closed or self._file.is_lost or not place.keeps:
+                        place.clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
@@ -134,11 +135,15 @@ class Database:
         try:
             with self._writer.lock:
                 connection = self._writing = self._writing or self._connected()
+                if connection.in_transaction:
+                    raise StoreUnavailable(_WITHIN)
                 try:
-                    return work(connection)
+                    return self._done(work, connection)
                 finally:
-                    if self._closed or connection.in_transaction:
+                    if self._closed or self._file.is_lost or connection.in_transaction:
                         self._stop_writing()
+                    if self._file.is_lost:
+                        self._clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
@@ -159,112 +164,173 @@ class Database:
         self.write(work)
 
     def secure_erase(self) -> None:
-        """Write the file anew and empty its write-ahead log: neither tells what was deleted.
+        """Empty its write-ahead log and the gaps of its pages: no file tells what was deleted.
 
         SQLite zeroes what is deleted where it stands. But where pages were split or merged, copies
-        of the rows that moved stay in the gaps of the pages they left, and outlive these rows. So
-        the file is rewritten, which takes about a second for 100 MB and keeps writers waiting.
+        of the rows that moved stay in the gaps of the pages they left, and outlive these rows. Such
+        pages are looked for while others write; to empty them takes a moment in which nobody does.
+        Threads that ask at the same time share it.
 
         What does not work now (another process reads an old state, the disk is full) works with the
         next call; a warning says so.
+
+        Raises:
+            Damaged: The file is.
+            StoreUnavailable: The database cannot be used now.
         """
-        size = self.read(_size)
-        if size > _REWRITE_BYTES:
-            logger.warning(
-                "the database %r is too large (%d MB) to be rewritten while it is in use: copies "
-                "of what was deleted may stand in the gaps of its pages. Run VACUUM on it in a "
-                "quiet hour.", self._path, size >> 20,
-            )  # fmt: skip
-        else:
-            self._rewrite()
+        self._writer.erasures.share(self._erase)
+
+    def _erase(self) -> None:
         deadline = time.monotonic() + _SCRUB_SECONDS
-        while not self.alone(_empty_log):
+        # this comes first: it refuses the handler of a signal that interrupts what comes then
+        if not self._until(deadline, lambda: self.alone(_write_back)):
+            return
+        try:
+            suspects = list(self._raw().untidy())
+            # once at least: if somebody was killed right after it, others may remember old pages
+            for start in range(0, max(len(suspects), 1), _PAGES_AT_ONCE):
+                some = suspects[start : start + _PAGES_AT_ONCE]
+                if not self._until(deadline, partial(self._tidy, some)):
+                    return
+        except (StoreUnavailable, OSError) as error:
+            logger.warning(
+                "%s Copies of what was deleted from %r could not be overwritten: they may stand in "
+                "the gaps of its pages until the next deletion.", error, self._file.path,
+            )  # fmt: skip
+        self._until(deadline, lambda: self.alone(_empty_log))
+
+    def _until(self, deadline: float, step: Callable[[], bool]) -> bool:
+        while not step():
             if time.monotonic() > deadline:
                 logger.warning(
                     "the write-ahead log of %r is held open by a reader: what was deleted may "
                     "stand in it until the next deletion, or until all have closed the database",
-                    self._path,
+                    self._file.path,
                 )
-                return
+                return False
             time.sleep(0.02)
+        return True
 
-    def _rewrite(self) -> None:
-        writer, seen = self._writer, self._writer.rewrites
+    def _tidy(self, suspects: Sequence[int]) -> bool:
+        """Empty the gaps of pages; False while an old state is read.
 
-        def vacuum(connection: Connection) -> None:
-            if writer.rewrites == seen:  # else another thread rewrote what this one waited to
-                connection.value("VACUUM")
-                writer.rewrites += 1
+        Nobody writes meanwhile: to the log for the transaction, to the file since it has it all.
+        """
 
-        try:
-            self.alone(vacuum)
-        except StoreUnavailable as error:
-            logger.warning(
-                "%s It could not be rewritten: copies of what was deleted may stand in the gaps of "
-                "its pages until the next deletion.", error,
-            )  # fmt: skip
+        def work(connection: Connection) -> bool:
+            if not self.read(_write_back):
+                return False
+            self._file.check(connection.log)
+            try:
+                self._raw().tidy([root for (root,) in connection.rows_of(_ROOTS)], suspects)
+            except NoTree as error:
+                raise sqlite3.DatabaseError(_MALFORMED) from error
+            # a change: who remembers pages with what was in their gaps reads them anew
+            connection.value(f"PRAGMA user_version={connection.value('PRAGMA user_version')}")
+            return True
+
+        with self._writer.lock:
+            self._stop_writing()  # it remembers such pages too, and they would not be foreign to it
+            return self.alone(lambda one: one.transaction(lambda _: work(one)))
+
+    def _raw(self) -> RawFile:
+        with self._writer.lock:
+            raw = self._writer.raw
+            if raw is None or raw.identity != self._file.identity:
+                raw = RawFile(self._file.path)
+            if raw.identity != self._file.identity:
+                raise StoreUnavailable("The SQLite database was replaced while it was open.")
+            self._writer.raw = raw
+            return raw
 
     def close(self) -> None:
         """Wait for what is being written, and close the connections. Idempotent."""
         self._closed = True
-        self.drop_idle()
+        self._clear()
         with self._writer.lock:
+            if self._writing is not None:
+                with suppress(StoreUnavailable):  # the log of a file that was replaced goes aside
+                    self._file.check(self._writing.log)
             self._stop_writing()
+        with _beginning, self._writer.lock:
+            if all(one._closed for one in _databases if one._writer is self._writer):
+                self._writer.raw = None
 
-    def _taken(self) -> Connection:
+    def _clear(self) -> None:
+        for place in self._places:
+            if not place.lock.locked():  # who reads there clears it afterwards
+                with place.lock:
+                    place.clear()
+
+    def _done(self, work: Callable[[Connection], T], connection: Connection) -> T:
+        """What comes of `work`, done in the file that others find."""
         try:
-            return self._idle.pop()
-        except IndexError:
-            return self._connected()
+            done = work(connection)
+        except sqlite3.Error:
+            self._file.check(connection.log)  # which may tell why
+            raise
+        self._file.check(connection.log)
+        return done
 
-    def _give(self, connection: Connection) -> None:
-        if len(self._idle) < _MOST_IDLE:
-            self._idle.append(connection)
-        else:
-            connection.close()
-        if self._closed:  # closed meanwhile: what was just given back would stay open
-            self.drop_idle()
+    def _place(self) -> _Place:
+        """Where to read: where nobody does; where all do, whose turn is next is left to chance."""
+        free = (place for place in self._places if not place.lock.locked())
+        return next(free, None) or choice(self._places)
 
     def _connected(self) -> Connection:
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
-        return Connection(_connect(self._path, self._durability))
+        self._file.check(None)
+        others = self._open()
+        raw = _connect(self._file.path, self._durability)
+        connection = Connection(raw, self._file.opened())
+        try:
+            for other in set(others).intersection(self._open()):
+                self._file.check(other.log)  # open all the time, it shares the log
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open(self) -> list[Connection]:
+        """Connections that nobody closes before they are taken from where they are."""
+        every = [place.connection for place in self._places]
+        return [one for one in [*every, self._writing] if one is not None]
 
     def _stop_writing(self) -> None:
-        if self._writing is not None:
-            self._writing.close()
-            self._writing = None
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.close()
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
-        text = f"The SQLite database {self._path!r} failed: {error}."
+        text = f"The SQLite database {self._file.name!r} failed: {error}."
+        if _NO_TABLE in str(error):
+            self.read(is_current)  # which tells of a newer release
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(text)
+        if _MALFORMED in str(error):  # here: other pages of the file can be used
+            return Damaged(f"{text} Run `agent-memory doctor`, and put a backup back.")
         return StoreError(text)
 
-    def begin_anew(self) -> None:
-        """In a forked child: leave the parent's connections alone and begin with none."""
-        self._writing = None
-        self._begin_anew()
-
-    def drop_idle(self) -> None:
-        """Close the connections that nobody reads with."""
-        while True:
-            try:
-                self._idle.pop().close()
-            except IndexError:
-                return
+    @property
+    def locks(self) -> list[threading.Lock]:
+        """Of its readers."""
+        return [place.lock for place in self._places]
 
     def prepare_fork(self) -> None:
         """Close the connections, while nobody uses any.
 
         The child would believe that it holds the locks of those that crossed the fork.
         """
-        self.drop_idle()
+        for place in self._places:
+            place.clear()
         self._stop_writing()
 
 
-def _size(connection: Connection) -> int:
-    return int(connection.value("PRAGMA page_count")) * int(connection.value("PRAGMA page_size"))
+def _write_back(connection: Connection) -> bool:
+    """Write what is in the log to the file; whether all of it is there now. No writer waits."""
+    ((busy, logged, written),) = connection.rows_of("PRAGMA wal_checkpoint(PASSIVE)")
+    return not busy and logged == written
 
 
 def _empty_log(connection: Connection) -> bool:
@@ -286,6 +352,7 @@ def _connect(path: str, durability: Durability) -> sqlite3.Connection:
         relaxed = durability == "process" and mode == "wal"
         connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
         connection.execute("PRAGMA secure_delete=ON")  # what is deleted is zeroed in the file
+        connection.execute("PRAGMA user_version").fetchone()  # opens the log, which is made here
     except BaseException:
         connection.close()
         raise
@@ -305,31 +372,33 @@ def _switch_to_wal(connection: sqlite3.Connection) -> str:
 
 
 def _before_fork() -> None:
+    _hold(_beginning)
     for _, writer in sorted(_locks.items()):
-        writer.lock.acquire()
-        _held.append(writer)
-    _gate.shut()
-    for database in list(_databases):
+        _hold(writer.lock)
+    databases = list(_databases)
+    for database in databases:
+        for lock in database.locks:
+            _hold(lock)
+    for database in databases:
         database.prepare_fork()
 
 
+def _hold(lock: _Lock) -> None:
+    lock.acquire()
+    _held.append(lock)
+
+
 def _after_fork() -> None:
-    _gate.open()
     while _held:
-        _held.pop().lock.release()
+        _held.pop().release()
 
 
-def _after_fork_in_child() -> None:
-    for database in list(_databases):
-        database.begin_anew()
-    _after_fork()
-
-
-_held: list[_WriterLock] = []
+_Lock: TypeAlias = "threading.Lock | threading.RLock"
+_held: list[_Lock] = []
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,
         after_in_parent=_after_fork,
-        after_in_child=_after_fork_in_child,
+        after_in_child=_after_fork,
     )

@@ -7,9 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agent_memory.stores.sql.database import SQLConnection
+from agent_memory.stores.sql.sqlite_file import Identity
 from agent_memory.stores.sql.sqlite_statements import SCHEMA, STATEMENTS
 
 T = TypeVar("T")
+
+_NO_TEXT = "Could not decode to UTF-8"
+
+
+def _text_or_bytes(raw: bytes) -> str | bytes:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
 
 
 class Connection:
@@ -17,17 +27,21 @@ class Connection:
 
     Args:
         raw: The driver's, in autocommit mode.
+        log: The write-ahead log that it has open, if any.
 
     Attributes:
         dialect: What it speaks.
+        most_text: A text may have any number of characters.
         schema: What makes all tables and indexes, in order.
     """
 
     dialect = "sqlite"
+    most_text: int | None = None
     schema: Sequence[str] = SCHEMA
 
-    def __init__(self, raw: sqlite3.Connection) -> None:
+    def __init__(self, raw: sqlite3.Connection, log: Identity | None = None) -> None:
         self._raw = raw
+        self.log = log
         self.close = raw.close
 
     @property
@@ -47,8 +61,22 @@ class Connection:
     def rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
         """All rows that a statement returns, with named columns."""
         statement = STATEMENTS[name]
-        found = self._raw.execute(*statement.filled(values)).fetchall()
+        text, filled = statement.filled(values)
+        try:
+            found = self._raw.execute(text, filled).fetchall()
+        except sqlite3.OperationalError as error:
+            if _NO_TEXT not in str(error):
+                raise
+            found = self._undecoded(text, filled)
         return list(map(statement.row, found))
+
+    def _undecoded(self, text: str, filled: Sequence[Any]) -> list[Any]:
+        """The same rows, with what is no text any more as bytes: the others can be used."""
+        self._raw.text_factory = _text_or_bytes
+        try:
+            return self._raw.execute(text, filled).fetchall()
+        finally:
+            self._raw.text_factory = str
 
     def row(self, name: str, values: Mapping[str, Any]) -> Any:
         """The one row that a statement returns, or None."""
@@ -57,8 +85,12 @@ class Connection:
 
     def value(self, text: str) -> Any:
         """Run a statement given as text; the first column of its first row, or None."""
-        found = self._raw.execute(text).fetchall()
+        found = self.rows_of(text)
         return found[0][0] if found else None
+
+    def rows_of(self, text: str) -> list[tuple[Any, ...]]:
+        """Run a statement given as text; all its rows."""
+        return self._raw.execute(text).fetchall()
 
     def has_table(self, name: str) -> bool:
         """Whether the database has a table of that name."""
@@ -79,12 +111,6 @@ class Connection:
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` in a transaction: all of it is done, or nothing."""
-        self._raw.execute("BEGIN IMMEDIATE")
-        try:
-            result = work(self)
-            self._raw.execute("COMMIT")
-        except BaseException:
-            if self._raw.in_transaction:
-                self._raw.execute("ROLLBACK")
-            raise
-        return result
+        with self._raw:  # ends it, whenever the exception of a signal comes
+            self._raw.execute("BEGIN IMMEDIATE")
+            return work(self)

@@ -24,7 +24,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.expression import ClauseElement
 
+from agent_memory.stores.sql.cursors import Cursor
+from agent_memory.stores.sql.key_statements import KEY_STATEMENTS
 from agent_memory.stores.sql.lock_statements import LOCK_STATEMENTS
+from agent_memory.stores.sql.piece_statements import PIECE_STATEMENTS
 from agent_memory.stores.sql.record_statements import RECORD_STATEMENTS
 from agent_memory.stores.sql.tables import ENTRIES, HEAD_COLUMNS, META, SESSIONS
 
@@ -48,6 +51,12 @@ _PAGE = (
     .order_by(_s.session_id)
     .limit(_most)
 )
+_NAMES = (
+    select(_s.session_id)
+    .where(_s.namespace == bindparam("ns"), _s.session_id > bindparam("after"))
+    .order_by(_s.session_id)
+    .limit(_most)
+)
 _LOG = (
     select(_e.seq, _e.message, _e.tokens, _e.total, _e.encoding, _e.created_at)
     .join_from(ENTRIES, SESSIONS, _e.session == _s.key)
@@ -55,6 +64,29 @@ _LOG = (
     .order_by(_e.seq)
 )
 _ENTRY = ("seq", "tokens", "total", "encoding", "created_at", "message")
+_OF_BLOCK: Any = bindparam("of_block")
+_CURSOR: Any = Cursor(_s.cursors, _OF_BLOCK)
+_ENDS = select(
+    _s.key,
+    _s.session_id,
+    _s.version,
+    _s.created_at,
+    _s.expired,
+    _CURSOR.label("absorbed"),
+    *_TAIL,
+).where(_s.namespace == bindparam("ns"), _s.deleting.is_(literal_column("FALSE")))
+
+
+def _lagging(which: Any) -> Any:
+    one = _ENDS.where(which).subquery()
+    fields = ("session_id", "version", "created_at", "expired", "absorbed", "end", "total")
+    return (
+        select(*[one.c[name] for name in fields])
+        .where(one.c.end > one.c.absorbed, one.c.end > one.c.expired)
+        .order_by(one.c.key.desc())
+    )
+
+
 _UNCHANGED = and_(
     _OF_SESSION,
     _s.version == bindparam("was"),
@@ -65,6 +97,11 @@ _OWNER = case(
     (_s.user_id.is_(None), literal_column("'s'") + _s.session_id),
     else_=literal_column("'u'") + _s.user_id,
 )
+_FREE = or_(
+    _s.lease_owner.is_(None),
+    _s.lease_until <= _now,
+    _s.lease_until > bindparam("latest", type_=BigInteger),
+)
 _WAITING = (
     select(
         _s.key,
@@ -74,7 +111,7 @@ _WAITING = (
     .where(
         _s.namespace == bindparam("ns"),
         _s.due_at <= _now,
-        or_(_s.lease_owner.is_(None), _s.lease_until <= _now),
+        _FREE,
     )
     .subquery()
 )
@@ -118,12 +155,27 @@ STATEMENTS: dict[str, ClauseElement] = {
     "tail": select(*_TAIL).where(_OF_SESSION),
     "sessions": _PAGE,
     "sessions_of_user": _PAGE.where(_s.user_id == bindparam("of_user")),
+    "names": _NAMES,
+    "names_of_user": _NAMES.where(_s.user_id == bindparam("of_user")),
     "existing": select(_s.session_id).where(
         _s.namespace == bindparam("ns"),
         _s.session_id.in_(bindparam("ids", expanding=True)),
         _s.deleting.is_(literal_column("FALSE")),
     ),
     "read": _LOG.where(_e.seq > bindparam("after")).limit(_most),
+    "lagging_of_user": _lagging(_s.user_id == bindparam("of_user")),
+    "lagging_of_session": _lagging(_s.session_id == bindparam("sid")),
+    "tails": select(
+        _s.session_id, _e.seq, _e.message, _e.tokens, _e.total, _e.encoding, _e.created_at
+    )
+    .join_from(SESSIONS, ENTRIES, _e.session == _s.key)
+    .where(
+        _s.namespace == bindparam("ns"),
+        _s.session_id.in_(bindparam("ids", expanding=True)),
+        _e.seq > _CURSOR - bindparam("before", type_=BigInteger),
+        _e.seq > _last(_e.seq) - _most,
+    )
+    .order_by(_s.key, _e.seq),
     "pick": _LOG.where(_e.seq.in_(bindparam("seqs", expanding=True))),
     "move": update(SESSIONS)
     .where(_UNCHANGED)
@@ -148,9 +200,7 @@ STATEMENTS: dict[str, ClauseElement] = {
     .where(_s.namespace == bindparam("ns"), _ON_TIME)
     .values(due_at=_now),
     "drop": delete(SESSIONS).where(_OF_SESSION),
-    "lease": _HOLD.where(
-        or_(_s.lease_owner.is_(None), _s.lease_owner == _TAKER, _s.lease_until <= _now)
-    ),
+    "lease": _HOLD.where(or_(_s.lease_owner == _TAKER, _FREE)),
     "renew_lease": _HOLD.where(_s.lease_owner == _TAKER),
     "release": update(SESSIONS)
     .where(_OF_SESSION, _s.lease_owner == _TAKER)
@@ -170,7 +220,9 @@ STATEMENTS: dict[str, ClauseElement] = {
         .scalar_subquery()
         .label("entries"),
     ),
+    **KEY_STATEMENTS,
     **LOCK_STATEMENTS,
+    **PIECE_STATEMENTS,
     **RECORD_STATEMENTS,
 }
 

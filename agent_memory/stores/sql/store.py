@@ -6,16 +6,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_memory.core.records import Draft, Entry, Head, Lease
+from agent_memory.core.damage import Damage
+from agent_memory.core.once import Appended, KeptKey, Once
+from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
+from agent_memory.errors import Damaged
 from agent_memory.stores.base import Counts, Durability
-from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.coding import latest_micros, now_micros, to_micros
+from agent_memory.stores.damage import due_of, page_of, undamaged
 from agent_memory.stores.log import with_tail
 from agent_memory.stores.sql.appending import Appender, swap
 from agent_memory.stores.sql.compiled import chunks
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
+from agent_memory.stores.sql.keys import read_keys, write_keys
 from agent_memory.stores.sql.migrations import is_current, migrate
+from agent_memory.stores.sql.pieces import read_whole, write_entries
 from agent_memory.stores.sql.records import SQLRecords
-from agent_memory.stores.sql.rows import entry_of, entry_values, head_of
+from agent_memory.stores.sql.rows import entry_of, head_of, lag_of
 from agent_memory.stores.sql.sqlite import Database
 
 _ALL = 2**62
@@ -51,21 +57,45 @@ class SQLStore(SQLRecords):
 
     @property
     def remote(self) -> bool:
-        """See `SessionStore.remote`."""
         return not isinstance(self._database, Database)
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        """See `SessionStore.append`."""
         return self._database.alone(
             lambda connection: self._appender.append(connection, session_id, drafts, user_id)
         )
 
+    def append_once(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None = None,
+    ) -> Appended:
+        append = self._appender.append_once
+        return self._database.alone(lambda it: append(it, session_id, drafts, once, user_id))
+
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+        return self._database.read(lambda it: read_keys(it, self._at(session_id), names))
+
+    def put_keys(
+        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
+    ) -> None:
+        at = self._at(session_id)
+
+        def work(connection: SQLConnection) -> None:
+            row = connection.row("head", at) if connection.lock(at) else None
+            self._guard(connection, lease)
+            if row is not None and keys:
+                for names in chunks([one.name for one in keys]):
+                    connection.run("drop_keys", {"of_key": row.key, "names": names})
+                write_keys(connection, row.key, keys)
+
+        self._database.write(work)
+
     def head(self, session_id: str) -> Head | None:
-        """See `SessionStore.head`."""
         return self._database.read(lambda connection: self._find(connection, session_id))
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
-        """See `SessionStore.existing`."""
         rows = self._database.read(
             lambda connection: [
                 row
@@ -76,25 +106,52 @@ class SQLStore(SQLRecords):
         return {row.session_id for row in rows}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """See `SessionStore.read`."""
         most = _ALL if limit is None else limit
         values = {**self._at(session_id), "after": after, "most": most}
-        rows = self._database.read(lambda connection: connection.rows("read", values))
+        rows = self._database.read(
+            lambda it: read_whole(it, self._namespace, lambda: it.rows("read", values), session_id)
+        )
         return [entry_of(session_id, row) for row in rows]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
-        """See `SessionStore.pick`."""
-        rows = self._database.read(
-            lambda connection: [
+        def read(connection: SQLConnection) -> list[Any]:
+            return [
                 row
                 for some in chunks(sorted(set(seqs)))
                 for row in connection.rows("pick", {**self._at(session_id), "seqs": some})
             ]
+
+        rows = self._database.read(
+            lambda it: read_whole(it, self._namespace, lambda: read(it), session_id)
         )
         return [entry_of(session_id, row) for row in rows]
 
+    def lagging(
+        self, block: str, *, user_id: str | None = None, session_id: str | None = None
+    ) -> list[Lag]:
+        """See `SessionStore.lagging`."""
+        name = "lagging_of_user" if session_id is None else "lagging_of_session"
+        values = {"ns": self._namespace, "of_block": block, "of_user": user_id, "sid": session_id}
+        rows = self._database.read(lambda connection: connection.rows(name, values))
+        return undamaged(rows, lag_of)
+
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        """See `SessionStore.tails`."""
+        values = {"ns": self._namespace, "of_block": block, "before": before, "most": limit}
+
+        def read(connection: SQLConnection) -> list[Any]:
+            return [
+                row
+                for ids in chunks(session_ids)
+                for row in connection.rows("tails", {**values, "ids": ids})
+            ]
+
+        rows = self._database.read(lambda it: read_whole(it, self._namespace, lambda: read(it)))
+        return undamaged(rows, lambda row: entry_of(row.session_id, row))
+
     def move(self, head: Head, *, lease: Lease | None = None) -> Head | None:
-        """See `SessionStore.move`."""
 
         def work(connection: SQLConnection) -> Head | None:
             if lease is not None:
@@ -112,7 +169,6 @@ class SQLStore(SQLRecords):
         *,
         lease: Lease | None = None,
     ) -> Head | None:
-        """See `SessionStore.rewrite`."""
         at = self._at(head.session_id)
 
         def work(connection: SQLConnection) -> Head | None:
@@ -127,14 +183,22 @@ class SQLStore(SQLRecords):
             elif before is None or before.end != head.end or self._swap(connection, head) is None:
                 return None
             else:
-                connection.run("cut", {**at, "end": after})
+                self._cut(connection, at, after)
             if entries:
                 key = connection.row("head", at).key
-                rows = [{**entry_values(entry), "session": key} for entry in entries]
-                connection.run_each("extend", rows)
-            return self._find(connection, head.session_id)
+                write_entries(connection, key, entries)
+            stored = self._find(connection, head.session_id)
+            if stored is not None and stored.end < head.end:
+                connection.run("cut_keys", {**at, "end": stored.end})
+            return stored
 
         return self._database.write(work)
+
+    def _cut(self, connection: SQLConnection, at: dict[str, Any], end: int) -> None:
+        """Remove the entries after a seq."""
+        connection.run("cut", {**at, "end": end})
+        if connection.most_text is not None:
+            connection.run("cut_pieces", {**at, "end": end})
 
     def _swap(self, connection: SQLConnection, head: Head) -> Head | None:
         at, after = self._at(head.session_id), replace(head, version=head.version + 1)
@@ -144,26 +208,26 @@ class SQLStore(SQLRecords):
             connection.run("fall_due", {**at, "now": now_micros()})
         if head.expired:
             connection.run("expire", {**at, "upto": head.expired})
+            if connection.most_text is not None:
+                connection.run("expire_pieces", {**at, "upto": head.expired})
         log = connection.row("tail", at)
         return with_tail(after, log.end, log.total)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lease`."""
         now = now_micros()
-        values = {**self._at(session_id), "taker": owner, "now": now}
+        values = {**self._at(session_id), "taker": owner, "now": now, "latest": latest_micros(now)}
         values["until"] = now + int(seconds * 1e6)
         name = "renew_lease" if renew else "lease"
         return self._database.alone(lambda connection: connection.run(name, values) == 1)
 
     def release(self, session_id: str, owner: str) -> None:
-        """See `SessionStore.release`."""
         values = {**self._at(session_id), "taker": owner}
         self._database.alone(lambda connection: connection.run("release", values))
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        """See `SessionStore.lock`."""
         now = now_micros()
         values = {"ns": self._namespace, "of_name": name, "taker": owner, "now": now}
+        values["latest"] = latest_micros(now)
         values["till"] = now + int(seconds * 1e6)
 
         def work(connection: SQLConnection) -> bool:
@@ -175,18 +239,20 @@ class SQLStore(SQLRecords):
         return self._database.alone(work)
 
     def unlock(self, name: str, owner: str) -> None:
-        """See `SessionStore.unlock`."""
         values = {"ns": self._namespace, "of_name": name, "taker": owner}
         self._database.alone(lambda connection: connection.run("drop_lock", values))
 
     def due(self, limit: int = 100) -> list[Head]:
-        """See `SessionStore.due`."""
-        values = {"ns": self._namespace, "now": now_micros(), "most": limit}
-        rows = self._database.read(lambda connection: connection.rows("due", values))
-        return [head_of(row) for row in rows]
+        def read() -> list[Head]:
+            now = now_micros()
+            latest = latest_micros(now)
+            values = {"ns": self._namespace, "now": now, "latest": latest, "most": limit}
+            rows = self._database.read(lambda connection: connection.rows("due", values))
+            return undamaged(rows, head_of)
+
+        return due_of(self, read)
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        """See `SessionStore.schedule`."""
         at = None if seconds is None else now_micros() + int(seconds * 1e6)
         begun = to_micros(head.created_at)
         values = {"was": head.version, "begun": begun, "end": head.end, "at": at}
@@ -199,19 +265,18 @@ class SQLStore(SQLRecords):
         return self._database.write(work)
 
     def schedule_all(self) -> None:
-        """See `SessionStore.schedule_all`."""
         values = {"ns": self._namespace, "now": now_micros()}
         self._database.alone(lambda connection: connection.schedule_all(values))
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
-        """See `SessionStore.delete`."""
         values = self._at(session_id)
 
         def work(connection: SQLConnection) -> None:
             there = connection.lock(values)
             self._guard(connection, lease)
             if there:
-                connection.run("cut", {**values, "end": 0})
+                self._cut(connection, values, 0)
+                connection.run("cut_keys", {**values, "end": 0})
                 connection.run("drop", values)
             self._appender.forget(session_id)
 
@@ -228,20 +293,36 @@ class SQLStore(SQLRecords):
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
     ) -> list[Head]:
-        """See `SessionStore.sessions`."""
-        values = {"ns": self._namespace, "after": after or "", "most": limit, "of_user": user_id}
-        name = "sessions" if user_id is None else "sessions_of_user"
-        rows = self._database.read(lambda connection: connection.rows(name, values))
-        return [head_of(row) for row in rows]
+        of_user = "" if user_id is None else "_of_user"
+
+        def read(last: str, most: int) -> list[Any]:
+            values = {"ns": self._namespace, "after": last, "most": most, "of_user": user_id}
+            try:
+                return self._database.read(lambda it: it.rows(f"sessions{of_user}", values))
+            except Damaged:  # pages of the file; those that the names stand in may be sound
+                return self._database.read(lambda it: it.rows(f"names{of_user}", values))
+
+        def decode(row: Any) -> Head:
+            return head_of(row if hasattr(row, "cursors") else self._by_itself(row.session_id))
+
+        return page_of(read, decode, lambda row: str(row.session_id), after or "", limit)
+
+    def _by_itself(self, session_id: str) -> Any:
+        damage = Damage("session", session_id, broken=("pages of the file",))
+        try:
+            row = self._database.read(lambda it: it.row("head", self._at(session_id)))
+        except Damaged as error:
+            raise damage.error() from error
+        if row is None:  # an index names what its table does not have, or it was deleted just now
+            raise damage.error()
+        return row
 
     def counts(self) -> Counts:
-        """See `SessionStore.counts`."""
         values = {"ns": self._namespace}
         row = self._database.read(lambda connection: connection.row("counts", values))
         return Counts(sessions=row.sessions, entries=row.entries)
 
     def close(self) -> None:
-        """See `SessionStore.close`."""
         self._database.close()
 
     def _at(self, session_id: str) -> dict[str, Any]:

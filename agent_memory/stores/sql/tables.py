@@ -22,6 +22,8 @@ from sqlalchemy.orm import registry
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
+from agent_memory.stores.sql.migrations import table_name
+
 _MYSQL = ("mysql", "mariadb")
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
 _LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
@@ -55,7 +57,7 @@ class MetaRow(_Base, table=True):
 class SessionRow(_Base, table=True):
     """A session's head, but for its end and total, which are its last entry's."""
 
-    __tablename__ = "agent_memory_sessions"  # pyright: ignore[reportAssignmentType]
+    __tablename__ = table_name("sessions")  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         UniqueConstraint("namespace", "session_id", name="agent_memory_sessions_id"),
         Index("agent_memory_sessions_user", "namespace", "user_id", "session_id"),
@@ -93,7 +95,7 @@ class SessionRow(_Base, table=True):
 class EntryRow(_Base, table=True):
     """A message at its place in a session's log."""
 
-    __tablename__ = "agent_memory_entries"  # pyright: ignore[reportAssignmentType]
+    __tablename__ = table_name("entries")  # pyright: ignore[reportAssignmentType]
     __table_args__ = _INNODB
 
     session: int = Field(
@@ -105,6 +107,37 @@ class EntryRow(_Base, table=True):
     encoding: str = Field(sa_type=_name(255))
     created_at: int = Field(sa_type=BigInteger)
     message: str = Field(sa_type=_LONG_TEXT)
+
+
+class PieceRow(_Base, table=True):
+    """A part of a message that is larger than a statement may be: its entry says how many."""
+
+    __tablename__ = table_name("pieces")  # pyright: ignore[reportAssignmentType]
+    __table_args__ = _INNODB
+
+    session: int = Field(
+        sa_column=Column("session", BigInteger, primary_key=True, autoincrement=False)
+    )
+    seq: int = Field(sa_column=Column("seq", BigInteger, primary_key=True, autoincrement=False))
+    part: int = Field(sa_column=Column("part", BigInteger, primary_key=True, autoincrement=False))
+    text: str = Field(sa_type=_LONG_TEXT)
+
+
+class KeyRow(_Base, table=True):
+    """What was appended to a session under a key."""
+
+    __tablename__ = table_name("keys")  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (Index("agent_memory_keys_age", "session", "created_at"), _INNODB)
+
+    session: int = Field(
+        sa_column=Column("session", BigInteger, primary_key=True, autoincrement=False)
+    )
+    name: str = Field(sa_type=_name(64), primary_key=True)
+    digest: str = Field(sa_type=_name(255))
+    seq: int = Field(sa_type=BigInteger)
+    upto: int = Field(sa_type=BigInteger)
+    total: int = Field(sa_type=BigInteger)
+    created_at: int = Field(sa_type=BigInteger)
 
 
 class _RecordRow(_Base):
@@ -122,7 +155,7 @@ class _RecordRow(_Base):
 class FactRow(_RecordRow, table=True):
     """A record of a block that lists its records."""
 
-    __tablename__ = "agent_memory_facts"  # pyright: ignore[reportAssignmentType]
+    __tablename__ = table_name("facts")  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         Index("agent_memory_facts_owner", "namespace", "block", "owner", "created_at", "id"),
         Index("agent_memory_facts_session", "namespace", "block", "session_id"),
@@ -133,7 +166,7 @@ class FactRow(_RecordRow, table=True):
 class VectorRow(_RecordRow, table=True):
     """A record of a block that searches its records by their vectors (float32)."""
 
-    __tablename__ = "agent_memory_vectors"  # pyright: ignore[reportAssignmentType]
+    __tablename__ = table_name("vectors")  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         Index("agent_memory_vectors_owner", "namespace", "block", "owner"),
         Index("agent_memory_vectors_session", "namespace", "block", "session_id"),
@@ -149,7 +182,7 @@ class ScopeRow(_Base, table=True):
     Versions are random: a counter that began again after a deletion could equal a cached one.
     """
 
-    __tablename__ = "agent_memory_vector_scopes"  # pyright: ignore[reportAssignmentType]
+    __tablename__ = table_name("vector_scopes")  # pyright: ignore[reportAssignmentType]
     __table_args__ = _INNODB
 
     namespace: str = Field(sa_type=_name(64), primary_key=True)
@@ -161,7 +194,7 @@ class ScopeRow(_Base, table=True):
 class CollectionRow(_Base, table=True):
     """Dimension and embedding model of a block's vectors."""
 
-    __tablename__ = "agent_memory_collections"  # pyright: ignore[reportAssignmentType]
+    __tablename__ = table_name("collections")  # pyright: ignore[reportAssignmentType]
     __table_args__ = _INNODB
 
     namespace: str = Field(sa_type=_name(64), primary_key=True)
@@ -173,7 +206,7 @@ class CollectionRow(_Base, table=True):
 class LockRow(_Base, table=True):
     """A named lock that somebody holds, or has let run out."""
 
-    __tablename__ = "agent_memory_locks"  # pyright: ignore[reportAssignmentType]
+    __tablename__ = table_name("locks")  # pyright: ignore[reportAssignmentType]
     __table_args__ = _INNODB
 
     namespace: str = Field(sa_type=_name(64), primary_key=True)
@@ -192,6 +225,8 @@ def _table(name: str) -> Table:
 META = _table("meta")
 SESSIONS = _table("sessions")
 ENTRIES = _table("entries")
+PIECES = _table("pieces")
+KEYS = _table("keys")
 FACTS = _table("facts")
 VECTORS = _table("vectors")
 SCOPES = _table("vector_scopes")

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from agent_memory.core.once import KeptKey
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.stores.coding import head_fields, to_micros
 
@@ -59,11 +60,14 @@ def head_digest(head: Head) -> bytes:
     return _digest(fields)
 
 
-def session_digest(head: Head, entries: Iterable[Entry]) -> bytes:
-    """Of a head, as above, and the log."""
+def session_digest(head: Head, entries: Iterable[Entry], keys: Iterable[KeptKey] = ()) -> bytes:
+    """Of a head, as above, the log, and its keys in order."""
     whole = hashlib.sha256(head_digest(head))
     for entry in entries:
         whole.update(_entry_digest(entry))
+    for key in keys:
+        place = [key.seq, key.end, key.total, to_micros(key.at)]
+        whole.update(_digest([key.name, key.digest, *place]))
     return whole.digest()
 
 

@@ -19,6 +19,12 @@ from agent_memory.stores.base import Store
 
 _SQLITE = "sqlite:///"
 
+UNFINISHED = (
+    "A migration into this store is under way, or stopped half-way: use the former store until "
+    "`agent-memory migrate FROM_URL TO_URL`, given again, comes to its end."
+)
+"""What to tell of a store that `is_unfinished`."""
+
 
 def migrate(from_url: str, to_url: str, *, namespace: str = "default") -> Generator[MigrationStep]:
     """Move all sessions, facts and vectors of a namespace to another database.

@@ -10,6 +10,7 @@ from agent_memory.core.records import Record
 from agent_memory.engine.system_records import stays_behind
 from agent_memory.engine.transfer.migration.checksums import record_digest
 from agent_memory.stores.base import RecordStore, VectorStore
+from agent_memory.stores.damage import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,11 @@ class FactRecords:
         self._leaving = leaving
 
     def read(self) -> Iterator[Kept]:
-        """See `RecordSet.read`."""
-        for block, record in self._store.all_records():
+        for block, record in whole(self._store.all_records()):
             if not stays_behind(block, record) and record.session_id not in self._leaving:
                 yield Kept(block, record, record_digest(block, record))
 
     def put(self, records: Sequence[Kept]) -> None:
-        """See `RecordSet.put`."""
         by_block: dict[str, list[Record]] = {}
         for kept in records:
             by_block.setdefault(kept.block, []).append(kept.record)
@@ -77,7 +76,6 @@ class FactRecords:
             self._store.put_records(block, some)
 
     def remove(self, keys: Collection[tuple[str, str]]) -> None:
-        """See `RecordSet.remove`."""
         for block, record_id in keys:
             self._store.delete_records(block, record_id=record_id)
 
@@ -97,17 +95,15 @@ class VectorRecords:
         self._leaving = leaving
 
     def read(self) -> Iterator[Kept]:
-        """See `RecordSet.read`."""
         from agent_memory.stores.blobs import blobs_of
 
-        for records, features in self._store.all_vectors(self._block):
+        for records, features in whole(self._store.all_vectors(self._block)):
             for record, blob in zip(records, blobs_of(records, features), strict=True):
                 if record.session_id not in self._leaving:
                     digest = record_digest(self._block, record, blob)
                     yield Kept(self._block, record, digest, blob)
 
     def put(self, records: Sequence[Kept]) -> None:
-        """See `RecordSet.put`."""
         from agent_memory.stores.blobs import features_of
 
         if records:

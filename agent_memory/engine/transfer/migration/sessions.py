@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from agent_memory.core.once import KeptKey
 from agent_memory.core.records import Head, empty_head
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import LogChanged, all_heads, log_pages
@@ -13,6 +14,7 @@ from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.engine.transfer.migration.checksums import Sums, head_digest, session_digest
 from agent_memory.errors import StoreError
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.damage import whole
 
 _HEADS = 200
 _STATES = "sessions"
@@ -74,7 +76,7 @@ class Sessions:
     def summed(self) -> Sums:
         """The source's sessions as they are now."""
         sums = Sums()
-        for head in all_heads(self._source):
+        for head in whole(all_heads(self._source)):
             sums.add(_STATES, _state(_carried(head)))
         return sums
 
@@ -96,7 +98,8 @@ class Sessions:
         """Each of the source's, as it is to be in the target, with the target's, as far as a page
         of theirs holds it."""
         after = None
-        while heads := self._source.sessions(limit=_HEADS, after=after):
+        pages = whole(_pages(self._source))
+        for heads in pages:
             page = self._target.sessions(limit=_HEADS, after=after)
             there = {head.session_id: head for head in page}
             for head in heads:
@@ -112,7 +115,8 @@ class Sessions:
             return None
         try:
             pages = log_pages(store, head, _ENTRIES)
-            return session_digest(head, (entry for page in pages for entry in page))
+            entries = (entry for page in pages for entry in page)
+            return session_digest(head, entries, _keys(store, head))
         except LogChanged:
             return None
 
@@ -136,13 +140,17 @@ class Sessions:
         log = log_pages(self._source, head, _ENTRIES)
         first = next(log, [])
         if not first or first[-1].seq == head.end:
-            whole = self._target.rewrite(replace(head, version=0), head.expired, first)
-            return whole is not None
+            if self._target.rewrite(replace(head, version=0), head.expired, first) is None:
+                return False
+            self._target.put_keys(head.session_id, _keys(self._source, head))
+            return True
         with import_transaction(self._target, self._leases, head, first) as transaction:
             if transaction is None:
                 return False
             for page in log:
                 transaction.add(page)
+            keys = _keys(self._source, head)
+            self._target.put_keys(head.session_id, keys, lease=transaction.lease)
             transaction.show(head)
             return True
 
@@ -153,6 +161,11 @@ def _carried(head: Head) -> Head:
         return head
     marked = empty_head(head.session_id, head.user_id, head.created_at)
     return replace(marked, cursors=head.cursors, deleting=True)
+
+
+def _keys(store: SessionStore, head: Head) -> list[KeptKey]:
+    """The keys of a session as its head says; those of what was appended since are left out."""
+    return [one for one in store.keys(head.session_id) if one.seq <= head.end]
 
 
 def _pages(store: SessionStore) -> Iterator[list[Head]]:

@@ -86,6 +86,18 @@ class EntryForm(Form):
     message: Plain
 
 
+class KeyForm(Form):
+    """See `once.KeptKey`."""
+
+    kind: Literal["key"]
+    name: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    seq: Seq
+    end: Seq
+    total: Count
+    at: Moment
+
+
 class FactForm(Form):
     """See `records.Record`; of its owner it says only which of the two."""
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from agent_memory.core.forms import Form
 from agent_memory.core.messages import Message, compact_json
+from agent_memory.core.once import KeptKey
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
 from agent_memory.engine.transfer.snapshots.forms import (
     EndForm,
@@ -21,6 +22,7 @@ from agent_memory.engine.transfer.snapshots.forms import (
     FactForm,
     ForgottenForm,
     HeadForm,
+    KeyForm,
     LetterForm,
     Opening,
     VectorForm,
@@ -67,7 +69,7 @@ class Forgotten:
     record: Record
 
 
-Item = Entry | Fact | Vectors | Vector | DeadLetter | Forgotten
+Item = Entry | KeptKey | Fact | Vectors | Vector | DeadLetter | Forgotten
 
 
 class Reading:
@@ -91,6 +93,7 @@ class Reading:
         self._before = ""
         self._counts: Counter[str] = Counter()
         self._announced: set[str] = set()
+        self._keys: set[str] = set()
         opening = self._form(Opening, self._next())
         self.head = self._head(opening, self._form(HeadForm, self._next()))
         self._log = _Log(self.head)
@@ -115,6 +118,8 @@ class Reading:
             yield self._number, self._item(kind, fields)
 
     def _item(self, kind: object, fields: dict[str, Any]) -> Item:
+        if kind == "key":
+            return self._key(self._form(KeyForm, fields))
         if kind == "fact":
             fact = self._form(FactForm, fields)
             return Fact(fact.block, self._record(fact))
@@ -210,6 +215,14 @@ class Reading:
         if given.model_fields_set != fields.keys():
             raise self._refused("its message is not in the form that logs keep")
         return Message.from_json(text, at)
+
+    def _key(self, form: KeyForm) -> KeptKey:
+        if form.name in self._keys:
+            raise self._refused("a line before has the same key")
+        if not form.seq <= min(form.end, self.head.end):
+            raise self._refused("its messages are not in the log")
+        self._keys.add(form.name)
+        return KeptKey(form.name, form.digest, form.seq, form.end, form.total, form.at)
 
     def _record(self, form: FactForm) -> Record:
         head = self.head

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent_memory.core.messages import compact_json
+from agent_memory.core.once import KeptKey
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope
 from agent_memory.engine.transfer.snapshots.lines import FORMAT, VERSION, Digest
 
@@ -86,6 +87,18 @@ class Writing:
             "at": _told(entry.created_at),
         }
         return self._line("entry", fields, message=entry.message.to_json())
+
+    def key(self, key: KeptKey) -> str:
+        """A key under which messages of the log were appended."""
+        fields = {
+            "name": key.name,
+            "digest": key.digest,
+            "seq": key.seq,
+            "end": key.end,
+            "total": key.total,
+            "at": _told(key.at),
+        }
+        return self._line("key", fields)
 
     def fact(self, block: str, record: Record) -> str:
         """A record of the fact store."""

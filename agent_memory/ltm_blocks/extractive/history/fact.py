@@ -112,7 +112,7 @@ class Fact:
         return self.holds(at) or not begun or (self.valid_to or END) <= at
 
 
-def told(fact: Fact) -> str:
+def rendered(fact: Fact) -> str:
     """A fact as a model is to read it, with its end and whose word it is, where that matters."""
     remarks = []
     if fact.why == "contradicted":
@@ -127,5 +127,5 @@ def told(fact: Fact) -> str:
 
 
 def unmarked(text: str) -> str:
-    """A fact's text without the remarks that `told` adds, which who repeats it repeats too."""
+    """A fact's text without the remarks that `rendered` adds, which who repeats it repeats too."""
     return _REMARKS.sub("", text) or text

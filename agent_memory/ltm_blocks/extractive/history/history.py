@@ -21,16 +21,16 @@ from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END, P
 
 
 @dataclass(slots=True)
-class _Told:
-    """A fact as it was told, before others are looked at."""
+class _ClaimGroup:
+    """The claims of one fact, before other facts are looked at."""
 
     claims: list[Claim]
     weight: int
     links: tuple[Link, ...]
-    enders: list[_Told] = field(default_factory=list)
-    ended: list[_Told] = field(default_factory=list)
-    contradictors: list[_Told] = field(default_factory=list)
-    rivals: list[_Told] = field(default_factory=list)
+    enders: list[_ClaimGroup] = field(default_factory=list)
+    ended: list[_ClaimGroup] = field(default_factory=list)
+    contradictors: list[_ClaimGroup] = field(default_factory=list)
+    rivals: list[_ClaimGroup] = field(default_factory=list)
     _void: bool | None = None
     _begin: datetime | None = None
 
@@ -65,12 +65,12 @@ class _Told:
         return self._void
 
     @property
-    def told(self) -> Period:
+    def stated_period(self) -> Period:
         """The time in which it is said to hold."""
         return self.begin, self.end
 
     @property
-    def ending(self) -> list[_Told]:
+    def ending(self) -> list[_ClaimGroup]:
         """What says that it ended, sooner than was told; what began later is not what ended."""
         return [
             one
@@ -83,7 +83,7 @@ class _Told:
         """The time in which it is said to hold, up to where others say that it ended."""
         return self.begin, min([self.end, *(one.end for one in self.ending)])
 
-    def beats(self, other: _Told) -> bool:
+    def beats(self, other: _ClaimGroup) -> bool:
         """Whether it is the one that holds where both would."""
         if self.order != other.order:
             return self.order > other.order
@@ -91,7 +91,7 @@ class _Told:
             return self.names(other)
         return self.first.id > other.first.id
 
-    def names(self, other: _Told) -> bool:
+    def names(self, other: _ClaimGroup) -> bool:
         """Whether it says something of the other."""
         return any(link.fact == other.first.fact for link in self.links)
 
@@ -113,21 +113,21 @@ def facts_of(
         known_at: Only what was said by then; None for all.
     """
     known = [one for one in claims if known_at is None or one.recorded_at <= known_at]
-    told = _grouped(known, weights or {})
-    _link(told)
-    return [_fact(one, block) for one in sorted(told.values(), key=_said)]
+    groups = _grouped(known, weights or {})
+    _link(groups)
+    return [_fact(one, block) for one in sorted(groups.values(), key=_said)]
 
 
-def _said(told: _Told) -> tuple[datetime, int, int, str]:
-    return told.first.recorded_at, told.first.seq, told.first.place, told.first.id
+def _said(group: _ClaimGroup) -> tuple[datetime, int, int, str]:
+    return group.first.recorded_at, group.first.seq, group.first.place, group.first.id
 
 
-def _grouped(claims: Sequence[Claim], weights: Mapping[str, int]) -> dict[str, _Told]:
-    groups: dict[str, list[Claim]] = defaultdict(list)
+def _grouped(claims: Sequence[Claim], weights: Mapping[str, int]) -> dict[str, _ClaimGroup]:
+    claims_of: dict[str, list[Claim]] = defaultdict(list)
     for claim in sorted(claims, key=lambda c: (c.recorded_at, c.seq, c.place, c.id)):
-        groups[claim.fact].append(claim)
-    told = {}
-    for fact, members in groups.items():
+        claims_of[claim.fact].append(claim)
+    groups = {}
+    for fact, members in claims_of.items():
         weight = max(weights.get(claim.role, 0) for claim in members)
         # what a weightier role says comes first, and whoever said it first before who agreed
         members.sort(key=lambda c: (-weights.get(c.role, 0), c.recorded_at, c.seq, c.id != c.fact))
@@ -138,17 +138,17 @@ def _grouped(claims: Sequence[Claim], weights: Mapping[str, int]) -> dict[str, _
             if weights.get(claim.role, 0) == weight
             for link in claim.links
         )
-        told[fact] = _Told(members, weight, tuple(links))
-    return told
+        groups[fact] = _ClaimGroup(members, weight, tuple(links))
+    return groups
 
 
-def _link(told: Mapping[str, _Told]) -> None:
-    fields: dict[str, list[_Told]] = defaultdict(list)
+def _link(groups: Mapping[str, _ClaimGroup]) -> None:
+    fields: dict[str, list[_ClaimGroup]] = defaultdict(list)
     pairs: set[tuple[str, str]] = set()
-    endings: list[tuple[_Told, _Told]] = []
-    for fact, one in told.items():
+    endings: list[tuple[_ClaimGroup, _ClaimGroup]] = []
+    for fact, one in groups.items():
         for link in one.links:
-            other = told.get(link.fact)
+            other = groups.get(link.fact)
             if other is None or other is one:  # it was forgotten
                 continue
             pairs.add((min(fact, link.fact), max(fact, link.fact)))
@@ -159,8 +159,8 @@ def _link(told: Mapping[str, _Told]) -> None:
         if one.first.alone and one.first.field is not None:
             fields[one.first.field].append(one)
     for one_id, other_id in pairs:
-        told[one_id].rivals.append(told[other_id])
-        told[other_id].rivals.append(told[one_id])
+        groups[one_id].rivals.append(groups[other_id])
+        groups[other_id].rivals.append(groups[one_id])
     for members in fields.values():
         for one in members:
             one.rivals += [other for other in members if other is not one]
@@ -170,27 +170,27 @@ def _link(told: Mapping[str, _Told]) -> None:
                 one.ended.append(version)
                 if one.weight >= version.weight:
                     version.enders.append(one)
-    _judge(sorted(told.values(), key=_said))
+    _judge(sorted(groups.values(), key=_said))
 
 
-def _may_contradict(one: _Told, other: _Told) -> bool:
+def _may_contradict(one: _ClaimGroup, other: _ClaimGroup) -> bool:
     return one.weight >= other.weight and _said(other)[:2] <= _said(one)[:2]
 
 
-def _judge(told: Sequence[_Told]) -> None:
+def _judge(groups: Sequence[_ClaimGroup]) -> None:
     """Look at each in the order in which none has to wait for a long chain of others."""
-    for one in reversed(told):
+    for one in reversed(groups):
         one.is_void  # noqa: B018
-    for one in told:
+    for one in groups:
         one.begin  # noqa: B018
 
 
-def _fact(one: _Told, block: str) -> Fact:
+def _fact(one: _ClaimGroup, block: str) -> Fact:
     first = one.first
     winners = [rival for rival in one.rivals if not rival.is_void and rival.beats(one)]
-    periods = [] if one.is_void else without(one.period, (rival.told for rival in winners))
+    periods = [] if one.is_void else without(one.period, (rival.stated_period for rival in winners))
     after, why = _successor(one, winners, periods)
-    valid_to = periods[-1][1] if periods else one.told[1]
+    valid_to = periods[-1][1] if periods else one.stated_period[1]
     return Fact(
         id=first.fact,
         block=block,
@@ -216,18 +216,18 @@ def _fact(one: _Told, block: str) -> Fact:
 
 
 def _successor(
-    one: _Told, winners: Sequence[_Told], periods: Sequence[Period]
-) -> tuple[_Told | None, Why]:
+    one: _ClaimGroup, winners: Sequence[_ClaimGroup], periods: Sequence[Period]
+) -> tuple[_ClaimGroup | None, Why]:
     """What took a fact's place, where its end is not the one that was told."""
     if one.is_void:
         against = [other for other in one.contradictors if not other.is_void]
         return min(against, key=_said), "contradicted"
-    begin, end = one.told
+    begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""
     # who has what would have been its end; where many have it together, all of them
-    last = [other for other in winners if other.told[0] < end <= other.told[1]]
-    taken = one.ending + last or [other for other in winners if other.told[1] > begin]
+    last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
+    taken = one.ending + last or [other for other in winners if other.stated_period[1] > begin]
     if not taken:
         return None, ""
     heir = min(taken, key=_said)

@@ -22,7 +22,7 @@ class ImportanceScorer(BaseModel):
         half_life_days: Days after which recency has halved.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     relevance: float = Field(default=1.0, ge=0)
     recency: float = Field(default=0.1, ge=0)

@@ -48,7 +48,7 @@ class StalenessDetector(BaseModel):
         report_only: Nothing is kept from being recalled; `User.stale` tells all the same.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     jaccard: float = Field(default=0.8, gt=0, le=1)
     cosine: float = Field(default=0.95, gt=0, le=1)
@@ -82,7 +82,7 @@ class StalenessDetector(BaseModel):
         limits = {category.strip().casefold(): age for category, age in (ttl or {}).items()}
         found: list[Stale] = []
         for fact in facts if limits or self.max_age is not None else ():
-            age, limit = now - last_told(fact), limits.get(fact.category.casefold())
+            age, limit = now - last_said(fact), limits.get(fact.category.casefold())
             if limit is not None and age > limit:
                 found.append(Stale(fact, "expired"))
             elif self.max_age is not None and age > self.max_age:
@@ -96,7 +96,7 @@ class StalenessDetector(BaseModel):
             key=lambda at: (
                 facts[at].role != "user",
                 -len(facts[at].evidence),
-                -last_told(facts[at]).timestamp(),
+                -last_said(facts[at]).timestamp(),
                 at,
             ),
         )
@@ -142,7 +142,7 @@ def _meet(one: Fact, other: Fact) -> bool:
     )
 
 
-def last_told(fact: Fact) -> datetime:
+def last_said(fact: Fact) -> datetime:
     """When it was last said, or its end, if that is later: plans grow old once they are over."""
-    told = max(one.recorded_at for one in fact.evidence)
-    return told if fact.valid_to is None else max(told, fact.valid_to)
+    said = max(one.recorded_at for one in fact.evidence)
+    return said if fact.valid_to is None else max(said, fact.valid_to)

@@ -1,0 +1,37 @@
+"""What is recalled for, where a message is long: what it costs does not grow with it. Pure."""
+
+from __future__ import annotations
+
+from agent_memory.core.messages import Message
+from agent_memory.core.text import SENTENCE
+from agent_memory.core.window import role_of
+
+MOST = 2_000
+"""Characters that are recalled for."""
+
+_END = MOST // 2
+_LINE = 200  # characters of either end, where neither is a paragraph of its own
+_BREAK = "\n\n"
+
+
+def asked_for(message: Message) -> Message:
+    """What to recall for: the message; of a long one the question, at its beginning or its end.
+
+    Beside a document a question most often has a paragraph of its own. Else it is looked for in the
+    sentences at both ends. More of the document would only drown it.
+    """
+    text = message.text().strip()
+    if len(text) <= MOST:
+        return message
+    first, begun, _ = text[: _END + 1].partition(_BREAK)
+    _, ended, last = text[-_END - 1 :].rpartition(_BREAK)
+    ends = [end for end, whole in ((first, begun), (last, ended)) if whole]
+    return Message(role=role_of(message), content="\n".join(ends or _sentences(text)))
+
+
+def _sentences(text: str) -> list[str]:
+    """What stands at either end of a text, in whole sentences if they are short."""
+    begin, end = text[:_LINE], text[-_LINE:]
+    breaks = [found.end() for found in SENTENCE.finditer(begin)]
+    first = next((found.end() for found in SENTENCE.finditer(end)), 0)
+    return [begin[: breaks[-1]] if breaks else begin, end[first:]]

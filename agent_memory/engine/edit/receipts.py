@@ -1,0 +1,218 @@
+"""Making receipts out, and holding them against the store as it is now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from agent_memory.core.damage import Damage
+from agent_memory.core.receipts import Part, Receipt, digest_of, merged
+from agent_memory.core.records import Head, Record, Scope
+from agent_memory.core.reserved import DELETED
+from agent_memory.engine.paging import all_heads
+from agent_memory.errors import Damaged, Undecryptable, UnsupportedOperation
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import RecordStore, Store
+from agent_memory.stores.damage import noted
+
+if TYPE_CHECKING:
+    from agent_memory.stores.encrypted.keys import Keys
+
+BACKUPS = Part("backups", "not supported", "Copies made before are for whoever keeps them.")
+
+
+class Deleted:
+    """Which sessions and users were deleted: a tombstone each, without their id or any text.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+
+    def note(self, kind: str, name: str, at: datetime) -> None:
+        """A session or a user is deleted, as it was at a time."""
+        self._store.put_records(DELETED.name, [replace(_tombstone(kind, name), created_at=at)])
+
+    def since(self, head: Head) -> datetime | None:
+        """When a session that had begun before was deleted, or its user; None: neither was."""
+        named = [("session", head.session_id), ("user", head.user_id)]
+        stones = [
+            stone.created_at
+            for kind, name in named
+            if name is not None
+            for stone in self._store.records(DELETED.name, _tombstone(kind, name).owner)
+        ]
+        return max((at for at in stones if at >= head.created_at), default=None)
+
+    def lift(self, head: Head) -> None:
+        """A session is brought back after all."""
+        self._store.delete_records(DELETED.name, owner=_tombstone("session", head.session_id).owner)
+
+
+class Receipts:
+    """Makes out receipts.
+
+    Args:
+        store: The store.
+        namespace: The deployment's.
+        keys: Sign them; None: they are not signed.
+        outside: What no deletion reaches, beside backups.
+        volatile: Whether the store ends with the process.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        namespace: str,
+        keys: Keys | None,
+        outside: Sequence[Part],
+        volatile: bool,
+    ) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._keys = keys
+        self._outside = (*outside, BACKUPS)
+        self._volatile = volatile
+
+    def of_deletion(
+        self, kind: Literal["session", "user"], name: str, parts: Iterable[Part]
+    ) -> Receipt:
+        """Of the deletion of a session or a user, by its id."""
+        every = merged([*parts, *self._outside])
+        return self._signed(Receipt(kind, name, self._namespace, _now(), every))
+
+    def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
+        """Of how far a session is durable; see `AgentMemory.checkpoint`."""
+        log = Part("log")
+        if self._volatile:
+            log = Part("log", "not supported", "This store ends with the process.")
+        parts = [log, *(_absorbed(head, name) for name in blocks)]
+        made = Receipt("checkpoint", head.session_id, self._namespace, _now(), tuple(parts))
+        last = self._store.read(head.session_id, after=head.end - 1, limit=1)
+        if last:
+            made = replace(made, end=head.end, digest=digest_of(last[0]))
+        return self._signed(made)
+
+    def verify(self, receipt: Receipt) -> Receipt:
+        """What holds of a receipt now; see `operations.verify`."""
+        checks = {"session": self._session, "user": self._user, "checkpoint": self._checkpoint}
+        with noted() as damaged:
+            parts = [self._signature(receipt), *checks[receipt.kind](receipt)]
+        parts += _unread(receipt, damaged)
+        if receipt.namespace != self._namespace:
+            told = f"It is of namespace {receipt.namespace!r}, this is {self._namespace!r}."
+            parts = [Part("namespace", "failed", told)]
+        return replace(receipt, at=_now(), parts=merged(parts), signature=None)
+
+    def _signed(self, receipt: Receipt) -> Receipt:
+        if self._keys is None:
+            return receipt
+        place = ("receipt", self._namespace, receipt.seal)
+        return replace(receipt, signature=self._keys.current.seal(place, b""))
+
+    def _signature(self, receipt: Receipt) -> Part:
+        if self._keys is None:
+            told = "It is signed, and no key is set here." if receipt.signature else "It has none."
+            return Part("signature", "not supported", told)
+        if receipt.signature is None:
+            return Part("signature", "failed", "It has none, and this deployment signs.")
+        try:
+            self._keys.open(("receipt", self._namespace, receipt.seal), receipt.signature)
+        except Undecryptable:
+            return Part("signature", "failed", "The receipt was altered, or is of another key.")
+        return Part("signature")
+
+    def _checkpoint(self, receipt: Receipt) -> Iterator[Part]:
+        try:
+            yield self._durable(receipt)
+        except Damaged as error:
+            yield Part("log", "failed", str(error))
+
+    def _durable(self, receipt: Receipt) -> Part:
+        head = self._store.head(receipt.id)
+        if head is None or head.end < receipt.end:
+            end = 0 if head is None else head.end
+            return Part("log", "failed", f"It ends at message {end}.")
+        if receipt.end <= head.expired:
+            return Part("log", "not supported", "The message has expired since.")
+        (last,) = self._store.read(receipt.id, after=receipt.end - 1, limit=1)
+        same = digest_of(last) == receipt.digest
+        return Part("log") if same else Part("log", "failed", "The message is another one.")
+
+    def _session(self, receipt: Receipt) -> Iterator[Part]:
+        told = "It is there."
+        try:
+            head = self._store.head(receipt.id)
+            there = head is not None or bool(self._store.read(receipt.id, limit=1))
+        except Damaged as error:
+            head, there, told = None, True, f"It is there. {error}"
+        if head is not None and head.created_at > receipt.at:
+            yield Part("log", "done", "A session of that id has begun since.")
+            return
+        yield Part("log", "failed", told) if there else Part("log")
+        yield from self._left(lambda record: record.session_id == receipt.id)
+
+    def _user(self, receipt: Receipt) -> Iterator[Part]:
+        heads = list(all_heads(self._store, receipt.id))
+        begun = {head.session_id for head in heads if head.created_at > receipt.at}
+        old = len(heads) - len(begun)
+        yield Part("log", "failed", f"Sessions that are there: {old}.") if old else Part("log")
+        owner = Scope(receipt.id).owner
+
+        def is_left(record: Record) -> bool:
+            is_new = record.session_id in begun or record.created_at > receipt.at
+            return record.owner == owner and not is_new
+
+        yield from self._left(is_left)
+
+    def _left(self, is_left: Callable[[Record], bool]) -> Iterator[Part]:
+        """What is kept of it in this store: each collection by its name, records and vectors."""
+        left = Counter(name for name, record in self._store.all_records() if is_left(record))
+        for name in self._store.vector_blocks():
+            try:
+                pages = self._store.all_vectors(name)
+                left[name] += sum(is_left(record) for records, _ in pages for record in records)
+            except UnsupportedOperation:  # encrypted
+                yield Part(f"vectors of {name!r}", "not supported", "They can't be looked through.")
+        yield Part("records")
+        for name, count in sorted(left.items()):
+            if count:
+                yield Part(f"records of {name!r}", "failed", f"Records that are there: {count}.")
+
+
+def _unread(receipt: Receipt, damaged: Sequence[Damaged]) -> Iterator[Part]:
+    """What was passed over: what a receipt is about, and what may be."""
+    if not damaged:
+        return
+    told = f"{len(damaged)} records can't be read: `agent-memory doctor` names them."
+    its = any(_is_about(receipt, error.damage) for error in damaged)
+    yield Part("what is damaged", "failed" if its else "not supported", told)
+
+
+def _is_about(receipt: Receipt, damage: Damage | None) -> bool:
+    if damage is None:
+        return False
+    if receipt.kind == "session":
+        return damage.session_id == receipt.id
+    head = damage.head
+    return head is not None and head.user_id == receipt.id and head.created_at <= receipt.at
+
+
+def _absorbed(head: Head, block: str) -> Part:
+    lag = head.lag(block)
+    told = f"The newest {lag} messages wait; they are searched as said until then." if lag else ""
+    return Part(f"block {block!r}", "done", told)
+
+
+def _tombstone(kind: str, name: str) -> Record:
+    hashed = record_id("deleted", kind, name)
+    return Record(hashed, hashed, "", 0, 0, kind, (), _now())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,272 @@
+"""Finding what is damaged in a store, and making anew what the log has still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from time import monotonic
+
+from agent_memory.core.damage import Damage
+from agent_memory.core.ids import readable
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head
+from agent_memory.engine.edit.delete import Deletion
+from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.windows import Windows
+from agent_memory.errors import Damaged, Undecryptable, UnsupportedOperation
+from agent_memory.stores.base import Store
+from agent_memory.stores.damage import head_or_rest, noted, read_around
+
+LOST = "[This message was damaged in the store and is lost.]"
+
+_PAGE = 200
+_WINDOW = {"expired", "start", "start_total", "pinned", "pinned_tokens", "summary"}
+_SYSTEM = {"system", "system_tokens"}
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a look at all records has found.
+
+    Attributes:
+        damaged: What cannot be read, each once.
+        sessions: How many were looked at.
+        is_whole: Whether all there is was looked at: else time ran out.
+    """
+
+    damaged: list[Damaged]
+    sessions: int
+    is_whole: bool
+
+
+def look(store: Store, seconds: float = inf) -> Looked:
+    """Read all that a store holds, for what is damaged.
+
+    Args:
+        store: The store.
+        seconds: How long it may take, about.
+    """
+    deadline, sessions, is_whole = monotonic() + seconds, 0, True
+    with noted() as damaged:
+        for _ in _steps(store, damaged):
+            sessions += 1
+            if monotonic() > deadline:
+                is_whole = False
+                break
+    found = {str(error): error for error in damaged}
+    return Looked(list(found.values()), sessions, is_whole)
+
+
+def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
+    """Walk a store, with a pause after each session and all that follows the last."""
+    for head in all_heads(store):
+        _tried(damaged, partial(_read, store, head))
+        yield
+    for head in [error.damage.head for error in damaged if error.damage and error.damage.head]:
+        _tried(damaged, partial(_read, store, head))
+        yield
+    _tried(damaged, lambda: _exhaust(store.all_records()))
+    for block in store.vector_blocks():
+        with suppress(UnsupportedOperation):  # encrypted ones
+            _tried(damaged, partial(_read_vectors, store, block))
+
+
+def _tried(damaged: list[Damaged], read: Callable[[], object]) -> None:
+    try:
+        read()
+    except Damaged as error:
+        damaged.append(error)
+
+
+def _exhaust(values: Iterable[object]) -> None:
+    for _ in values:
+        pass
+
+
+def _read_vectors(store: Store, block: str) -> None:
+    _exhaust(store.all_vectors(block))
+
+
+def _read(store: Store, head: Head) -> None:
+    at = head.expired
+    while True:
+        _, reached = read_around(store, head.session_id, at, _PAGE)
+        if reached == at:
+            return
+        at = reached
+
+
+class Repair:
+    """Puts right what is damaged.
+
+    Args:
+        store: The store.
+        leases: Which keep other workers off meanwhile.
+        absorber: Whose blocks absorb again.
+        deletion: Deletes what cannot be told whose it is.
+        windows: What is kept of logs in memory.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        leases: Leases,
+        absorber: Absorber,
+        deletion: Deletion,
+        windows: Windows,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._absorber = absorber
+        self._deletion = deletion
+        self._windows = windows
+
+    def plan(self, error: Damaged) -> str | None:
+        """What `run` would do about it, in a sentence; None where nothing can be done here."""
+        damage = error.damage
+        if damage is None or isinstance(error, Undecryptable):
+            return None
+        if damage.kind == "session" and damage.head is None:  # pages of the file, for a backup
+            return None
+        if damage.kind == "message":
+            return "It will be replaced by a note that it is lost; what blocks made of it stays."
+        if damage.kind == "session":
+            if damage.is_known:
+                return f"Made anew from its log: {', '.join(damage.broken)}."
+            return (
+                "IT WILL BE DELETED with all its messages and what derives from them: nothing "
+                "tells whose it is, or where it ends."
+            )
+        if self._absorbed(damage):
+            return f"{damage.block} will absorb session {readable(damage.session_id)!r} again."
+        if damage.kind == "vector" and not damage.session_id:
+            return None
+        return "IT WILL BE DELETED: it derives from no log that could give it back."
+
+    def run(self, error: Damaged) -> None:
+        """Do what was planned. Safe to repeat."""
+        damage = error.damage
+        if damage is None or self.plan(error) is None:
+            return
+        if damage.kind == "message":
+            self._under_lease(damage.session_id, self._replace)
+        elif damage.kind == "session" and not damage.is_known:
+            self._deletion.session(damage.session_id)
+        elif damage.kind == "session":
+            self._under_lease(damage.session_id, self._rebuild)
+        else:
+            self._drop(damage)
+
+    def _absorbed(self, damage: Damage) -> bool:
+        if damage.block not in self._absorber.blocks or not damage.session_id:
+            return False
+        head = head_or_rest(self._store, damage.session_id)
+        return head is not None and damage.seq > head.expired
+
+    def _drop(self, damage: Damage) -> None:
+        """Remove a record; with a vector, the session's later ones go, and come back."""
+        again = self._absorbed(damage)
+        if damage.kind == "fact":
+            self._store.delete_records(damage.block, record_id=damage.record_id)
+        else:
+            after = max(damage.seq - 1, 0)
+            self._store.delete_vectors(damage.block, session_id=damage.session_id, after=after)
+        if again:
+            self._absorber.rewind(damage.block, None, damage.session_id)
+
+    def _under_lease(self, session_id: str, change: Callable[[str], Head | None]) -> None:
+        with self._leases.hold(session_id, waiting=True) as lease:
+            for _ in range(_TRIES if lease is not None else 0):
+                changed = change(session_id)
+                if changed is not None:
+                    self._store.schedule(changed, 0)
+                    self._windows.forget(session_id)
+                    return
+        if head_or_rest(self._store, session_id) is not None:
+            raise busy(session_id, "Nothing was repaired; try again.")
+
+    def _rebuild(self, session_id: str) -> Head | None:
+        """Write a head whose damaged parts follow from the log; None where another came first."""
+        try:
+            return self._store.head(session_id)  # somebody has done it
+        except Damaged as error:
+            if error.damage is None or error.damage.head is None:
+                raise
+            head, broken = error.damage.head, {*error.damage.broken}
+        if broken & _WINDOW:
+            first = next(iter(read_around(self._store, session_id, 0, 1)[0]), None)
+            expired = max(head.expired, first.seq - 1) if first else head.expired
+            total = first.before if first else head.total
+            head = replace(head, expired=expired, start=expired, start_total=total)
+            head = replace(head, pinned=(), pinned_tokens=0, summary=None)
+        if broken & _SYSTEM:
+            said = self._system(session_id, head.expired)
+            message, tokens = (said.message, said.tokens) if said else (None, 0)
+            head = replace(head, system=message, system_tokens=tokens)
+        return self._store.move(head)
+
+    def _system(self, session_id: str, after: int) -> Entry | None:
+        found = None
+        while True:
+            entries, reached = read_around(self._store, session_id, after, _PAGE)
+            found = next((one for one in reversed(entries) if one.message.is_system), found)
+            if reached == after:
+                return found
+            after = reached
+
+    def _replace(self, session_id: str) -> Head | None:
+        """Write a log without its damaged messages; None where another writer came first."""
+        head = head_or_rest(self._store, session_id)
+        if head is None:
+            return None
+        first, entries = self._mended(head)
+        return self._store.rewrite(head, first - 1, entries) if entries else head
+
+    def _mended(self, head: Head) -> tuple[int, list[Entry]]:
+        """The log from the first damaged message on, with notes in the place of such; and its
+        seq."""
+        entries: list[Entry] = []
+        at, first, missing = head.expired, 0, []
+        before: Entry | None = None
+        while at < head.end:
+            with noted() as damaged:
+                some, reached = read_around(self._store, head.session_id, at, _PAGE)
+            for error in damaged:
+                if isinstance(error, Undecryptable):  # whoever has a copy may put it back
+                    raise error
+            if reached == at:
+                break
+            there = {entry.seq: entry for entry in some}
+            for seq in range(at + 1, reached + 1):
+                entry = there.get(seq)
+                if entry is None:
+                    missing.append(seq)
+                    first = first or seq
+                    continue
+                entries += _notes(missing, before, entry, head)
+                missing, before = [], entry
+                if first:
+                    entries.append(entry)
+            at = reached
+        return first, entries + _notes(missing, before, None, head)
+
+
+def _notes(seqs: list[int], before: Entry | None, after: Entry | None, head: Head) -> list[Entry]:
+    """What stands for lost messages between two others: together they take what those took."""
+    beside = before or after
+    since = before.total if before else head.start_total if head.start == head.expired else 0
+    total = after.before if after else since
+    tokens = max(0, total - since)
+    made = beside.created_at if beside else head.created_at
+    message = Message(role="assistant", content=LOST, created_at=made)
+    encoding = beside.encoding if beside else ""
+    return [
+        Entry(head.session_id, seq, message, 0 if at else tokens, total, encoding, made)
+        for at, seq in enumerate(seqs)
+    ]

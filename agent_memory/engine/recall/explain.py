@@ -1,0 +1,93 @@
+"""Why something is recalled for a question, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from agent_memory.core.asking import asked_for
+from agent_memory.core.explanation import Explanation, left_out_of
+from agent_memory.core.messages import Message
+from agent_memory.core.records import DeadLetter, LeftOut, Scope
+from agent_memory.core.threads import apart
+from agent_memory.engine.paging import all_heads
+from agent_memory.engine.recall.contexts import Contexts, View
+from agent_memory.engine.recall.fan_out import concerns
+from agent_memory.errors import SessionOfAnotherUser
+from agent_memory.stores.base import SessionStore
+
+_MOST = 10
+_OF_NOBODY = (
+    "The session {!r} belongs to no user yet: what was said there is its own, and no other chat "
+    "knows it. Name the user: update(..., user_id=...)."
+)
+
+
+class Explainer:
+    """Does what `get` does, and notes what falls away on the way.
+
+    Args:
+        contexts: Makes contexts.
+        given_up: What a block, by its name, gave up.
+        store: The log.
+    """
+
+    def __init__(
+        self,
+        contexts: Contexts,
+        given_up: Callable[[str], list[DeadLetter]],
+        store: SessionStore,
+    ) -> None:
+        self._contexts = contexts
+        self._given_up = given_up
+        self._store = store
+
+    @apart
+    def run(self, question: str, user_id: str | None, session_id: str | None) -> Explanation:
+        """See `AgentMemory.explain`."""
+        contexts, notes = self._contexts, []
+        message, new = Message(role="user", content=question), uuid4().hex
+        session_id = session_id or new
+        try:
+            seen = contexts.see(session_id, [message], user_id, once=True)
+        except SessionOfAnotherUser as error:
+            notes.append(f"{error} Nothing that was said there is recalled for this user.")
+            session_id = new
+            seen = contexts.see(session_id, [message], user_id, once=True)
+        head, scope = seen.head, seen.scope
+        if head is not None and head.user_id is None and user_id is not None:
+            notes.append(_OF_NOBODY.format(session_id))
+        found, warnings = contexts.recall(scope, message)
+        view = View(seen, found, [])
+        merged, context = view.merged(seen.window), view.context()
+        recalled = [one for recalls in found.values() for one in recalls]
+        left_out = [
+            *left_out_of(recalled, merged, context),
+            *self._passed_over(scope, asked_for(message)),
+        ]
+        warnings += [*notes, *contexts.troubles(head), *contexts.waiting(scope, head)]
+        return Explanation(question, context, left_out, self._dead(scope), warnings)
+
+    def _passed_over(self, scope: Scope, message: Message) -> list[LeftOut]:
+        return [
+            one
+            for block in self._contexts.blocks
+            if concerns(block, scope)
+            for one in block.left_out(scope, message, _MOST)
+        ]
+
+    def _dead(self, scope: Scope) -> list[DeadLetter]:
+        letters = [
+            letter
+            for block in self._contexts.blocks
+            if block.absorbs
+            for letter in self._given_up(block.name)
+        ]
+        if not letters:
+            return []
+        return [letter for letter in letters if letter.session_id in self._sessions(scope)]
+
+    def _sessions(self, scope: Scope) -> Sequence[str]:
+        if scope.user_id is None:
+            return [scope.session_id or ""]
+        return [head.session_id for head in all_heads(self._store, scope.user_id)]

@@ -1,0 +1,94 @@
+"""Searching the log itself for what no block recalls yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import PrivateAttr
+
+from agent_memory.core.fusion import folded
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.ltm_blocks.base import ManualBlock, Resources
+from agent_memory.ltm_blocks.waiting import Group, Waiting
+from agent_memory.stores.pending import Tails
+
+if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features, Turn
+
+LOG = "log"
+"""What stands for the block's name in what the log itself gives."""
+
+_MOST = 5_000
+_ROLES = ("user", "assistant")
+_NOBODY = "_"  # no block can be named so: all of the log waits for it
+
+
+class LogBlock(ManualBlock):
+    """The engine's own, where no block recalls messages: the user and assistant messages that are
+    not absorbed yet; where nothing absorbs, the newest 5,000. By their words alone.
+
+    Attributes:
+        behind: The blocks that absorb. What one of them has not absorbed yet is looked at.
+    """
+
+    kind: Literal["log"] = "log"
+    behind: tuple[str, ...] = ()
+
+    _waiting: dict[str, Waiting] = PrivateAttr()
+
+    def bind(self, resources: Resources) -> Self:
+        """As `Block.bind`."""
+        bound = super().bind(resources)
+        bound._waiting = {name: Waiting() for name in self.behind or (_NOBODY,)}
+        return bound
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        """As `Block.get`."""
+        question = message.text().strip() if message else ""
+        if not question or not scope.is_somebodys:
+            return []
+        found: dict[str, Recall] = {}
+        for block, waiting in self._waiting.items():
+            tails = self.resources.pending.of(block, scope, _MOST)
+            for recall in self._ranked(scope, question, tails, waiting):
+                found.setdefault(recall.id, recall)
+        best = sorted(found.values(), key=lambda recall: -recall.score)
+        return folded(best, limit)
+
+    def delete(self, scope: Scope) -> None:
+        """As `Block.delete`: nothing, since it keeps nothing."""
+
+    def _ranked(self, scope: Scope, question: str, tails: Tails, waiting: Waiting) -> list[Recall]:
+        known = waiting.index(tails, scope.owner, question, _made)
+        if known is None:
+            return []
+        import numpy as np
+
+        from agent_memory.retrieval.features import Query
+        from agent_memory.retrieval.turns import ranked
+        from agent_memory.stores.indexes import hits
+
+        query = Query.of(question, np.zeros(0, np.float32))
+        found = known.traits.search(query, len(known.records))
+        return ranked(question, hits(found, known.records)).recalls(self.name, scope)
+
+
+def _made(groups: Sequence[Group]) -> list[tuple[list[Record], Features]]:
+    from agent_memory.models.embedders.none import NoEmbedder
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.turns import record_of_turn, said_before, spoken
+
+    embed = NoEmbedder().embed
+    made = []
+    for before, entries in groups:
+        near, said = said_before(before, _ROLES), spoken(entries, _ROLES)
+        turns = [*near, *[turn for _, turn in said]]
+        records = [record_of_turn(*one, _id(*one), "") for one in said]
+        made.append((records, Features.of_turns(turns, len(near), embed)))
+    return made
+
+
+def _id(entry: Entry, turn: Turn) -> str:
+    return f"{entry.session_id}#{entry.seq}.{turn.part.number}"

@@ -1,0 +1,185 @@
+"""What a block has not absorbed yet, as an index to be searched beside what it has.
+
+Kept from question to question: as long as nothing but new messages came, only these are added.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Entry, Lag, Record
+from agent_memory.stores.pending import MOST, Tail, Tails
+
+if TYPE_CHECKING:
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.index import TraitIndex
+
+WHOLE = 500
+"""Of more entries than these only those that share a word with the question are looked at."""
+
+_NEWEST = 50  # of many, these are looked at whatever they say
+_SHARING = 150  # and so many of those that share most words
+
+Group = tuple[Sequence[Entry], Sequence[Entry]]
+"""Entries of a session that follow each other, and those right before them."""
+
+Make = Callable[[Sequence[Group]], "list[tuple[list[Record], Features]]"]
+"""The records and features of groups of entries, as the block will keep them."""
+
+
+class Index(NamedTuple):
+    """What waits, and its records by id."""
+
+    traits: TraitIndex
+    records: dict[str, Record]
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    tail: Tail
+    parts: tuple[tuple[list[Record], Features], ...]
+
+    def stands(self, lag: Lag | None) -> bool:
+        """Whether a session still is as it was when this was made, but for what was appended."""
+        if lag is None:
+            return False
+        was, last = self.tail.lag, self.tail.entries[-1]
+        if (was.version, was.created_at) != (lag.version, lag.created_at):
+            return False
+        return last.seq < lag.end or (last.seq == lag.end and last.total == lag.total)
+
+    def is_begun_by(self, tail: Tail) -> bool:
+        """Whether a tail goes on where this one ends."""
+        own = self.tail.entries
+        longer = tail.entries[len(own) - 1 : len(own)]
+        return bool(longer) and longer[0] is own[-1] and tail.lag.after == self.tail.lag.after
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    sessions: dict[str, _Session]
+    index: Index
+
+
+class Waiting:
+    """Indexes of what waits, of the owners asked for last. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._kept: OrderedDict[str, _Built] = OrderedDict()
+
+    def index(self, tails: Tails, owner: str, question: str, make: Make) -> Index | None:
+        """The index of what waits of an owner; None where nothing does.
+
+        Args:
+            tails: What waits.
+            owner: Whose it is.
+            question: What is looked for.
+            make: Makes records of entries.
+        """
+        if not tails.read:
+            return None
+        if sum(tail.count for tail in tails.read) > WHOLE:
+            return _index(_parts_of_many(tails.read, question, make))
+        with self._lock:
+            built = self._kept.get(owner)
+        after = _built(built, tails, make)
+        if after is not built:
+            self._keep(owner, after)
+        return after.index if after.index.records else None
+
+    def _keep(self, owner: str, built: _Built) -> None:
+        with self._lock:
+            self._kept[owner] = built
+            self._kept.move_to_end(owner)
+            size = sum(len(one.index.records) for one in self._kept.values())
+            while size > MOST and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                size -= len(gone.index.records)
+
+
+def _built(before: _Built | None, tails: Tails, make: Make) -> _Built:
+    """What is to be kept now: the same where nothing changed."""
+    lags = {lag.session_id: lag for lag in tails.lags}
+    known = before.sessions if before is not None else {}
+    sessions = {name: one for name, one in known.items() if one.stands(lags.get(name))}
+    groups: list[Group] = []
+    changed: list[tuple[Tail, _Session | None]] = []
+    for tail in tails.read:
+        was = sessions.get(tail.lag.session_id)
+        if not tail.entries or (was is not None and was.tail is tail):
+            continue
+        if was is not None and not was.is_begun_by(tail):
+            was = None
+        first = len(was.tail.entries) if was is not None else _since(tail)
+        if was is None or first < len(tail.entries):
+            groups.append((tail.entries[max(0, first - _NEAR) : first], tail.entries[first:]))
+            changed.append((tail, was))
+    if before is not None and not changed and len(sessions) == len(known):
+        return before
+    made = make(groups)
+    grown = before is not None and len(sessions) == len(known)
+    for (tail, was), part in zip(changed, made, strict=True):
+        name = tail.lag.session_id
+        grown = grown and (was is not None or name not in known)
+        sessions[name] = _Session(tail, (*(was.parts if was else ()), part))
+    if before is not None and grown:
+        return _Built(sessions, _extended(before.index, made))
+    return _Built(sessions, _index([part for one in sessions.values() for part in one.parts]))
+
+
+_NEAR = 16  # entries that may belong to the surroundings of the next
+
+
+def _since(tail: Tail) -> int:
+    """The place of the first entry that waits."""
+    places = (at for at, entry in enumerate(tail.entries) if entry.seq > tail.lag.after)
+    return next(places, len(tail.entries))
+
+
+def _index(parts: Sequence[tuple[list[Record], Features]]) -> Index:
+    from agent_memory.retrieval.index import TraitIndex
+
+    dimension = next((features.dimension for records, features in parts if records), 0)
+    return _extended(Index(TraitIndex(dimension), {}), parts)
+
+
+def _extended(index: Index, parts: Sequence[tuple[list[Record], Features]]) -> Index:
+    from agent_memory.retrieval.features import Features
+
+    some = [part for part in parts if part[0]]
+    if not some:
+        return index
+    records = {record.id: record for part, _ in some for record in part}
+    longer = index.traits.extended(list(records), Features.joined([part for _, part in some]))
+    return Index(longer, {**index.records, **records})
+
+
+def _parts_of_many(
+    tails: Sequence[Tail], question: str, make: Make
+) -> list[tuple[list[Record], Features]]:
+    """Of many entries those that share most words with a question, and the newest.
+
+    Each stands for itself, since to look at what was said before it would take too long.
+    """
+    from agent_memory.retrieval.words import roots
+
+    waiting = [entry for tail in tails for entry in tail.entries if entry.seq > tail.lag.after]
+    newest = sorted(waiting, key=lambda entry: entry.created_at)[-_NEWEST:]
+    chosen = {(entry.session_id, entry.seq): entry for entry in newest}
+    wanted = roots(question)
+    if wanted:
+        shared = []
+        for place, entry in enumerate(waiting):
+            text = entry.message.text().casefold()
+            count = sum(root in text for root in wanted)
+            if count:
+                shared.append((-count, place))
+        for _, place in sorted(shared)[:_SHARING]:
+            entry = waiting[place]
+            chosen[entry.session_id, entry.seq] = entry
+    return make([((), (entry,)) for entry in chosen.values()])

@@ -1,0 +1,369 @@
+"""What every session store must do so that a retried write stores nothing twice, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from agent_memory.core.once import (
+    Appended,
+    KeptKey,
+    Once,
+    as_it_was,
+    digest_of,
+    key_of,
+    key_of_message,
+)
+from agent_memory.core.records import Draft, Lease
+from agent_memory.errors import (
+    Conflict,
+    LeaseLost,
+    SessionDeleting,
+    SessionOfAnotherUser,
+)
+from agent_memory.stores.base import Store
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
+
+_HEAVY = "x" * 3_000
+
+
+def terms(
+    drafts: Sequence[Draft],
+    key: str | None = None,
+    *,
+    ids: bool = False,
+    end: int | None = None,
+    day: int = 0,
+    since: int | None = None,
+) -> Once:
+    """Terms for drafts, on a day; keys of before another day are forgotten."""
+    messages = [one.message for one in drafts]
+    return Once(
+        key=None if key is None else key_of(key, messages),
+        ids=tuple(map(key_of_message, messages)) if ids else (),
+        expected_end=end,
+        at=DAY + timedelta(day),
+        since=None if since is None else DAY + timedelta(since),
+    )
+
+
+def said(store: Store, session_id: str = "s") -> list[str]:
+    """What the log says, without what makes it heavy."""
+    return [entry.message.text().split()[0] for entry in store.read(session_id)]
+
+
+def once(
+    store: Store, text: str, key: str | None = None, *, day: int = 0, since: int | None = None
+) -> Appended:
+    """Append one message under a key; by default its own text."""
+    drafts = [draft(text)]
+    given = terms(drafts, key or text.split()[0], day=day, since=since)
+    return store.append_once("s", drafts, given)
+
+
+class OnceContract(Contract):
+    """What a `SessionStore` must do so that a retried write stores nothing twice."""
+
+    def test_a_key_is_used_once(self, store: Store, other: Store) -> None:
+        """Else: a caller who did not hear the answer, and asks again, is stored twice."""
+        drafts = [draft("a"), draft("b", 4)]
+        first = store.append_once("s", drafts, terms(drafts, "k"), "u")
+        assert (first.places, first.before) == ((0, 1), None)
+        assert first.head == stored(other)
+        assert (first.head.end, first.head.total, first.head.user_id) == (2, 7, "u")
+        for handle in (store, other):
+            again = handle.append_once("s", drafts, terms(drafts, "k", day=1), "u")
+            assert again.before is not None
+            assert (again.places, again.before) == ((), first_kept(handle))
+            assert again.head == first.head
+            assert as_it_was(again.head, again.before) == first.head
+        other.append("s", [draft("c")])
+        later = store.append_once("s", drafts, terms(drafts, "k"))
+        assert later.before is not None
+        assert later.head.end == 3
+        was = as_it_was(later.head, later.before)
+        assert (was.end, was.total) == (2, 7)
+        assert said(other) == ["a", "b", "c"]
+
+    def test_a_key_with_other_content(self, store: Store, other: Store) -> None:
+        """Else: what is new is taken for what was said, and lost without a word."""
+        once(store, "a", "k")
+        for handle in (other, store):
+            with pytest.raises(Conflict, match="'k'"):
+                once(handle, "b", "k")
+        drafts = [draft("c", id="m")]
+        store.append_once("s", drafts, terms(drafts, ids=True))
+        drafts = [draft("d", id="n"), draft("e", id="m")]
+        with pytest.raises(Conflict, match="'m'"):
+            other.append_once("s", drafts, terms(drafts, "new", ids=True))
+        assert said(store) == ["a", "c"]
+        assert once(other, "f", "new").head.end == 3
+
+    def test_keys_of_sessions_and_namespaces(self, store: Store, elsewhere: Store) -> None:
+        """Else: what is said in one session is not said in another with the same key."""
+        drafts = [draft("a")]
+        given = terms(drafts, "k")
+        assert store.append_once("s", drafts, given).places == (0,)
+        assert store.append_once("S", drafts, given).places == (0,)
+        assert elsewhere.append_once("s", drafts, given).places == (0,)
+        assert not elsewhere.append_once("s", drafts, given).places
+        assert len(store.keys("s")) == 1
+
+    def test_messages_with_ids(self, store: Store, other: Store) -> None:
+        """Else: of a list that was stored in part the rest is missing, or the part doubled."""
+        drafts = [draft(f"{n}", id=f"m{n}") for n in range(5)]
+        some = [drafts[1], drafts[3]]
+        assert store.append_once("s", some, terms(some, ids=True)).head.end == 2
+        rest = other.append_once("s", drafts, terms(drafts, ids=True))
+        assert (rest.places, rest.before, rest.head.end) == ((0, 2, 4), None, 5)
+        assert rest.head == stored(store)
+        assert said(store) == ["1", "3", "0", "2", "4"]
+        for given in (drafts, drafts[2:], [drafts[1]]):
+            again = store.append_once("s", given, terms(given, ids=True))
+            assert again.places == ()
+        assert again.before is not None
+        assert (again.before.end, again.before.seq) == (2, 1)
+        mixed = [drafts[0], draft("no id"), draft("5", id="m5")]
+        assert store.append_once("s", mixed, terms(mixed, ids=True)).places == (1, 2)
+
+    def test_an_id_twice_in_a_list(self, store: Store) -> None:
+        """Else: a list that says the same twice is stored twice, or the second is lost."""
+        drafts = [draft("a", id="m"), draft("b"), draft("a", id="m")]
+        assert store.append_once("s", drafts, terms(drafts, ids=True)).places == (0, 1)
+        drafts = [draft("c", id="n"), draft("d", id="n")]
+        with pytest.raises(Conflict, match="twice"):
+            store.append_once("s", drafts, terms(drafts, ids=True))
+        assert said(store) == ["a", "b"]
+
+    def test_a_key_is_no_id(self, store: Store) -> None:
+        """Else: a key that looks like a message's id loses the message."""
+        once(store, "a", "k")
+        drafts = [draft("a", id="k")]
+        assert store.append_once("s", drafts, terms(drafts, ids=True)).head.end == 2
+
+    def test_an_expected_end(self, store: Store, other: Store) -> None:
+        """Else: who decided by an older log writes after what it has not seen."""
+        first = [draft("a")]
+        with pytest.raises(Conflict, match="ends at 0"):
+            store.append_once("s", first, terms(first, end=1))
+        assert store.head("s") is None
+        assert store.append_once("s", first, terms(first, end=0)).head.end == 1
+        assert other.append("s", [draft("b")]).end == 2
+        for handle in (store, other):
+            for end in (0, 1, 3):
+                with pytest.raises(Conflict, match="ends at 2"):
+                    handle.append_once("s", first, terms(first, end=end))
+        assert store.append_once("s", first, terms(first, "k", end=2)).head.end == 3
+        assert store.append("s", [draft("d")]).end == 4
+        again = other.append_once("s", first, terms(first, "k", end=2))
+        assert again.before is not None
+        assert again.before.end == 3
+        assert said(store) == ["a", "b", "a", "d"]
+
+    def test_racing_retries(self, store: Store, other: Store) -> None:
+        """Else: of retries that overtake each other two are stored."""
+        handles = [store, other] * 4
+        for n in range(5):
+            calls = [partial(once, handle, f"m{n}") for handle in handles]
+            done: list[Appended] = together(calls)
+            assert sorted(len(one.places) for one in done) == [0] * 7 + [1]
+            assert {one.head.end if one.places else kept_end(one) for one in done} == {n + 1}
+        assert said(store) == [f"m{n}" for n in range(5)]
+
+    def test_racing_writers_that_expect_an_end(self, store: Store, other: Store) -> None:
+        """Else: two go on from the same log."""
+
+        def write(handle: Store, text: str, end: int) -> str | None:
+            drafts = [draft(text), draft(text)]
+            try:
+                handle.append_once("s", drafts, terms(drafts, end=end))
+            except Conflict:
+                return None
+            return text
+
+        handles = [store, other] * 3
+        for n in range(4):
+            calls = [partial(write, one, f"{n}.{i}", 2 * n) for i, one in enumerate(handles)]
+            winners = [one for one in together(calls) if one is not None]
+            assert len(winners) == 1
+            assert said(store)[2 * n :] == winners * 2
+
+    def test_keys_beside_other_writers(self, store: Store, other: Store) -> None:
+        """Else: writers without keys, and changes of heads, have keys forgotten."""
+        for n in range(4):
+            assert once(store, f"k{n}").places
+            other.append("s", [draft("plain")])
+            assert store.move(replace(stored(store), cursors={"b": n})) is not None
+            assert not once(other, f"k{n}").places
+        assert stored(store).end == 8
+        assert len(store.keys("s")) == 4
+
+    @pytest.mark.parametrize("weight", ["", _HEAVY], ids=["light", "heavy"])
+    def test_many_keys(self, store: Store, other: Store, weight: str) -> None:
+        """Else: of many keys some are forgotten, or another one is found."""
+        texts = [f"m{n} {weight}" for n in range(90)]
+        for n, text in enumerate(texts):
+            assert once(store if n % 3 else other, text).head.end == n + 1
+        for n, text in enumerate(texts):
+            again = once(store if n % 2 else other, text)
+            assert again.before is not None
+            assert (again.before.seq, again.before.end, again.before.total) == (
+                n + 1, n + 1, 3 * n + 3,
+            )  # fmt: skip
+        assert said(store) == [text.split()[0] for text in texts]
+        assert [one.seq for one in other.keys("s")] == list(range(1, 91))
+
+    @pytest.mark.parametrize("weight", ["", _HEAVY], ids=["light", "heavy"])
+    def test_keys_outlive_what_expires(self, store: Store, other: Store, weight: str) -> None:
+        """Else: once a log is shortened, a late retry is stored again."""
+        texts = [f"m{n} {weight}" for n in range(60)]
+        for text in texts:
+            once(store, text)
+        head = stored(other)
+        assert other.move(replace(head, expired=50, start=50, start_total=150)) is not None
+        for handle in (store, other):
+            assert not any(once(handle, text).places for text in texts)
+        assert len(store.read("s")) == 10
+
+    @pytest.mark.parametrize("weight", ["", _HEAVY], ids=["light", "heavy"])
+    def test_what_was_taken_back_can_be_said_again(
+        self, store: Store, other: Store, weight: str
+    ) -> None:
+        """Else: who takes a message back and gives it once more loses it."""
+        texts = [f"m{n} {weight}" for n in range(60)]
+        for text in texts:
+            once(store, text)
+        both = [draft(f"both {weight}"), draft("of two")]
+        store.append_once("s", both, terms(both, "both"))
+        assert other.rewrite(stored(other), 61) is not None
+        assert not store.append_once("s", both, terms(both, "both")).places  # half of it is there
+        assert other.rewrite(stored(other), 20) is not None
+        assert len(other.keys("s")) == 20
+        assert not any(once(store, text).places for text in texts[:20])
+        for n, text in enumerate(texts[20:40], 20):
+            assert once(store, text).head.end == n + 1
+            assert not once(other, text).places
+        assert store.append_once("s", both, terms(both, "both")).places
+        assert said(other) == [text.split()[0] for text in texts[:40]] + ["both", "of"]
+
+    @pytest.mark.parametrize("weight", ["", _HEAVY], ids=["light", "heavy"])
+    def test_what_was_replaced_stays_known(self, store: Store, other: Store, weight: str) -> None:
+        """Else: what was replaced, or redacted, comes back with a late retry."""
+        texts = [f"m{n} {weight}" for n in range(50)]
+        for text in texts:
+            once(store, text)
+        log = other.read("s", after=10)
+        message = draft("other", created_at=DAY).message
+        other_words = [replace(entry, message=message, created_at=DAY) for entry in log]
+        assert other.rewrite(stored(other), 10, other_words) is not None
+        for handle in (store, other):
+            assert not any(once(handle, text).places for text in texts)
+        assert said(store)[10:] == ["other"] * 40
+        assert len(store.keys("s")) == 50
+
+    def test_a_deletion_takes_keys_along(self, store: Store, other: Store) -> None:
+        """Else: a session that is begun anew knows what was said in a deleted one."""
+        for n in range(50):
+            once(store, f"m{n}")
+        other.delete("s")
+        assert store.keys("s") == []
+        for n in range(50):
+            assert once(store, f"m{n}").head.end == n + 1
+        assert not once(other, "m7").places
+
+    def test_old_keys_are_forgotten(self, store: Store, other: Store) -> None:
+        """Else: keys pile up for ever, or go before their time."""
+        for day in range(60):
+            once(store, f"m{day}", day=day)
+        assert not once(other, "m9", day=60, since=9).places
+        assert len(store.keys("s")) == 60  # nothing was appended, and nothing removed
+        assert once(other, "m8", day=60, since=9).head.end == 61
+        assert [one.seq for one in store.keys("s")] == [*range(10, 62)]
+        assert not once(store, "m8", day=60, since=9).places
+        assert once(store, "m60", day=100, since=70).head.end == 62
+        assert [one.seq for one in other.keys("s")] == [62]
+        for day in range(60):
+            assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
+
+    def test_who_may_not_write(self, store: Store, other: Store) -> None:
+        """Else: a stranger learns what was said under a key, or writes to a deleted session."""
+        drafts = [draft("a")]
+        store.append_once("s", drafts, terms(drafts, "k"), "u")
+        for given in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
+            for handle in (store, other):
+                with pytest.raises(SessionOfAnotherUser):
+                    handle.append_once("s", drafts, given, "U")
+        assert other.move(replace(stored(other), deleting=True)) is not None
+        for key in ("k", "l"):
+            with pytest.raises(SessionDeleting):
+                store.append_once("s", drafts, terms(drafts, key), "u")
+        assert said(store) == ["a"]
+
+    def test_a_user_is_named_with_a_key(self, store: Store, other: Store) -> None:
+        """Else: a session is claimed by a retry that stored nothing, or never."""
+        drafts = [draft("a")]
+        store.append_once("s", drafts, terms(drafts, "k"))
+        assert other.move(replace(stored(other), cursors={"b": 1})) is not None
+        assert store.append_once("s", drafts, terms(drafts, "k"), "u").head.user_id is None
+        head = other.append_once("s", drafts, terms(drafts, "l"), "u").head
+        assert (head.user_id, head.cursors) == ("u", {})
+        assert head == stored(store)
+        system = [draft("rules", 4, "system")]
+        ruled = store.append_once("s", system, terms(system, "r"), "u").head
+        assert ruled.system is not None
+        assert ruled.system.content == "rules"
+        assert ruled == stored(other)
+
+    def test_keys_are_read_and_brought(self, store: Store, other: Store) -> None:
+        """Else: a session that is moved to another store forgets what was said there."""
+        assert store.keys("s") == []
+        kept = [
+            KeptKey(key_of(f"k{n}", []).name, digest_of([]), n + 1, n + 2, 3 * n, DAY)
+            for n in range(120)
+        ]
+        store.put_keys("s", kept)
+        assert store.head("s") is None
+        assert store.keys("s") == []
+        store.append("s", [draft(f"m{n}") for n in range(121)])
+        store.put_keys("s", kept[:100])
+        other.put_keys("s", kept[90:])
+        assert store.keys("s") == kept
+        assert other.keys("s", [kept[7].name, kept[110].name, "none"]) == [kept[7], kept[110]]
+        assert other.keys("s", []) == []
+        drafts: list[Draft] = [draft("late")]
+        given = replace(terms(drafts), key=key_of("k7", []))
+        assert other.append_once("s", drafts, given).before == kept[7]
+        assert once(other, "new").head.end == 122
+        assert not once(store, "new").places
+        assert store.rewrite(stored(store), 50) is not None
+        assert store.keys("s") == kept[:50]
+
+    def test_keys_are_brought_under_a_lease(self, store: Store, other: Store) -> None:
+        """Else: who lost its lease writes into what another has begun."""
+        kept = KeptKey(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
+        store.append("s", [draft("a")])
+        assert store.lease("s", "one", 60)
+        store.put_keys("s", [kept], lease=Lease("s", "one"))
+        assert other.keys("s") == [kept]
+        store.release("s", "one")
+        assert other.lease("s", "two", 60)
+        for keys in ([replace(kept, seq=2)], []):
+            with pytest.raises(LeaseLost):
+                store.put_keys("s", keys, lease=Lease("s", "one"))
+        assert store.keys("s") == [kept]
+
+
+def first_kept(store: Store) -> KeptKey:
+    """The only key of a session."""
+    (kept,) = store.keys("s")
+    return kept
+
+
+def kept_end(done: Appended) -> int:
+    """The end that was kept with a key that was known."""
+    assert done.before is not None
+    return done.before.end

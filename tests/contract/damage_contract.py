@@ -1,0 +1,142 @@
+"""What a store must do with a record that is not what was written, as tests."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+import pytest
+
+from agent_memory.errors import Damaged
+from agent_memory.stores.base import Store
+from agent_memory.stores.damage import noted, read_around
+from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing.contract import Contract, draft, record
+from agent_memory.testing.features import for_words, units, worded
+
+What = Literal["head", "message", "fact", "vector", "features"]
+
+_OF_S = "(SELECT {0}.key FROM {0} WHERE {0}.session_id = 's' AND {0}.namespace = '{1}')"
+_SPOILT = {
+    "head": "UPDATE agent_memory_sessions SET cursors = '{{broken', summary = '{{broken' "
+    "WHERE session_id = 's' AND namespace = '{ns}'",
+    "message": "UPDATE agent_memory_entries SET message = '{{broken' "
+    "WHERE seq = 2 AND session = {of_s}",
+    "fact": "UPDATE agent_memory_facts SET body = '{{broken' WHERE id = 'a' AND namespace = '{ns}'",
+    "vector": "UPDATE agent_memory_vectors SET body = '{{broken' "
+    "WHERE id = 'a' AND namespace = '{ns}'",
+    "features": "UPDATE agent_memory_vectors SET vector = substr(vector, 1, 9) "
+    "WHERE id = 'a' AND namespace = '{ns}'",
+}
+
+
+def spoil_sql(store: Store, what: What) -> None:
+    """Write into the rows of session "s", its second message, or the records "a"."""
+    assert isinstance(store, SQLStore)
+    ns = store._namespace
+    of_s = _OF_S.format("agent_memory_sessions", ns)
+    store._database.write(lambda it: it.define(_SPOILT[what].format(ns=ns, of_s=of_s)))
+
+
+class DamageContract(Contract):
+    """One damaged record concerns itself alone."""
+
+    def spoil(self, store: Store, what: What) -> None:
+        """Have something in the database be what nobody wrote."""
+        spoil_sql(store, what)
+
+    @pytest.fixture
+    def filled(self, store: Store) -> Store:
+        """Three sessions of a user, and two records of each kind."""
+        for name in ("r", "s", "t"):
+            store.append(name, [draft(f"{name}{n}") for n in range(1, 4)], "u")
+        two = [record("a", "user:u"), record("b", "user:u", "t")]
+        store.put_records("facts", two)
+        store.open_vectors("v", 8, "model")
+        store.put_vectors("v", two, worded(["red fox", "red owl"], meaning=units(2)))
+        return store
+
+    def test_a_head(self, filled: Store, other: Store, caplog: pytest.LogCaptureFixture) -> None:
+        """Else: one row stops the work on all sessions."""
+        self.spoil(filled, "head")
+        with pytest.raises(Damaged, match=r"Session 's' is damaged.*doctor --repair") as raised:
+            other.head("s")
+        assert raised.value.damage is not None
+        assert raised.value.damage.head is not None
+        assert raised.value.damage.head.user_id == "u"
+        with caplog.at_level(logging.WARNING, logger="agent_memory"):
+            for _ in range(2):
+                for user in (None, "u"):
+                    assert _ids(other.sessions(user_id=user)) == ["r", "t"]
+        assert sum("Session 's'" in line for line in caplog.messages) <= 1
+        page = other.sessions(limit=2)
+        assert _ids(page) == ["r", "t"], "a page is as long as it was asked for"
+        assert sorted(_ids(other.due(3))) == ["r", "t"]
+        assert {"r", "t"} <= {lag.session_id for lag in other.lagging("v", user_id="u")}
+        said = other.tails("v", ["r", "s", "t"], before=0, limit=9)
+        assert {"r", "t"} <= {entry.session_id for entry in said}
+        assert other.counts().sessions == 3
+        assert [entry.seq for entry in other.read("s")] == [1, 2, 3]
+
+    def test_a_damaged_session_is_deleted(self, filled: Store, other: Store) -> None:
+        """Else: who is to be forgotten cannot be, since a row of theirs is broken."""
+        self.spoil(filled, "head")
+        other.delete("s")
+        assert other.head("s") is None
+        assert _ids(other.sessions()) == ["r", "t"]
+        assert other.append("s", [draft("anew")]).end == 1
+
+    def test_damaged_sessions_keep_no_place(self, filled: Store, other: Store) -> None:
+        """Else: as many damaged sessions as a worker asks for at once, and it does nothing more."""
+        self.spoil(filled, "head")
+        seen: list[str] = []
+        for _ in range(3):
+            for head in other.due(1):
+                seen.append(head.session_id)
+                other.schedule(head, 60)
+        assert sorted(seen) == ["r", "t"]
+
+    def test_a_message(self, filled: Store, other: Store) -> None:
+        """Else: a message that cannot be read hides all others of its user."""
+        self.spoil(filled, "message")
+        with pytest.raises(Damaged, match="Message 2 of session 's'"):
+            other.read("s")
+        assert [entry.seq for entry in other.read("s", after=2)] == [3]
+        entries, reached = read_around(other, "s", 0, 3)
+        assert ([entry.seq for entry in entries], reached) == ([1, 3], 3)
+        said = other.tails("v", ["r", "s", "t"], before=0, limit=9)
+        assert sorted(f"{one.session_id}{one.seq}" for one in said) == [
+            *("r1", "r2", "r3", "s1", "s3", "t1", "t2", "t3")
+        ]
+        assert len(other.sessions()) == 3
+
+    def test_a_fact(self, filled: Store, other: Store) -> None:
+        """Else: one broken fact hides all that is known of a user."""
+        self.spoil(filled, "fact")
+        assert [one.id for one in other.records("facts", "user:u")] == ["b"]
+        with noted() as damaged:
+            assert [one.id for _, one in other.all_records()] == ["b"]
+        assert [error.damage and error.damage.record_id for error in damaged] == ["a"]
+        other.delete_records("facts", record_id="a")
+        with noted() as damaged:
+            assert [one.id for _, one in other.all_records()] == ["b"]
+        assert damaged == []
+
+    @pytest.mark.parametrize("what", ["vector", "features"])
+    def test_a_vector(self, filled: Store, other: Store, what: Any) -> None:
+        """Else: one broken vector, and nothing is recalled of anything."""
+        self.spoil(filled, what)
+        query = for_words("red", units(1)[0])
+        assert [hit.record.id for hit in other.search_vectors("v", "user:u", query, 9)] == ["b"]
+        with noted() as damaged:
+            pages = list(other.all_vectors("v"))
+        assert [[one.id for one in records] for records, _ in pages] == [["b"]]
+        assert [error.damage and error.damage.record_id for error in damaged] == ["a"]
+        other.delete_vectors("v", session_id="s")
+        with noted() as damaged:
+            assert len(list(other.all_vectors("v"))) == 1
+        assert damaged == []
+
+
+def _ids(heads: Any) -> list[str]:
+    return [head.session_id for head in heads]

@@ -1,0 +1,256 @@
+"""A SQLite file that is moved, deleted or replaced while it is open; and who may read it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_memory import AgentMemory
+from agent_memory.errors import StoreUnavailable
+from agent_memory.stores.sql.sqlite import Database
+from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing.contract import draft
+
+POSIX = pytest.mark.skipif(os.name == "nt", reason="open files can't be moved there")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+def _said(path: Path) -> list[object]:
+    with closing(SQLStore(f"sqlite:///{path}")) as store:
+        return [entry.message.content for entry in store.read("s")]
+
+
+def _earlier(path: Path) -> None:
+    """Put a backup of before its first message in the file's place."""
+    other = path.with_name("backup.db")
+    with closing(SQLStore(f"sqlite:///{other}")) as store:
+        store.append("s", [draft("of the backup")])
+    other.replace(path)
+
+
+def _drop_log(path: Path) -> None:
+    for tail in ("-wal", "-shm"):
+        Path(f"{path}{tail}").unlink()
+    time.sleep(0.01)  # it is not looked for at every call of a millisecond
+
+
+def _move(path: Path) -> None:
+    path.rename(path.with_name("moved.db"))
+
+
+GONE = [
+    (_move, "moved or deleted"),
+    (Path.unlink, "moved or deleted"),
+    (_earlier, "replaced by another file"),
+    (_drop_log, "the write-ahead log"),
+]
+
+
+@POSIX
+@pytest.mark.parametrize(("act", "says"), GONE)
+@pytest.mark.parametrize("first", ["append", "read"])
+def test_a_file_that_is_gone_is_told(
+    path: Path, act: Callable[[Path], None], says: str, first: str
+) -> None:
+    """Wrong: updates are acknowledged that nobody will find, or reads answer from a file that is no
+    more; or a file that came in its place is used with what was remembered of the former one.
+    """
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    calls: list[Callable[[], object]] = [
+        lambda: store.append("s", [draft("b")]),
+        lambda: store.read("s"),
+        lambda: store.lease("s", "w", 10),
+    ]
+    act(path)
+    for call in calls if first == "append" else calls[::-1]:
+        with pytest.raises(StoreUnavailable, match=says) as caught:
+            call()
+        assert str(path.parent) not in str(caught.value)
+    store.close()
+
+
+@POSIX
+@pytest.mark.parametrize("act", [act for act, _ in GONE])
+def test_a_memory_that_was_only_opened_tells_too(path: Path, act: Callable[[Path], None]) -> None:
+    """Wrong: only a process that has written before learns that its file is gone."""
+    SQLStore(f"sqlite:///{path}").close()
+    with AgentMemory(store=f"sqlite:///{path}") as memory:
+        memory.history("s")
+        act(path)
+        with pytest.raises(StoreUnavailable, match="while it was open"):
+            memory.update("s", {"role": "user", "content": "b"})
+
+
+@POSIX
+@pytest.mark.parametrize("notices", [True, False])
+def test_the_former_log_is_not_played_over_a_backup(path: Path, notices: bool) -> None:
+    """Wrong: a backup that is put back by hand shows what was written after it was taken, or is
+    damaged: the write-ahead log of the former file was played over it.
+    """
+    store = SQLStore(f"sqlite:///{path}")
+    for n in range(20):
+        store.append("s", [draft(f"{n}")])
+    _earlier(path)
+    if notices:
+        with pytest.raises(StoreUnavailable, match=r"is in 'memory\.db-wal\.old'"):
+            store.append("s", [draft("b")])
+    store.close()
+    assert _said(path) == ["of the backup"]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@POSIX
+def test_what_was_acknowledged_is_there_once_the_file_is_put_back(path: Path) -> None:
+    """Wrong: closing a memory whose file was moved throws away what its log alone holds."""
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    _move(path)
+    with pytest.raises(StoreUnavailable):
+        store.read("s")
+    store.close()
+    path.with_name("moved.db").rename(path)
+    assert _said(path) == ["a"]
+
+
+@POSIX
+def test_what_was_put_in_its_place_is_erased_too(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: after a file was replaced, gaps of the former one are emptied, or of none."""
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    store.secure_erase()
+    path.with_name("new.db").write_bytes(path.read_bytes())
+    path.with_name("new.db").replace(path)
+    with pytest.raises(StoreUnavailable):
+        store.secure_erase()
+    another = SQLStore(f"sqlite:///{path}")
+    another.secure_erase()
+    assert caplog.messages == []
+    another.close()
+    store.close()
+
+
+@POSIX
+def test_a_log_that_was_deleted_is_written_to_the_file(path: Path) -> None:
+    """Wrong: what was acknowledged before somebody tidied up `-wal` and `-shm` is lost."""
+    store = SQLStore(f"sqlite:///{path}")
+    store.append("s", [draft("a")])
+    _drop_log(path)
+    with pytest.raises(StoreUnavailable):
+        store.read("s")
+    store.close()
+    assert _said(path) == ["a"]
+
+
+def test_others_that_come_and_go_are_no_trouble(path: Path) -> None:
+    """Wrong: a memory takes for a deletion that SQLite makes its log anew."""
+    store, code = (
+        SQLStore(f"sqlite:///{path}"),
+        (
+            "import sys\n"
+            "from agent_memory.stores.sql.store import SQLStore\n"
+            "from agent_memory.testing.contract import draft\n"
+            "store = SQLStore(sys.argv[1])\n"
+            "store.append('s', [draft('b')])\n"
+            "store.secure_erase()\n"
+            "store.close()\n"
+        ),
+    )
+    database = store._database
+    assert isinstance(database, Database)
+    for n in range(3):
+        assert store.append("s", [draft("a")]).end == 2 * n + 1
+        if n:
+            database.prepare_fork()  # closes all connections, so that the log goes with them
+        subprocess.run([sys.executable, "-c", code, f"sqlite:///{path}"], check=True, timeout=60)
+    assert len(store.read("s")) == 6
+    store.close()
+
+
+def test_another_current_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: after `os.chdir` a memory with a relative path goes on in another file."""
+    monkeypatch.chdir(path.parent)
+    store = SQLStore("sqlite:///memory.db")
+    store.append("s", [draft("a")])
+    (path.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(path.parent / "elsewhere")
+    database = store._database
+    assert isinstance(database, Database)
+    database.prepare_fork()
+    assert store.append("s", [draft("b")]).end == 2
+    store.close()
+    assert os.listdir() == []
+
+
+@contextmanager
+def _umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _modes(path: Path) -> dict[str, int]:
+    return {one.name.removeprefix(path.name): one.stat().st_mode & 0o777 for one in _files(path)}
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(f"{path.name}*"))
+
+
+@POSIX
+def test_a_new_file_is_its_owners_alone(path: Path) -> None:
+    """Wrong: other accounts of the machine may read what people said, in any of the files."""
+    with _umask(0o022), closing(SQLStore(f"sqlite:///{path}")) as store:
+        store.append("s", [draft("a")])
+        assert _modes(path) == dict.fromkeys(["", "-shm", "-wal"], 0o600)
+
+
+@POSIX
+def test_the_mode_of_a_file_that_is_there_stays(path: Path) -> None:
+    """Wrong: whoever made the file for a group finds it shut, or its log, which the group needs."""
+    path.touch()
+    path.chmod(0o660)
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    with _umask(0o077), closing(SQLStore(f"sqlite:///{link}")) as store:
+        store.append("s", [draft("a")])
+        assert _modes(path) == dict.fromkeys(["", "-shm", "-wal"], 0o660)
+
+
+@POSIX
+def test_a_link_to_a_file_that_is_not_there(path: Path) -> None:
+    """Wrong: a file that is made through a link is readable by all."""
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    with _umask(0o022), closing(SQLStore(f"sqlite:///{link}")) as store:
+        store.append("s", [draft("a")])
+    assert _modes(path) == {"": 0o600}
+
+
+@POSIX
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may")
+def test_a_folder_that_may_not_be_written(path: Path) -> None:
+    """Wrong: 'unable to open database file', and nobody learns why."""
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(StoreUnavailable, match="can't be made: Permission denied"):
+            SQLStore(f"sqlite:///{path}")
+    finally:
+        path.parent.chmod(0o700)

@@ -1,0 +1,350 @@
+"""Messages of any size: the log has them whole, contexts show what fits, and say what does not."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from pydantic import PrivateAttr
+
+from agent_memory import AgentMemory, MemoryContext
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.errors import ConfigError
+from agent_memory.ltm_blocks import Block
+from agent_memory.strategies import FlushToLTM, Strategy, Summarize, Trim
+from agent_memory.testing import FakeLLM
+from agent_memory.testing.histories import call, result, unpaired
+
+COUNTER = TokenCounter()
+STRATEGIES: list[Strategy] = [Trim(), Trim(by="importance"), Summarize(), FlushToLTM()]
+
+
+def opened(**fields: Any) -> AgentMemory:
+    """A memory that recalls nothing: what is shown is the window's."""
+    return AgentMemory(store="memory://", blocks=(), **fields)
+
+
+def user(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def words(tokens: int, word: str = "word") -> str:
+    return f"{word} " * tokens
+
+
+def document(lines: int, fact: str, at: int) -> str:
+    """A text of so many lines, one of which tells something."""
+    told = [f"Line {n} speaks of the weather in the mountains." for n in range(lines)]
+    told[at] = fact
+    return "\n".join(told)
+
+
+def seen(context: MemoryContext) -> list[tuple[str, str]]:
+    """Role and first word of all messages."""
+    chat = context.to_messages()
+    assert COUNTER.context(chat) <= context.tokens <= context.max_tokens
+    assert unpaired(chat) == []
+    return [(one["role"], str(one["content"]).split()[0]) for one in chat]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: repr(one)[:30])
+@pytest.mark.parametrize(("max_tokens", "size"), [(16_000, 26_000), (4_000, 5_744)])
+def test_a_pasted_document_is_kept_and_shown_in_part(
+    strategy: Strategy, max_tokens: int, size: int
+) -> None:
+    """Wrong: `update` refuses it, the log has it cut, or a context hides it."""
+    pasted = "first " + words(size - 10) + "last"
+    with opened(max_tokens=max_tokens, overflow=strategy) as memory:
+        memory.update("s", [user("hello"), assistant("hi")])
+        memory.update("s", user(pasted))
+        context = memory.get("s")
+        assert seen(context)[-1] == ("user", "first")
+        shown = context.to_messages()[-1]["content"]
+        assert shown.endswith("last")
+        assert COUNTER.text(shown) > max_tokens // 2
+        assert any("newest turn" in warning for warning in context.warnings)
+        memory.update("s", assistant("What a text."))
+        assert seen(memory.get("s"))[-2:] == [("user", "first"), ("assistant", "What")]
+        assert memory.history("s")[2].message.content == pasted
+
+
+def test_what_is_missing_is_counted_and_can_be_read_on() -> None:
+    """Wrong: the mark says another number of characters, or leads to another place."""
+    pasted = " ".join(f"w{n}" for n in range(9_000))
+    with opened(max_tokens=1_000, overflow=Trim()) as memory:
+        memory.update("s", user(pasted))
+        shown = memory.get("s").to_messages()[0]["content"]
+    begun, mark, ended = shown.split("\n")
+    found = re.fullmatch(
+        r"\[… ([\d,]+) characters left out; "
+        r"memory_read_message\(seq=1, offset=(\d+)\) reads on …\]",
+        mark,
+    )
+    assert found is not None
+    missing, offset = int(found[1].replace(",", "")), int(found[2])
+    assert pasted.startswith(begun)
+    assert pasted.endswith(ended)
+    assert pasted[:offset].strip() == begun
+    assert pasted[offset + missing :].strip() == ended
+
+
+def test_what_bears_on_the_question_is_shown() -> None:
+    """Wrong: the one line that answers is cut out; or the excerpt is another for each question, so
+    that providers' caches are cold."""
+    pasted = document(2_000, "The harbour code of Oslo is QX-4471.", 900)
+    with opened(max_tokens=2_000, overflow=Trim()) as memory:
+        memory.update("s", [user(pasted), assistant("I have read it.")])
+        found = memory.get("s", "What is the harbour code?").to_messages()[0]["content"]
+        assert "The harbour code of Oslo is QX-4471." in found
+        one, two = (
+            memory.get("s", question).to_messages()[0]["content"]
+            for question in ("ok thanks", "Tell me a joke")
+        )
+        assert "QX-4471" not in one
+        assert one == two
+
+
+def test_a_long_question_and_a_short_answer() -> None:
+    """Wrong: the context begins with the assistant."""
+    with opened(max_tokens=8_000, overflow=Trim()) as memory:
+        memory.update("s", [user(words(7_900, "ask")), assistant(words(200, "said"))])
+        context = memory.get("s")
+        assert seen(context) == [("user", "ask"), ("assistant", "said")]
+        assert context.to_messages()[1]["content"] == words(200, "said")
+        assert COUNTER.text(context.to_messages()[0]["content"]) > 6_000
+
+
+def test_a_long_answer_to_a_long_question() -> None:
+    """Wrong: the model never sees its own answer."""
+    with opened(max_tokens=8_000, overflow=Trim()) as memory:
+        memory.update("s", user(words(3_000, "ask")))
+        memory.update("s", assistant(words(6_000, "said")))
+        assert seen(memory.get("s")) == [("user", "ask"), ("assistant", "said")]
+        assert seen(memory.get("s", "And?")) == [
+            ("user", "ask"),
+            ("assistant", "said"),
+            ("user", "And?"),
+        ]
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_results_larger_than_the_budget_are_shown(count: int) -> None:
+    """Wrong: the context holds the question alone, so that an agent asks for ever, and nobody is
+    told."""
+    ids = [f"c{n}" for n in range(count)]
+    with opened(max_tokens=4_000, overflow=Trim()) as memory:
+        told = [result(one, f"{one} " + words(8_000)) for one in ids]
+        memory.update("s", [user("What does it say?"), call(ids), *told])
+        context = memory.get("s")
+        shown = seen(context)
+        assert shown[0] == ("user", "What")
+        assert [role for role, _ in shown] == ["user", "assistant", *["tool"] * count]
+        assert shown[-1][1] == ids[-1]
+        assert f"{count} message" in context.warnings[0]
+
+
+def test_more_calls_than_the_budget_has_frames_for() -> None:
+    """Wrong: a result stands there without its call, the newest is missing, or none says how many
+    are gone."""
+    ids = [f"call_{n}" for n in range(40)]
+    with opened(max_tokens=400, overflow=Trim()) as memory:
+        told = [result(one, f"{one} " + words(50)) for one in ids]
+        memory.update("s", [user("What?"), call(ids), *told])
+        context = memory.get("s")
+        chat = context.to_messages()
+        assert seen(context)[0] == ("user", "What?")
+        assert chat[-1]["tool_call_id"] == "call_39"
+        count = len(chat) - 2
+        assert 3 < count < 40
+        assert f"{40 - count} calls and their results left out" in chat[1]["content"]
+        assert f"{40 - count} left out" in context.warnings[0]
+
+
+def test_a_call_that_waits_is_said() -> None:
+    """Wrong: a model is asked to go on as if it had called nothing, and nobody knows why."""
+    with opened() as memory:
+        memory.update("s", [user("What?"), call(["a", "b"]), result("a")])
+        context = memory.get("s")
+        assert seen(context) == [("user", "What?")]
+        (warning,) = context.warnings
+        assert "until all results are there" in warning
+        memory.update("s", result("b"))
+        assert memory.get("s").warnings == []
+
+
+def test_a_result_that_nobody_asked_for_is_said() -> None:
+    """Wrong: it is stored, shown in no context, and nobody is told."""
+    with opened() as memory:
+        memory.update("s", [user("What?"), result("stray")])
+        (warning,) = memory.get("s").warnings
+        assert "no call" in warning
+
+
+def test_a_picture_that_does_not_fit_is_named() -> None:
+    """Wrong: a message of which the picture is too large is not shown at all."""
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    with opened(max_tokens=300, overflow=Trim()) as memory:
+        memory.update("s", user([{"type": "text", "text": "What is this?"}, picture]))
+        (said,) = memory.get("s").to_messages()
+        texts = [part["text"] for part in said["content"]]
+        assert texts[0] == "What is this?"
+        assert "left out" in texts[1]
+
+
+def of_model(fake: FakeLLM) -> dict[str, Any]:
+    return {"model": "openai/any", "api_base": fake.api_base, "api_key": "sk-none"}
+
+
+def test_a_window_whose_newest_turn_is_long_is_compacted_at_most_once(fake: FakeLLM) -> None:
+    """Wrong: each read or update cuts again without anything new, and asks a model each time."""
+    settings = of_model(fake)
+    with opened(max_tokens=1_000, overflow=Summarize(max_summary_tokens=100), **settings) as memory:
+        fake.default = lambda body: words(900, "summary")  # longer than what it replaces
+        memory.update("s", [user("hello"), assistant("hi")])
+        for n in range(12):
+            tokens = [memory.get("s").tokens]
+            memory.update("s", [user(f"{n} {words(3_000)}"), assistant(words(700, "said"))])
+            asked = len(fake.requests)
+            head = memory.update("s", [])
+            memory.flush("s")
+            assert memory.update("s", []) == head
+            assert len(fake.requests) == asked
+            tokens.append(memory.get("s").tokens)
+        assert memory.get("s").to_messages()[-1]["content"].startswith("said")
+
+
+@pytest.fixture
+def fake() -> Any:
+    with FakeLLM() as server:
+        yield server
+
+
+def test_each_compaction_lowers_the_count(fake: FakeLLM) -> None:
+    """Wrong: a summary that is longer than what it replaces leaves less room than there was."""
+    settings = of_model(fake)
+    fake.default = lambda body: words(900, "summary")
+    with opened(max_tokens=600, overflow=Summarize(max_summary_tokens=200), **settings) as memory:
+        counts: list[tuple[int, int]] = []
+        for n in range(40):
+            before = memory.get("s")
+            message = user(f"{n} {words(20)}")
+            head = memory.update("s", message)
+            after = memory.get("s")
+            if before.head is not None and head.start != before.head.start:
+                whole = before.tokens + COUNTER.chat(message)
+                counts.append((whole, after.tokens))
+        assert counts
+        assert all(after < before for before, after in counts)
+
+
+def test_a_budget_for_one_call() -> None:
+    """Wrong: the smaller budget is passed, a larger one lifts the configured one, or it lasts."""
+    with opened(max_tokens=2_000, overflow=Trim()) as memory:
+        for n in range(20):
+            memory.update("s", [user(f"{n}: {words(20)}"), assistant("ok")])
+        whole = memory.get("s")
+        small = memory.get("s", max_tokens=200)
+        assert small.tokens <= small.max_tokens == 200
+        assert small.to_messages()[-1] == whole.to_messages()[-1]
+        assert memory.get("s", max_tokens=9_000) == whole
+        assert memory.session("s").get(max_tokens=200) == small
+        for wrong in (0, -1, 1.5, "100", True):
+            with pytest.raises(ConfigError, match="max_tokens"):
+                memory.get("s", max_tokens=wrong)  # type: ignore[arg-type]
+        for tiny in range(1, 64):
+            context = memory.get("s", "What now?", max_tokens=tiny)
+            assert context.tokens <= tiny
+            chat = context.to_messages()
+            assert not chat or COUNTER.context(chat) <= tiny
+
+
+def test_steps_of_a_long_turn_change_now_and_then() -> None:
+    """Wrong: with each round of tools all that was shown before is shown shorter, and providers'
+    caches are cold."""
+    with opened(max_tokens=4_000, overflow=Trim()) as memory:
+        turn: list[dict[str, Any]] = [user("What do the pages say?")]
+        before: list[dict[str, Any]] = []
+        kept = 0
+        for n in range(40):
+            turn += [call([f"c{n}"]), result(f"c{n}", f"page {n}: {words(400)}")]
+            messages = memory.before_turn("s", turn).messages
+            assert messages[0] == turn[0]
+            assert messages[-1] == turn[-1]
+            kept += messages[: len(before)] == before
+            before = messages
+        assert kept > 20
+
+
+def test_a_message_above_the_limit_in_bytes_is_refused() -> None:
+    """Wrong: one message fills the database, or half of a list is stored."""
+    with opened(max_message_bytes=10_000) as memory:
+        memory.update("s", user("x" * 9_900))
+        with pytest.raises(Exception, match="max_message_bytes=10,000"):
+            memory.update("s", [user("fine"), user("x" * 10_001)])
+        assert len(memory.history("s")) == 1
+
+
+def test_the_summary_covers_what_left_a_long_turn() -> None:
+    """Wrong: what was cut out of the newest turn is neither shown nor told."""
+    with opened(max_tokens=800, overflow=Summarize(max_summary_tokens=150)) as memory:
+        memory.update("s", user("Which code has each room?"))
+        for n in range(30):
+            memory.update("s", [call([f"c{n}"]), result(f"c{n}", f"Room {n} has code QX-{n}000.")])
+        context = memory.get("s")
+        assert context.head is not None
+        assert context.head.summary is not None
+        assert context.head.summary.upto == context.head.start > 1
+        assert seen(context)[1] == ("user", "Which")
+        starts = [memory.history("s")[n].seq for n in context.head.pinned]
+        assert starts == [2]
+
+
+def test_successive_contexts_begin_alike() -> None:
+    """Wrong: an old document is cut another way with each turn."""
+    with opened(max_tokens=2_000, overflow=Trim()) as memory:
+        memory.update("s", [user(words(5_000, "doc")), assistant("I see.")])
+        chats = []
+        for n in range(10):
+            memory.update("s", [user(f"Joke {n}?"), assistant(f"Ha {n}.")])
+            chats.append(memory.get("s").to_messages())
+        same = sum(later[: len(earlier)] == earlier for earlier, later in pairwise(chats))
+        assert same == len(chats) - 1
+
+
+class Asked(Block):
+    """Notes what it is asked."""
+
+    kind: str = "asked"
+    _said: list[str] = PrivateAttr(default_factory=list)
+
+    def get(self, scope: Scope, query: Message | None, limit: int) -> list[Recall]:
+        self._said.append(query.text() if query is not None else "")
+        return []
+
+    def update(self, scope: Scope, entries: list[Entry]) -> None: ...
+
+    def delete(self, scope: Scope) -> None: ...
+
+
+def test_a_document_is_recalled_for_by_its_ends() -> None:
+    """Wrong: a pasted document costs seconds of work to recall for, and nothing is recalled."""
+    pasted = f"What is this? {words(200_000)} Sum it up, please."
+    with AgentMemory(store="memory://", blocks=[Asked()]) as memory:
+        block = memory.blocks["asked"]
+        assert isinstance(block, Asked)
+        memory.update("s", user(pasted))
+        memory.get("s")
+        memory.before_turn("s", pasted)
+        memory.get("s", "Why?")
+        assert [len(one) < 5_000 for one in block._said] == [True] * 3
+        assert block._said[0].startswith("What is this?")
+        assert block._said[1].endswith("Sum it up, please.")
+        assert block._said[2] == "Why?"

@@ -1,0 +1,250 @@
+"""`agent-memory backup`, and `restore` of what it wrote: whole stores, as a shell runs it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agent_memory import AgentMemory, NoteMemory
+from agent_memory.cli.app import app
+from agent_memory.errors import SchemaTooNew, StoreUnavailable
+from agent_memory.stores.sql import backups, copying
+from agent_memory.stores.sql.backups import back_up, put_back
+
+runner = CliRunner()
+STORE = "sqlite:///a.db"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own, with two namespaces in a database, and wide lines."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    for namespace in ("default", "other"):
+        with _opened(namespace=namespace) as memory:
+            memory.update("s-1", {"role": "user", "content": f"of {namespace}"}, user_id="ada")
+            memory.user("ada").notes().add("Prefers short answers.")
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    """One that is open, as in a service."""
+    with _opened() as memory:
+        memory.history("s-1")
+        yield memory
+
+
+def _opened(store: str = STORE, namespace: str = "default") -> AgentMemory:
+    return AgentMemory(store=store, namespace=namespace, blocks=[NoteMemory()])
+
+
+def _run(*arguments: str, answer: str | None = None) -> Result:
+    return runner.invoke(app, [*arguments, "--store", STORE], input=answer)
+
+
+def _said(store: str = STORE, namespace: str = "default") -> list[str]:
+    with _opened(store, namespace) as memory:
+        return [entry.message.text() for entry in memory.history("s-1")]
+
+
+def _say(memory: AgentMemory, content: str) -> int:
+    return memory.update("s-1", {"role": "user", "content": content}).end
+
+
+def _alone(*names: str) -> None:
+    """Only these files are here."""
+    assert sorted(os.listdir()) == sorted(names)
+
+
+def test_there_and_back(memory: AgentMemory) -> None:
+    """Wrong: a backup lacks what is only in the write-ahead log, a namespace or what blocks keep;
+    others may read it, or it needs files beside it; what was said after it is still there.
+    """
+    _say(memory, "just now")
+    done = _run("backup", "b.db")
+    assert done.exit_code == 0, done.output
+    assert "b.db holds what sqlite:///a.db held." in done.stdout
+    if os.name != "nt":
+        assert Path("b.db").stat().st_mode & 0o777 == 0o600
+    _say(memory, "after it")
+    memory.close()
+    done = _run("restore", "b.db", "--yes")
+    assert done.exit_code == 0, done.output
+    assert _said() == ["of default", "just now"]
+    assert _said(namespace="other") == ["of other"]
+    with _opened() as again:
+        assert [note.text for note in again.user("ada").notes().all()] == ["Prefers short answers."]
+    _alone("a.db", "b.db")
+
+
+def test_into_a_store_that_is_not_there() -> None:
+    """Wrong: a backup can't be brought to another machine, or asks whether to replace nothing."""
+    assert _run("backup", "b.db").exit_code == 0
+    done = runner.invoke(app, ["restore", "b.db", "--store", "sqlite:///c.db"])
+    assert done.exit_code == 0, done.output
+    assert _said("sqlite:///c.db") == ["of default"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="open files can't be replaced there")
+def test_a_process_that_has_the_store_open_is_told(memory: AgentMemory) -> None:
+    """Wrong: a running service writes on into the former file, or over the restored one."""
+    back_up(STORE, Path("b.db"))
+    _say(memory, "after it")
+    assert _run("restore", "b.db", "--yes").exit_code == 0
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"'a\.db' was replaced .* open it anew"):
+            _say(memory, "not to be found")
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        memory.get("s-1", "What was said?")
+    with _opened() as again:
+        assert _say(again, "anew") == 2
+    memory.close()
+    assert _said() == ["of default", "anew"]
+
+
+def test_a_restore_asks_first() -> None:
+    """Wrong: a store is gone because of a name that was mistyped."""
+    assert _run("backup", "b.db").exit_code == 0
+    with _opened() as memory:
+        _say(memory, "after it")
+    done = _run("restore", "b.db", answer="n\n")
+    assert done.exit_code == 1
+    assert "Replace sqlite:///a.db by b.db?" in done.output
+    assert _said() == ["of default", "after it"]
+    assert _run("restore", "b.db", answer="y\n").exit_code == 0
+    assert _said() == ["of default"]
+
+
+def test_a_backup_is_of_one_moment(memory: AgentMemory) -> None:
+    """Wrong: a backup that is taken while others write is torn, or keeps them from writing."""
+    stop, ends = threading.Event(), [1]
+
+    def write() -> None:
+        while not stop.is_set():
+            ends.append(_say(memory, f"{ends[-1]}"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(5):
+            before = ends[-1]
+            back_up(STORE, Path("b.db"))
+            said = _said("sqlite:///b.db")
+            assert before <= len(said) <= ends[-1] + 1
+            assert said == ["of default", *map(str, range(1, len(said)))]
+    finally:
+        stop.set()
+        writer.join()
+
+
+def _damage(path: str) -> None:
+    with open(path, "r+b") as file:
+        file.seek(4096 * 2)
+        file.write(b"\xff" * 4096 * 3)
+
+
+def test_what_went_wrong_is_one_line() -> None:
+    """Wrong: a traceback, a success, or a store that was touched though nothing can be restored."""
+    assert _run("backup", "b.db").exit_code == 0
+    sqlite3.connect("c.db").execute("CREATE TABLE other (x)").connection.close()
+    Path("damaged.db").write_bytes(Path("b.db").read_bytes())
+    _damage("damaged.db")
+    Path("cut.db").write_bytes(Path("b.db").read_bytes()[:5000])
+    Path("folder").mkdir()
+    before = sorted(os.listdir())
+    for arguments, told in (
+        (["restore", "nowhere.db"], "nowhere.db: No such file or directory."),
+        (["restore", "a.db", "--yes"], "a.db' is the store itself. Name another file."),
+        (["backup", "a.db"], "is the store itself. Name another file."),
+        (["backup", "folder"], "'folder' is no file, or is in use. Name another."),
+        (["backup", "nowhere/b.db"], "No such file or directory."),
+        (["restore", "c.db", "--yes"], "There is no memory in"),
+        (["restore", "damaged.db", "--yes"], "damaged.db"),
+        (["restore", "cut.db", "--yes"], "cut.db"),
+    ):
+        done = _run(*arguments)
+        assert done.exit_code == 1, done.output
+        assert "error: " in done.stderr
+        assert told in done.stderr
+        assert _said() == ["of default"]
+        assert sorted(os.listdir()) == before
+
+
+def test_only_files_are_backed_up() -> None:
+    """Wrong: a server's store is said to be backed up, or a file is made in its stead."""
+    for url in ("memory://", "redis://localhost:1/0", "postgresql://ada:secret@localhost/x"):
+        for arguments in (["backup", "b.db"], ["restore", "a.db", "--yes"]):
+            done = runner.invoke(app, [*arguments, "--store", url])
+            assert done.exit_code == 1
+            assert "Only a store in a SQLite file" in done.stderr
+    _alone("a.db")
+
+
+def test_a_backup_of_a_newer_release_is_refused() -> None:
+    """Wrong: a store is replaced by one that this release can't open."""
+    back_up(STORE, Path("b.db"))
+    with closing(sqlite3.connect("b.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE agent_memory_meta SET value = 999")
+    with pytest.raises(SchemaTooNew, match="999"):
+        put_back(Path("b.db"), STORE)
+    assert _said() == ["of default"]
+
+
+def test_a_damaged_store_is_not_backed_up() -> None:
+    """Wrong: a damaged file takes the place of the last good backup, and nobody learns of it."""
+    assert _run("backup", "b.db").exit_code == 0
+    good = Path("b.db").read_bytes()
+    _damage("a.db")
+    done = _run("backup", "b.db")
+    assert done.exit_code == 1
+    assert "a.db" in done.stderr
+    assert Path("b.db").read_bytes() == good
+
+
+@pytest.mark.parametrize("how", ["within", "whole", "empty"])
+def test_a_damaged_store_is_replaced(how: str) -> None:
+    """Wrong: a backup can't be put back where it is needed most."""
+    back_up(STORE, Path("b.db"))
+    if how == "within":
+        _damage("a.db")
+    else:
+        Path("a.db").write_bytes(b"no database " * 1000 * (how == "whole"))
+    assert _run("restore", "b.db", "--yes").exit_code == 0
+    assert _said() == ["of default"]
+    _alone("a.db", "b.db")
+
+
+def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what a process holds open is replaced amid its work, without a word."""
+    back_up(STORE, Path("b.db"))
+    monkeypatch.setattr(copying, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
+    for begin in ("BEGIN", "BEGIN IMMEDIATE"):
+        with closing(sqlite3.connect("a.db", isolation_level=None)) as holder:
+            holder.execute(begin)
+            holder.execute("SELECT count(*) FROM agent_memory_sessions").fetchall()
+            with _opened() as memory:
+                if begin == "BEGIN":
+                    _say(memory, "of another")
+                done = _run("restore", "b.db", "--yes")
+            assert done.exit_code == 1
+            assert "is in use" in done.stderr
+    assert _said() == ["of default", "of another"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such modes there")
+def test_a_restored_store_is_read_by_whom_it_was_before() -> None:
+    """Wrong: a group that shares the store is shut out by a restore, or all are let in."""
+    back_up(STORE, Path("b.db"))
+    os.chmod("a.db", 0o660)
+    os.symlink("a.db", "link.db")
+    put_back(Path("b.db"), "sqlite:///link.db")
+    assert Path("link.db").is_symlink()
+    assert Path("a.db").stat().st_mode & 0o777 == 0o660

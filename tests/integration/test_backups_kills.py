@@ -1,0 +1,232 @@
+"""`agent-memory backup`, `restore` and `migrate` that are killed: at every step, and at random."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agent_memory.engine.transfer.migration.migrate import is_unfinished
+from agent_memory.errors import StoreUnavailable
+from agent_memory.stores.sql.backups import back_up
+from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing.contract import draft
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed there")
+
+SEED = 20261122
+KILLS = 10
+STEPS = ("os.rename", "os.remove", "os.chmod", "os.chown", "sqlite3.connect", "tempfile.mkstemp")
+COMMAND = f"""
+import os, signal, sys
+from agent_memory.cli import app, backups, migrate, snapshots
+from agent_memory.engine import leases
+from agent_memory.engine.transfer.migration import migrate as moved
+from agent_memory.stores import sql
+from agent_memory.stores.sql import backups, store
+
+leases.LEASE_SECONDS = 0.1
+fatal, seen = int(sys.argv.pop(1)), 0
+
+
+def hook(event, args):
+    global seen
+    if event in {STEPS!r}:
+        seen += 1
+        if seen == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+print("ready", flush=True)
+sys.addaudithook(hook)
+app.main()
+"""
+
+
+@contextmanager
+def _started(*arguments: str, fatal: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that has loaded what it needs, and begins."""
+    command = [sys.executable, "-c", COMMAND, str(fatal), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a command came to its end, rather than being killed."""
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode in (0, -signal.SIGKILL), told
+    return process.returncode == 0
+
+
+def _run(*arguments: str, fatal: int = 0) -> bool:
+    with _started(*arguments, fatal=fatal) as process:
+        return _ended(process)
+
+
+def _killed(seconds: float, *arguments: str) -> bool:
+    """Whether a command was killed so long after it began; else it was done before."""
+    with _started(*arguments) as process:
+        time.sleep(seconds)
+        process.kill()
+        return not _ended(process)
+
+
+def _seconds(*arguments: str) -> float:
+    """How long a command takes, once it has begun."""
+    with _started(*arguments) as process:
+        begun = time.monotonic()
+        assert _ended(process)
+        return time.monotonic() - begun
+
+
+def _said(path: Path) -> list[object]:
+    """What a sound store holds of a session."""
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with closing(SQLStore(f"sqlite:///{path}")) as store:
+        return [entry.message.content for entry in store.read("s")]
+
+
+def _filled(path: Path, count: int) -> SQLStore:
+    store = SQLStore(f"sqlite:///{path}")
+    for first in range(0, count, 100):
+        numbers = range(first, min(first + 100, count))
+        store.append("s", [draft(f"{n} " + "of a thousand words " * 20) for n in numbers])
+    return store
+
+
+def _is_acknowledged(store: SQLStore) -> bool:
+    """Whether a service that had the store open all the time can still say something."""
+    try:
+        store.append("s", [draft("by the service")])
+    except StoreUnavailable:
+        return False
+    return True
+
+
+def test_restores_killed_at_every_step(tmp_path: Path) -> None:
+    """Wrong: a restore that is cut short leaves neither store nor backup, a mixture of both, or a
+    service that writes on to what nobody will find.
+    """
+    for fatal in range(1, 100):
+        folder = tmp_path / f"{fatal}"
+        folder.mkdir()
+        path, backup = folder / "a.db", folder / "b.db"
+        store = _filled(path, 1)
+        back_up(f"sqlite:///{path}", backup)
+        store.append("s", [draft("after it")])
+        restore = ["restore", str(backup), "--yes", "--store", f"sqlite:///{path}"]
+        ended = _run(*restore, fatal=fatal)
+        before = _said(path)
+        assert len(before) in (1, 2)
+        assert len(before) == 1 or not ended
+        if _is_acknowledged(store):
+            assert _said(path) == [*before, "by the service"]
+        else:
+            assert _said(path)[:2] == before
+        store.close()
+        assert len(_said(backup)) == 1
+        if ended:
+            assert fatal > 5
+            return
+        assert _run(*restore)
+        assert _said(path) == _said(backup)
+    raise AssertionError("it never came to its end")
+
+
+def test_backups_killed_at_every_step(tmp_path: Path) -> None:
+    """Wrong: a backup that is cut short takes the place of the last whole one, or of nothing; or
+    what it leaves, with all that was said in it, stays for ever.
+    """
+    path, backup = tmp_path / "a.db", tmp_path / "b.db"
+    command = ["backup", str(backup), "--store", f"sqlite:///{path}"]
+    with closing(_filled(path, 1)) as store:
+        for fatal in range(1, 100):
+            store.append("s", [draft("one more")])
+            ended = _run(*command, fatal=fatal)
+            there = len(_said(backup)) if backup.exists() else 0
+            assert there in ([fatal + 1] if ended else [0, fatal, fatal + 1])
+            assert ended or _run(*command)
+            assert len(_said(backup)) == fatal + 1
+            if ended:
+                break
+    assert fatal > 3
+    hidden = [one for one in tmp_path.iterdir() if one.name.startswith(".b.db.")]
+    assert hidden
+    mine = tmp_path / ".b.db.mine"
+    mine.touch()
+    for one in (*hidden, mine):
+        os.utime(one, (0, 0))
+    assert _run(*command)
+    assert [one for one in tmp_path.iterdir() if one.name.startswith(".")] == [mine]
+
+
+@pytest.mark.long
+def test_backups_killed_at_random(tmp_path: Path) -> None:
+    """Wrong: a backup that is cut short takes the place of the last whole one."""
+    random, path, backup = Random(SEED), tmp_path / "a.db", tmp_path / "b.db"
+    command = ["backup", str(backup), "--store", f"sqlite:///{path}"]
+    with closing(_filled(path, 5000)) as store:
+        seconds, held, kills = _seconds(*command), {5000}, 0
+        for n in range(KILLS):
+            store.append("s", [draft("one more")])
+            held.add(5001 + n)
+            kills += _killed(random.uniform(0, seconds), *command)
+            assert len(_said(backup)) in held
+    assert kills
+
+
+@pytest.mark.long
+def test_restores_killed_at_random(tmp_path: Path) -> None:
+    """Wrong: as at every step, at a moment between two."""
+    random, path, backup = Random(SEED), tmp_path / "a.db", tmp_path / "b.db"
+    _filled(path, 5000).close()
+    back_up(f"sqlite:///{path}", backup)
+    restore = ["restore", str(backup), "--yes", "--store", f"sqlite:///{path}"]
+    seconds, kills = _seconds(*restore), 0
+    for n in range(KILLS):
+        with closing(SQLStore(f"sqlite:///{path}")) as store:
+            end = store.append("s", [draft(f"after it {n}")]).end
+            kills += _killed(random.uniform(0, seconds), *restore)
+            assert len(_said(path)) in (5000, end)
+    assert kills
+    assert _run(*restore)
+    assert _said(path) == _said(backup)
+
+
+@pytest.mark.long
+def test_migrations_killed_at_random(tmp_path: Path) -> None:
+    """Wrong: a migration that is killed on the command line can't go on, or loses or doubles."""
+    random, source = Random(SEED), tmp_path / "a.db"
+    _filled(source, 3000).close()
+    urls = [f"sqlite:///{source}", f"sqlite:///{tmp_path / 'whole.db'}"]
+    seconds, kills = _seconds("migrate", *urls), 0
+    for n in range(KILLS // 2):
+        target = tmp_path / f"{n}.db"
+        urls[1] = f"sqlite:///{target}"
+        for _ in range(3):
+            _killed(random.uniform(0, seconds), "migrate", *urls)
+            if _is_done(target):
+                break
+            kills += 1
+        else:
+            assert _run("migrate", *urls)
+        assert _said(target) == _said(source)
+    assert kills
+
+
+def _is_done(target: Path) -> bool:
+    """Whether a migration had come to its end before it was killed."""
+    with closing(SQLStore(f"sqlite:///{target}")) as store:
+        return bool(store.counts().sessions) and not is_unfinished(store)

@@ -1,0 +1,145 @@
+"""Turns that are asked for again once they are stored: no model is asked, and nothing stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, CompositeMemory
+from agent_memory.errors import Conflict, InvalidInput
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing import FakeLLM
+from tests.integration.turning import WEATHER, fake, memory, remembering
+
+__all__ = ["fake", "memory"]
+
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'},
+}
+
+
+def said(memory: AgentMemory) -> list[str]:
+    return [entry.message.text() for entry in memory.history("s")]
+
+
+def test_a_turn_is_asked_once(fake: FakeLLM, memory: AgentMemory) -> None:
+    """Else: who retries a turn pays for another answer, has both stored, or is refused the one that
+    was paid for."""
+    fake.reply("Hello!")
+    first = memory.completion("s", "hi", key="k")
+    again = memory.completion("s", "hi", key="k")
+    assert len(fake.requests) == 1
+    assert again.choices[0].message.content == "Hello!"
+    assert again.choices[0].message.role == first.choices[0].message.role
+    assert again.model == memory.config.model
+    chunks = memory.completion("s", "hi", key="k", stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Hello!"
+    assert chunks.response.choices[0].message.content == "Hello!"
+    assert said(memory) == ["hi", "Hello!"]
+    with pytest.raises(Conflict):
+        memory.completion("s", "hi there", key="k")
+    assert len(fake.requests) == 1
+
+
+def test_a_turn_that_failed_is_asked_again(fake: FakeLLM, memory: AgentMemory) -> None:
+    """Else: a turn whose model was down counts as stored."""
+    with pytest.raises(InvalidInput):
+        memory.completion("s", "hi", key="")
+    fake.reply("Never stored.")
+    stream = memory.completion("s", "hi", key="k", stream=True)
+    next(stream)
+    stream.close()
+    fake.clear()
+    fake.reply("Hello!")
+    assert memory.completion("s", "hi", key="k").choices[0].message.content == "Hello!"
+    assert said(memory) == ["hi", "Hello!"]
+
+
+def test_a_turn_whose_tools_the_caller_runs(fake: FakeLLM, memory: AgentMemory) -> None:
+    """Else: an agent's loop that begins anew, or at its last step, is taken for another turn."""
+    fake.call(("get_weather", {"city": "Oslo"}))
+    handed = memory.completion("s", "weather?", tools=[WEATHER], key="k")
+    assert said(memory) == []
+    call_id = handed.choices[0].message.tool_calls[0].id
+    result = {"role": "tool", "tool_call_id": call_id, "content": "rain"}
+    fake.reply("It rains.")
+    turn: list[Any] = [{"role": "user", "content": "weather?"}, handed, result]
+    memory.completion("s", turn, tools=[WEATHER], key="k")
+    asked = len(fake.requests)
+    for again in (turn, "weather?"):
+        found = memory.completion("s", again, tools=[WEATHER], key="k")
+        assert found.choices[0].message.content == "It rains."
+    assert len(fake.requests) == asked
+    assert said(memory) == ["weather?", "", "rain", "It rains."]
+
+
+def test_two_that_ask_at_once(fake: FakeLLM, memory: AgentMemory) -> None:
+    """Else: of two that ask under one key both answers are stored."""
+    first = memory.before_turn("s", "hi")
+    second = memory.before_turn("s", "hi")
+    head = memory.after_turn(first, "one", key="k", expected_end=0)
+    assert memory.after_turn(first, "one", key="k", expected_end=0) == head
+    with pytest.raises(Conflict):
+        memory.after_turn(second, "two", key="k")
+    with pytest.raises(Conflict, match="ends at 2"):
+        memory.after_turn(second, "two", expected_end=0)
+    assert memory.session("s").after_turn(second, "two", key="l", expected_end=2).end == 4
+
+
+def test_an_answer_that_was_taken_back(fake: FakeLLM, memory: AgentMemory) -> None:
+    """Else: a retry gives another message for the answer, or None."""
+    fake.reply("Hello!")
+    memory.completion("s", "hi", key="k")
+    memory.pop("s")
+    with pytest.raises(Conflict, match="not in the log"):
+        memory.completion("s", "hi", key="k")
+    memory.pop("s")
+    fake.reply("Hello again!")
+    memory.completion("s", "hi", key="k")
+    assert said(memory) == ["hi", "Hello again!"]
+
+
+def test_another_answer_is_put_down_once(fake: FakeLLM, memory: AgentMemory) -> None:
+    """Else: who retries with the answer to a regenerated question is told that the session went
+    on."""
+    fake.reply("Hello!")
+    memory.completion("s", "hi")
+    turn = memory.regenerate("s")
+    longer = [
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+        {"role": "assistant", "content": "It rains."},
+    ]
+    heads = [memory.after_turn(turn, longer, key="k") for _ in range(3)]
+    assert len({head.end for head in heads}) == 1
+    assert said(memory) == ["hi", "", "rain", "It rains."]
+    with pytest.raises(InvalidInput, match="went on"):
+        memory.after_turn(turn, "Other.", key="k")
+
+
+def test_composed_and_shared_turns(fake: FakeLLM) -> None:
+    """Else: turns of a composite, or in a shared namespace, are asked and stored anew."""
+    with remembering(fake, MemoryStore()) as memory:
+        fake.reply("Hello!")
+        composite = CompositeMemory({"main": memory})
+        for _ in range(2):
+            found = composite.completion("s", "hi", key="k")
+            assert found.choices[0].message.content == "Hello!"
+        assert len(fake.requests) == 1
+        turn = composite.before_turn("s", "more")
+        assert composite.after_turn(turn, "yes", key="l").end == 4
+        assert composite.after_turn(turn, "yes", key="l").end == 4
+        share = memory.share("team")
+        share.grant("a", "write")
+        agent = share.agent("a")
+        fake.reply("Hello, team!")
+        for _ in range(2):
+            found = agent.completion("s", "hi", key="k")
+            assert found.choices[0].message.content == "Hello, team!"
+        assert len(fake.requests) == 2
+        turn = agent.before_turn("s", "more")
+        for _ in range(2):
+            assert agent.after_turn(turn, "yes", key="l").end == 4

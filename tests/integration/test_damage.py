@@ -1,0 +1,381 @@
+"""One damaged record concerns itself alone, is named, and is put right where the log allows it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory, Summarize, VectorMemory, operations
+from agent_memory.cli.app import app
+from agent_memory.engine.edit.repair import LOST
+from agent_memory.errors import Damaged, SessionOfAnotherUser, StoreError
+from agent_memory.testing import FakeLLM
+
+_SESSIONS = 5
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("AGENT_MEMORY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    """Sessions "s0" to "s4" of "ana", of which nothing is absorbed yet."""
+    with opened() as memory:
+        for n in range(_SESSIONS):
+            memory.update(f"s{n}", said(n), user_id="ana")
+        yield memory
+
+
+def opened() -> AgentMemory:
+    return AgentMemory(
+        store="sqlite:///m.db",
+        blocks=[VectorMemory()],
+        overflow=Summarize(),
+        max_tokens=2_000,
+    )
+
+
+def said(n: int) -> list[dict[str, str]]:
+    return [
+        {"role": "user", "content": f"the parrot number {n} likes mangos"},
+        {"role": "assistant", "content": f"noted about parrot {n}"},
+        {"role": "user", "content": f"thanks for parrot {n}"},
+    ]
+
+
+def spoil(statement: str, *values: object) -> None:
+    with closing(sqlite3.connect("m.db")) as connection:
+        assert connection.execute(statement, values).rowcount > 0
+        connection.commit()
+
+
+def spoil_head(session_id: str, column: str = "summary", value: object = "{broken") -> None:
+    table = "agent_memory_sessions"
+    spoil(f"UPDATE {table} SET {column} = ? WHERE session_id = ?", value, session_id)
+
+
+def spoil_message(session_id: str, seq: int) -> None:
+    of = "(SELECT key FROM agent_memory_sessions WHERE session_id = ?)"
+    where = f"WHERE seq = ? AND session = {of}"
+    spoil(f"UPDATE agent_memory_entries SET message = 'x' {where}", seq, session_id)
+
+
+COLUMNS = [
+    ("summary", "{broken"),
+    ("summary", '{"text": 5}'),
+    ("cursors", "{broken"),
+    ("cursors", '["a"]'),
+    ("pinned", "7,"),
+    ("system", "{broken"),
+    ("start", "many"),
+    ("version", "many"),
+    ("created_at", "today"),
+    ("deleting", "perhaps"),
+    ("summary", b"\xff\xfe"),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), COLUMNS)
+def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: object) -> None:
+    """Wrong: `flush`, `stats`, `sessions` and workers stop at it, with an error of JSON's."""
+    memory.close()
+    spoil_head("s1", column, value)
+    with opened() as memory:
+        assert {one.session_id for one in memory.flush()} == {"s0", "s2", "s3", "s4"}
+        assert memory.stats().sessions == _SESSIONS
+        names = [head.session_id for head in memory.sessions(user_id="ana", limit=3)]
+        assert names == ["s0", "s2", "s3"]
+        found = memory.search("which parrot likes mangos", user_id="ana")
+        assert {"s0", "s2", "s3", "s4"} <= {name for one in found for name, _ in one.sources}
+        for call in (
+            lambda: memory.get("s1"),
+            lambda: memory.update("s1", said(9)),
+            lambda: memory.flush("s1"),
+            lambda: memory.pop("s1"),
+        ):
+            with pytest.raises(Damaged, match=r"Session 's1' is damaged.*doctor --repair"):
+                call()
+        worker = memory.components.worker(2)
+        worker.run_once()
+        worker.stop()
+
+
+@pytest.mark.parametrize(("column", "value"), COLUMNS)
+def test_a_damaged_session_is_deleted(memory: AgentMemory, column: str, value: object) -> None:
+    """Wrong: what cannot be read cannot be deleted, or something of it stays."""
+    memory.flush()
+    memory.close()
+    spoil_head("s1", column, value)
+    with opened() as memory:
+        memory.delete("s1")
+        assert memory.history("s1") == []
+        assert [one for one in everything() if one[0] == "s1"] == []
+        assert memory.stats().sessions == _SESSIONS - 1
+        memory.update("s1", said(1), user_id="bob")
+
+
+@pytest.mark.parametrize(("column", "value"), COLUMNS)
+def test_a_user_with_a_damaged_session_is_deleted(
+    memory: AgentMemory, column: str, value: object
+) -> None:
+    """Wrong: a user who is to be forgotten is not, or only in part."""
+    memory.flush()
+    memory.update("of bob", said(7), user_id="bob")
+    memory.close()
+    spoil_head("s1", column, value)
+    with opened() as memory:
+        memory.delete_user("ana")
+        assert [head.session_id for head in memory.sessions()] == ["of bob"]
+        assert everything() == []
+
+
+def everything() -> list[tuple[str]]:
+    """The sessions of all vectors that are stored."""
+    with closing(sqlite3.connect("m.db")) as connection:
+        return connection.execute("SELECT session_id FROM agent_memory_vectors").fetchall()
+
+
+def test_only_its_user_deletes_it(memory: AgentMemory) -> None:
+    """Wrong: a damaged session may be deleted by whoever guesses its id."""
+    memory.close()
+    spoil_head("s1")
+    with opened() as memory:
+        with pytest.raises(SessionOfAnotherUser):
+            memory.delete("s1", user_id="eve")
+        memory.session("s1", "ana").delete()
+        assert memory.stats().sessions == _SESSIONS - 1
+
+
+def test_a_block_that_is_configured_no_more(memory: AgentMemory) -> None:
+    """Wrong: whose cursor cannot be read keeps what it has of a session that was deleted."""
+    memory.flush()
+    memory.close()
+    spoil_head("s1", "cursors")
+    with AgentMemory(store="sqlite:///m.db", blocks=[]) as other:
+        other.delete("s1")
+    assert ("s1",) not in everything()
+    assert ("s2",) in everything()
+
+
+def test_a_message_stops_nobody_else(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: `flush` stops at it, or nothing after it is ever absorbed."""
+    memory.close()
+    spoil_message("s1", 2)
+    with opened() as memory, caplog.at_level(logging.WARNING, logger="agent_memory"):
+        done = {one.session_id: one for one in memory.flush()}
+        assert {name: (one.last, one.error) for name, one in done.items()} == {
+            f"s{n}": (3, None) for n in range(_SESSIONS)
+        }
+        assert memory.stats().blocks["vector"].lag == 0
+        with pytest.raises(StoreError, match="Message 2 of session 's1' is damaged"):
+            memory.history("s1")
+        assert [entry.seq for entry in memory.history("s1", after=2)] == [3]
+        memory.flush()
+    told = [line for line in caplog.messages if "Message 2 of session 's1'" in line]
+    assert len(told) <= 1
+
+
+def test_a_vector_stops_nobody_else(memory: AgentMemory) -> None:
+    """Wrong: with one broken vector nothing of its user is recalled."""
+    memory.flush()
+    memory.close()
+    for column, name in (("vector", "s1"), ("body", "s2")):
+        spoil(f"UPDATE agent_memory_vectors SET {column} = 'x' WHERE session_id = ?", name)
+    with opened() as memory:
+        found = memory.search("which parrot likes mangos", user_id="ana", limit=50)
+        names = {name for one in found for name, _ in one.sources}
+        assert names >= {"s0", "s3", "s4"}
+        context = memory.get("s0", "which parrot likes mangos")
+        assert context.warnings == []
+
+
+def doctor(*options: str) -> tuple[int, str]:
+    Path("m.toml").write_text('store = "sqlite:///m.db"\nmax_tokens = 2000\n', encoding="utf-8")
+    done = CliRunner().invoke(app, ["doctor", "--config", "m.toml", *options])
+    return done.exit_code, done.output
+
+
+def test_what_is_no_text_any_more(memory: AgentMemory) -> None:
+    """Wrong: SQLite's driver gives up a whole page of rows for one that is no UTF-8."""
+    memory.close()
+    for table, column in (("sessions", "summary"), ("entries", "message")):
+        which = "session_id = 's1'" if table == "sessions" else "message LIKE '%parrot 2%'"
+        spoil(f"UPDATE agent_memory_{table} SET {column} = CAST(X'7BFF' AS TEXT) WHERE {which}")
+    with opened() as memory:
+        assert {one.session_id for one in memory.flush()} == {"s0", "s2", "s3", "s4"}
+        with pytest.raises(Damaged, match="Message 2 of session 's2'"):
+            memory.history("s2")
+        kinds = [error.damage and error.damage.kind for error in operations.damaged(memory)]
+        assert sorted(map(str, kinds)) == ["message", "message", "session"]
+
+
+def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
+    """Wrong: `doctor` ends with 0 over a store of which a part cannot be read."""
+    memory.flush()
+    memory.close()
+    assert doctor()[0] == 0
+    spoil_head("s1")
+    spoil_message("s2", 1)
+    spoil("UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's3'")
+    code, told = doctor()
+    assert code == 1
+    for name in ("Session 's1'", "Message 1 of session 's2'", "of block 'vector'", "summary"):
+        assert name in told
+
+
+def test_doctor_asks_sqlite(memory: AgentMemory) -> None:
+    """Wrong: a file with 8 KB of noise in the middle is told to be sound."""
+    for n in range(40):
+        memory.update("long", {"role": "user", "content": f"{n} " + "words and words " * 100})
+    memory.close()
+    with closing(sqlite3.connect("m.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with Path("m.db").open("r+b") as file:
+        file.seek(os.path.getsize("m.db") // 2)
+        file.write(bytes(range(256)) * 32)
+    code, told = doctor()
+    assert code == 1
+    assert "SQLite" in told
+
+
+@pytest.mark.parametrize("place", [0.3, 0.5])
+def test_pages_that_sqlite_cannot_read(place: float) -> None:
+    """Wrong: a few sessions on a broken page stop the work on all."""
+    with opened() as memory:
+        for n in range(100):
+            content = f"the parrot {n} " + f"word{n} " * 300
+            memory.update(f"s{n}", {"role": "user", "content": content}, user_id="ana")
+        memory.flush()
+    with closing(sqlite3.connect("m.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with Path("m.db").open("r+b") as file:
+        file.seek(int(os.path.getsize("m.db") * place))
+        file.write(bytes(range(1, 255)) * 32)
+    with opened() as memory:
+        memory.flush()
+        readable = {head.session_id for head in memory.sessions(limit=200)}
+        assert len(readable) >= 90
+        assert memory.stats().sessions == 100
+        for error in operations.damaged(memory):
+            if error.damage and error.damage.kind == "session":
+                assert operations.repair(memory, error, dry_run=True) is None
+    assert doctor()[0] == 1
+
+
+def test_repair_asks_first(memory: AgentMemory) -> None:
+    """Wrong: `--repair` changes something before it was told to."""
+    memory.close()
+    spoil_head("s1")
+    before = rows()
+    code, told = doctor("--repair")
+    assert code == 1
+    assert "Made anew from its log: summary" in told
+    assert rows() == before
+    assert doctor("--repair", "--yes")[0] == 0
+    code, told = doctor("--repair")
+    assert (code, "nothing to repair" in told) == (0, True)
+
+
+def rows() -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect("m.db")) as connection:
+        return connection.execute("SELECT * FROM agent_memory_sessions").fetchall()
+
+
+@pytest.mark.parametrize(("column", "value"), COLUMNS)
+def test_a_head_is_made_anew(memory: AgentMemory, column: str, value: object) -> None:
+    """Wrong: what follows from the log is lost with the row, or the session stays unusable."""
+    memory.update("s1", {"role": "system", "content": "You keep parrots."})
+    memory.flush()
+    memory.close()
+    spoil_head("s1", column, value)
+    with opened() as memory:
+        (error,) = operations.damaged(memory)
+        assert operations.repair(memory, error) is not None
+        assert operations.damaged(memory) == []
+        memory.flush()
+        if column in ("version", "created_at"):
+            assert memory.history("s1") == []
+            return
+        context = memory.get("s1", user_id="ana")
+        there = [one.content for one in context.messages]
+        assert there == ["You keep parrots.", *(one["content"] for one in said(1))]
+        found = memory.search("parrot number 1 likes mangos", user_id="ana")
+        assert "s1" in {name for one in found for name, _ in one.sources}
+        memory.update("s1", said(1), user_id="ana")
+
+
+def test_a_summary_is_made_anew() -> None:
+    """Wrong: with the summary's row the beginning of a session is lost to the model."""
+    with FakeLLM("They talk of parrots.") as server:
+        fields = {
+            "store": "sqlite:///m.db",
+            "blocks": [],
+            "max_tokens": 400,
+            "model": "openai/any",
+            "api_base": server.api_base,
+            "api_key": "none",
+        }
+        with AgentMemory(**fields) as memory:
+            for n in range(30):
+                memory.update("s", said(n), user_id="ana")
+            before = memory.update("s", [])
+            assert before.summary is not None
+        spoil_head("s", "summary")
+        with AgentMemory(**fields) as memory:
+            (error,) = operations.damaged(memory)
+            operations.repair(memory, error)
+            memory.flush()
+            memory.update("s", said(31), user_id="ana")
+            head = memory.update("s", [])
+            assert head.summary is not None
+            assert head.summary.upto >= before.summary.upto
+            assert len(memory.history("s")) == 93
+
+
+def test_a_message_is_replaced(memory: AgentMemory) -> None:
+    """Wrong: a session stays unreadable for good, or more of it than the message is lost."""
+    whole = memory.history("s1")
+    memory.close()
+    for seq in (1, 2):
+        spoil_message("s1", seq)
+    spoil_message("s2", 3)
+    with opened() as memory:
+        for error in operations.damaged(memory):
+            operations.repair(memory, error)
+        assert operations.damaged(memory) == []
+        log = memory.history("s1")
+        assert [one.message.content for one in log] == [LOST, LOST, whole[2].message.content]
+        assert [one.total for one in log][1:] == [one.total for one in whole][1:]
+        assert memory.history("s2")[2].message.content == LOST
+        assert memory.update("s2", said(2), user_id="ana").end == 6
+        assert memory.get("s1").messages
+
+
+def test_vectors_are_absorbed_again(memory: AgentMemory) -> None:
+    """Wrong: what the log could give back is deleted for good."""
+    memory.flush()
+    before = sorted(everything())
+    memory.close()
+    spoil("UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's1'")
+    spoil("UPDATE agent_memory_vectors SET vector = 'x' WHERE session_id = 's2'")
+    with opened() as memory:
+        plans = [operations.repair(memory, error) for error in operations.damaged(memory)]
+        assert set(plans) == {
+            f"vector will absorb session {name!r} again." for name in ("s1", "s2")
+        }
+        memory.flush()
+        assert operations.damaged(memory) == []
+    assert sorted(everything()) == before

@@ -1,0 +1,225 @@
+"""What no caller means to give: every public call answers it with an error of ours, on every store
+the same."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    CompositeMemory,
+    Deployment,
+    FileMemory,
+    NoteMemory,
+    SkillMemory,
+    SpatialMemory,
+    VectorMemory,
+    WorkingMemory,
+    operations,
+)
+from agent_memory.core.limits import MOST, how_many, place_in_log, quoted
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
+from agent_memory.ltm_blocks.skills.skill import Skill
+
+LONG = "x" * 40_000
+SOMETHING = object()
+ODD: list[Any] = [
+    *(None, True, -1, 0, 1.5, float("nan"), 2**63, 10**30, 10**5_000),
+    *("", " ", "a\x00b", "\ud800", "\x1eteam", LONG, b"bytes", SOMETHING, datetime(2026, 3, 1)),
+    *([], [1], [LONG], {}, {1: 2}, {"role": LONG}, (1, 2), frozenset({1})),
+]
+"""What a bug, a form on the web or a model may hand on."""
+
+LONGEST = 1_000
+"""Characters of an error: a value is quoted in part, and beside it a sentence says what to do."""
+
+GOOD: dict[str, Any] = {
+    "session_id": "s",
+    "user_id": "ana",
+    "agent_id": "bot",
+    "message": {"role": "user", "content": "Tea, please."},
+    "answer": "Here it is.",
+    "name": "memory_read",
+    "block": "vector",
+    "kind": "notes",
+    "path": "/memories/a.md",
+    "position": (1.0, 2.0),
+    "low": (0.0, 0.0),
+    "high": (2.0, 2.0),
+    "insert_line": 0,
+    "observations": [],
+    "skill": Skill("brew-tea", "How to brew tea."),
+    "value": 1,
+    "k": 3,
+}
+"""What a parameter takes, by its name; of any other, a text."""
+
+NOT_WALKED = {"close", "run", "count", "bearing"}
+"""What ends the walk, or is for blocks."""
+
+Outcome = tuple[str, str]
+
+
+def calls_of(one: object) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The public calls of an object, by its class's name and theirs."""
+    for name, _ in inspect.getmembers(type(one), inspect.isfunction):
+        if not name.startswith("_") and name not in NOT_WALKED:
+            yield f"{type(one).__name__}.{name}", getattr(one, name)
+
+
+def faces(memory: AgentMemory) -> list[object]:
+    """All through which a memory is called."""
+    session, user, share = memory.session("s", "ana"), memory.user("ana"), memory.share("team")
+    share.grant("bot", "write")
+    kept = [user.notes(), user.files(), user.skills(), user.spatial(), session.working()]
+    return [memory, session, user, share, share.agent("bot"), memory.session("t").owner(), *kept]
+
+
+def given(call: Callable[..., Any], memory: AgentMemory) -> Iterator[tuple[str, dict[str, Any]]]:
+    """For each parameter of a call, each odd value in it and what it needs beside."""
+    named = inspect.signature(call).parameters
+    needed = {
+        name: GOOD.get(name, "tea")
+        for name, one in named.items()
+        if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    }
+    if "turn" in needed:
+        needed["turn"] = memory.before_turn("s", "Tea?", user_id="ana")
+    if "to" in needed:
+        needed["to"] = io.StringIO()
+    for name, one in named.items():
+        if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
+            for value in ODD:
+                if name == "to" and isinstance(value, str):
+                    continue  # a path, of which the operating system has its own opinion
+                yield f"{name}={quoted(value)}", {**needed, name: value}
+
+
+def outcome(call: Callable[..., Any], arguments: dict[str, Any]) -> Outcome:
+    """What comes of a call: nothing that is told, or an error of ours."""
+    parameters = inspect.signature(call).parameters
+    bare = [one.name for one in parameters.values() if one.kind is one.POSITIONAL_ONLY]
+    try:
+        call(*[arguments.pop(name) for name in bare], **arguments)
+    except AgentMemoryError as error:
+        return type(error).__name__, str(error)
+    except Exception as error:  # noqa: BLE001 - told with what was given
+        return "bare", f"{type(error).__name__}: {error}"[:200]
+    return "fine", ""
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder in which what is meant as a path may be made."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def walked(store: str, folder: Path) -> dict[str, Outcome]:
+    """What comes of every odd value in every parameter of every call."""
+    blocks = [VectorMemory(), NoteMemory(), WorkingMemory(), FileMemory(), SpatialMemory()]
+    skills = SkillMemory(folder=folder / store.partition(":")[0])
+    found: dict[str, Outcome] = {}
+    with AgentMemory(store=store, blocks=[*blocks, skills]) as memory:
+        memory.update("s", {"role": "user", "content": "I like tea."}, user_id="ana")
+        for face in [*faces(memory), CompositeMemory({"home": memory})]:
+            for name, call in calls_of(face):
+                for told, arguments in given(call, memory):
+                    found[f"{name}({told})"] = outcome(call, arguments)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_every_call_answers_odd_values_alike(quiet: Path) -> None:
+    """Wrong: a value that nobody means ends in a bare error, in one of 40 KB, or on one store in
+    what it does not on another."""
+    one, other = walked("memory://", quiet), walked("sqlite:///m.db", quiet)
+    bare = {name: told for name, told in {**one, **other}.items() if told[0] == "bare"}
+    assert bare == {}
+    assert {name: told for name, told in one.items() if len(told[1]) > LONGEST} == {}
+    assert {name: (told, other[name]) for name, told in one.items() if told != other[name]} == {}
+    assert len(one) > 2_000
+
+
+@pytest.mark.parametrize("store", ["memory://", "sqlite:///m.db"])
+def test_limits_and_places(quiet: Path, store: str) -> None:
+    """Wrong: `limit=-1` gives all on one store and one fewer on another, a large number fails in
+    the driver, or "as many as there are" is refused."""
+    said = [{"role": "user", "content": f"Tea number {number}."} for number in range(1, 4)]
+    with AgentMemory(store=store) as memory:
+        memory.update("s", said, user_id="ana")
+        for wrong in (-1, 1.5, True, "2", {}, 10**5_000 * -1):
+            for call in (
+                lambda wrong=wrong: memory.history("s", limit=wrong),
+                lambda wrong=wrong: memory.history("s", after=wrong),
+                lambda wrong=wrong: memory.history("s", last=wrong),
+                lambda wrong=wrong: memory.search("tea", limit=wrong),
+                lambda wrong=wrong: memory.sessions(limit=wrong),
+                lambda wrong=wrong: memory.session("s").pop(wrong),
+                lambda wrong=wrong: memory.user("ana").sessions(limit=wrong),
+                lambda wrong=wrong: memory.share("team").sessions(limit=wrong),
+            ):
+                with pytest.raises(InvalidInput, match=r"is .* (Say how many|Give the number)"):
+                    call()
+        for after in (2**63, 10**30):
+            with pytest.raises(InvalidInput, match=r"after is [19]"):
+                memory.history("s", after=after)
+        for after in (5, "\ud800", "a\x00", b"s", {}):
+            with pytest.raises(InvalidInput, match="after"):
+                memory.sessions(after=after)  # type: ignore[arg-type]
+        for many in (2**63, 10**30, 10**5_000):
+            assert len(memory.history("s", limit=many)) == 3
+            assert len(memory.history("s", last=many)) == 3
+            assert len(memory.search("tea", user_id="ana", limit=many)) == 3
+            assert len(memory.sessions(limit=many, after="")) == 1
+        assert len(memory.session("s").pop(10**30)) == 3
+
+
+def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
+    """Wrong: a mistake of the caller's is a bare `AttributeError` or `TypeError` from within."""
+    with AgentMemory(store="memory://") as memory:
+        for source in ([1], [b"{}"], b"{}", 5, None, [LONG]):
+            with pytest.raises(InvalidInput):
+                operations.import_session(memory, source)  # type: ignore[arg-type]
+        for turn in (None, "turn", {"session_id": "s"}):
+            for face in (memory, memory.session("s"), CompositeMemory({"home": memory})):
+                with pytest.raises(InvalidInput, match="before_turn"):
+                    face.after_turn(turn, "Yes.")  # type: ignore[arg-type]
+        for block in (5, {}, []):
+            with pytest.raises(ConfigError, match="absorbs the log"):
+                operations.dead_letters(memory, block)  # type: ignore[arg-type]
+    for path in (None, 5, b"c.toml", "a\x00.toml"):
+        with pytest.raises(ConfigError):
+            AgentMemoryConfig.from_file(path)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError):
+            Deployment.from_file(path)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="model is 5"):
+        TokenCounter(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="opened from a int"):
+        AgentMemory(5)  # type: ignore[arg-type]
+
+
+def test_errors_quote_some_of_a_value() -> None:
+    """Wrong: an error repeats 40 KB, cannot be made of a value whose repr fails, or holds half a
+    character that no log can write."""
+
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    for value in (LONG, LONG.encode(), [LONG], {"a": LONG}, 10**5_000, Broken(), "\ud800" * 99):
+        assert len(quoted(value)) < 110
+        quoted(value).encode()
+    assert quoted("tea") == "'tea'"
+    assert how_many("limit", 10**5_000) == MOST
+    assert place_in_log("after", MOST) == MOST

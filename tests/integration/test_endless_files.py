@@ -1,0 +1,67 @@
+"""Files and lines without an end, such as a device's: refused in words, whoever reads them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from agent_memory import AgentMemory, AgentMemoryConfig, Deployment, operations
+from agent_memory.cli import lines
+from agent_memory.config import sources
+from agent_memory.engine.transfer import importer
+from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
+from agent_memory.mcp.tokens import Tokens
+
+ENDLESS = Path("/dev/zero")
+pytestmark = pytest.mark.skipif(not ENDLESS.exists(), reason="needs a device without an end")
+
+
+def test_settings_without_an_end(tmp_path: Path) -> None:
+    """Wrong: reading settings takes all the memory there is."""
+    for name in ("c.toml", "c.json", "c.yaml"):
+        (tmp_path / name).symlink_to(ENDLESS)
+        for read in (AgentMemoryConfig.from_file, Deployment.from_file):
+            with pytest.raises(ConfigError, match="more than 16 MiB"):
+                read(tmp_path / name)
+    for name in ("c.toml", "c.json"):
+        with pytest.raises(ConfigError, match="more than 16 MiB"):
+            Tokens.read(tmp_path / name)
+    assert sources.read_text(Path(__file__), "this").startswith('"""Files')
+
+
+def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: restoring takes all the memory there is; or a long line that is one is refused."""
+    whole = io.StringIO()
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", {"role": "user", "content": "a long message " * 10_000})
+        memory.session("s").export(whole)
+    text = whole.getvalue()
+    (tmp_path / "s.jsonl").write_text(text, encoding="utf-8")
+    with AgentMemory(store="memory://", max_message_bytes=1_000) as memory:
+        for source in (ENDLESS, str(ENDLESS)):
+            with pytest.raises(InvalidSnapshot, match="line 1: this is not the beginning"):
+                operations.import_session(memory, source)
+        with (
+            ENDLESS.open(encoding="utf-8") as file,
+            pytest.raises(InvalidSnapshot, match="line 1"),
+        ):
+            operations.import_session(memory, file)
+        monkeypatch.setattr(importer, "_LONGEST", 10_000)
+        for source in (tmp_path / "s.jsonl", io.StringIO(text)):
+            with pytest.raises(InvalidSnapshot, match="longer than 10,000"):
+                operations.import_session(memory, source)
+        assert memory.sessions() == []
+    with AgentMemory(store="memory://") as memory:  # whose messages may be as long
+        assert operations.import_session(memory, tmp_path / "s.jsonl").end == 1
+
+
+def test_conversations_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: importing takes all the memory there is."""
+    monkeypatch.setattr(lines, "_LONGEST", 100_000)
+    with pytest.raises(InvalidInput, match="zero, line 1: longer than 100,000 bytes"):
+        lines.read_lines(ENDLESS)
+    file = tmp_path / "c.jsonl"
+    file.write_text(f'{{"role": "user", "content": "{"x" * 99_000}"}}\n' * 2)
+    assert len(lines.read_lines(file)) == 2

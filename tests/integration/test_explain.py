@@ -1,0 +1,82 @@
+"""`explain`: why something is recalled for a question, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.explanation import Explanation
+from agent_memory.errors import InvalidInput
+
+LISBON = "I moved to Lisbon last spring, for the light."
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    with AgentMemory(store="memory://", recall_timeout=30) as memory:
+        yield memory
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def reasons(explained: Explanation) -> str:
+    return " | ".join(one.why for one in explained.left_out)
+
+
+def test_what_is_recalled_is_what_get_recalls(memory: AgentMemory) -> None:
+    """Wrong: it explains another context than the one that is sent."""
+    memory.update("mon", user(LISBON), user_id="ana")
+    explained = memory.explain("Where in Lisbon do I live?", user_id="ana")
+    context = memory.get("tue", "Where in Lisbon do I live?", user_id="ana")
+    assert [one.text for one in explained.recalls] == [one.text for one in context.recalls]
+    assert LISBON in str(explained)
+    assert memory.sessions(limit=10)[0].session_id == "mon"
+    assert len(memory.sessions(limit=10)) == 1  # asking stores nothing
+
+
+def test_below_the_floor() -> None:
+    """Wrong: what was found and fell under a floor leaves no trace."""
+    blocks = [VectorMemory(min_score=0.9, min_similarity=0)]
+    with AgentMemory(store="memory://", blocks=blocks, recall_timeout=30) as memory:
+        memory.update("mon", [user(LISBON), user("Lisbon is hilly.")], user_id="ana")
+        explained = memory.explain("Lisbon spring light", user_id="ana")
+    assert [LISBON in one.text for one in explained.recalls] == [True]
+    assert [one.recall.text for one in explained.left_out] == ["user: Lisbon is hilly."]
+    assert "min_score asks 0.9" in reasons(explained)
+
+
+def test_no_room() -> None:
+    """Wrong: what fits no more is silent."""
+    with AgentMemory(store="memory://", max_recall_tokens=60, recall_timeout=30) as memory:
+        for number in range(8):
+            said = f"Number {number} of my trips to Lisbon took {number + 3} days, all told."
+            memory.update(f"s{number}", user(said), user_id="ana")
+        explained = memory.explain("How long were my trips to Lisbon?", user_id="ana")
+    assert explained.recalls
+    assert "there was no room" in reasons(explained)
+    assert len(explained.recalls) + len(explained.left_out) >= 8
+
+
+def test_anothers_session_is_said_and_not_shown(memory: AgentMemory) -> None:
+    """Wrong: it is not told that the words are another's; or his words are given away."""
+    memory.update("mon", user(LISBON), user_id="ben")
+    explained = memory.explain("Where do I live?", user_id="ana", session_id="mon")
+    assert "belongs to another user" in " ".join(explained.warnings)
+    assert "Lisbon" not in str(explained)
+    memory.update("free", user(LISBON))
+    explained = memory.explain("Where do I live?", user_id="ana", session_id="free")
+    assert "belongs to no user yet" in " ".join(explained.warnings)
+
+
+def test_notes_are_recalled_with_their_day(memory: AgentMemory) -> None:
+    """Wrong: what was put down outright is of today, or not recalled."""
+    memory.remember("Ana lives in Lisbon.", user_id="ana", at=date(2024, 5, 1))
+    explained = memory.explain("Where does Ana live?", user_id="ana")
+    assert "[2024-05-01] Ana lives in Lisbon." in str(explained)
+    with pytest.raises(InvalidInput):
+        memory.explain("Where does Ana live?")

@@ -1,0 +1,255 @@
+"""Exceptions that signals raise in the middle of calls, and handlers that call a memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, FlushToLTM
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.errors import StoreUnavailable
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.stores.sql.store import SQLStore
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60.0
+"""Most time for what ought to take a moment; a busy machine has that."""
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="has no such signals")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_nothing_hangs_and_nothing_is_torn(tmp_path: Path) -> None:
+    """Wrong: after an exception at some moment of a call all memories of the process wait for ever,
+    a fork does, or a log has lost or doubled what was said."""
+    command = [sys.executable, "-m", "benchmarks.interrupts", "--count", "600", "--every", "200"]
+    command += ["--store", f"sqlite:///{tmp_path / 'memory.db'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Slow(Block):
+    """Tells when it absorbs, and does it when it is told to."""
+
+    kind: str = "slow"
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        if DURING:
+            DURING.pop()()
+
+    def delete(self, scope: Scope) -> None:
+        pass
+
+
+DURING: list[Callable[[], object]] = []
+"""What is to happen while the block absorbs."""
+
+
+class Stopped(BaseException):
+    """Raised by a signal."""
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    """With a block that absorbs at every update."""
+    DURING.clear()
+    path = f"sqlite:///{tmp_path / 'memory.db'}"
+    strategy = FlushToLTM(blocks=[Slow()], absorb="every_update")
+    with AgentMemory(store=path, overflow=strategy, blocks=[]) as memory:
+        yield memory
+
+
+@pytest.fixture
+def on_signal() -> Iterator[Callable[[Callable[[], Any]], None]]:
+    """Sets what SIGUSR1 calls."""
+    before = signal.getsignal(signal.SIGUSR1)
+
+    def handle(call: Callable[[], Any]) -> None:
+        signal.signal(signal.SIGUSR1, lambda *_: call())
+
+    yield handle
+    signal.signal(signal.SIGUSR1, before)
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def test_what_holds_a_lease_goes_on_to_its_end(
+    memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None]
+) -> None:
+    """Wrong: a lease is held by nobody until it runs out, or for as long as a traceback is kept."""
+    went_on = threading.Event()
+
+    def stop() -> None:
+        raise Stopped
+
+    def absorb() -> None:
+        interrupt()
+        assert left.wait(SECONDS)
+        went_on.set()
+
+    left = threading.Event()
+    on_signal(stop)
+    DURING.append(absorb)
+    with pytest.raises(Stopped) as kept:
+        memory.update("s", said("one"))
+    left.set()
+    assert went_on.wait(SECONDS)
+    assert memory.flush("s") == []
+    assert memory.update("s", said("two")).end == 2
+    assert [one.message.text() for one in memory.history("s")] == ["one", "two"]
+    assert kept.value.__traceback__ is not None
+
+
+class Counting(Slow):
+    """One that counts its batches."""
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        BATCHES.append(len(entries))
+        super().update(scope, entries)
+
+
+BATCHES: list[int] = []
+"""How many entries each batch had."""
+
+
+def test_a_flush_that_was_interrupted_ends_after_its_batch(
+    tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None]
+) -> None:
+    """Wrong: after Ctrl-C a flush of one long session goes on, unseen, for as long as it takes; or
+    what it has not come to is never absorbed, or some of it twice."""
+
+    def stop() -> None:
+        raise Stopped
+
+    def absorb() -> None:
+        interrupt()
+        assert left.wait(SECONDS)
+
+    BATCHES.clear()
+    left = threading.Event()
+    on_signal(stop)
+    blocks: list[Block] = [Counting(name="one"), Counting(name="two")]
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=blocks) as memory:
+        memory.update("s", [said(f"{n}") for n in range(350)])
+        DURING.append(absorb)
+        with pytest.raises(Stopped):
+            memory.flush("s")
+        DURING.clear()
+        left.set()
+        deadline = time.monotonic() + SECONDS
+        while not memory.components.store.lease("s", "w", 60):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        memory.components.store.release("s", "w")
+        cut = sum(BATCHES)
+        assert cut < 700
+        memory.flush("s")
+        assert sum(BATCHES) == 700
+        assert memory.flush("s") == []
+
+
+@pytest.mark.parametrize("call", ["flush", "delete", "update", "get", "pop"])
+def test_a_handler_does_not_wait_for_the_call_it_interrupts(
+    memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None], call: str
+) -> None:
+    """Wrong: it waits a minute for a lease that its own thread holds, or for ever for a lock."""
+    calls: dict[str, Callable[[], Any]] = {
+        "flush": lambda: memory.flush("s"),
+        "delete": lambda: memory.delete("s"),
+        "update": lambda: memory.update("s", said("meanwhile")),
+        "get": lambda: memory.get("s", "one"),
+        "pop": lambda: memory.pop("s"),
+    }
+    done: list[object] = []
+    on_signal(lambda: done.append(calls[call]()))
+    handled = threading.Event()
+
+    def absorb() -> None:
+        interrupt()
+        handled.wait(0.05)  # the handler waits by now
+
+    DURING.append(absorb)
+    memory.update("s", said("one"))
+    assert len(done) == 1
+    left = [one.message.text() for one in memory.history("s")]
+    assert left == {"delete": [], "pop": [], "update": ["one", "meanwhile"]}.get(call, ["one"])
+
+
+def test_a_handler_cannot_write_within_a_write(
+    tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None]
+) -> None:
+    """Wrong: it waits for ever for the lock of the code that it interrupts, or spoils what that
+    writes."""
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with AgentMemory(store=url, blocks=[]) as memory:
+        memory.update("s", said("one"))
+        store = memory.components.store
+        assert isinstance(store, SQLStore)
+        refused: list[str] = []
+
+        def handler() -> None:
+            with pytest.raises(StoreUnavailable) as error:
+                memory.update("s", said("within"))
+            refused.append(str(error.value))
+            assert len(memory.history("s")) == 1
+
+        on_signal(handler)
+        store._database.write(lambda _: interrupt())
+        assert ["handler" in told for told in refused] == [True]
+        assert memory.update("s", said("two")).end == 2
+
+
+def test_a_taking_back_that_was_interrupted_takes_nothing_newer(
+    memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None]
+) -> None:
+    """Wrong: what was said after a `pop` that was cut short is taken back by it."""
+
+    def stop() -> None:
+        raise Stopped
+
+    def absorb() -> None:
+        absorbing.set()
+        assert going_on.wait(SECONDS)
+
+    absorbing, going_on = threading.Event(), threading.Event()
+    memory.update("s", said("one"))
+    DURING.append(absorb)
+    other = threading.Thread(target=lambda: memory.update("s", said("two")), daemon=True)
+    other.start()
+    assert absorbing.wait(SECONDS)  # another worker holds the lease now
+    on_signal(stop)
+    timer = threading.Timer(0.2, interrupt)
+
+    def pop() -> None:
+        timer.start()
+        memory.pop("s")
+
+    with pytest.raises(Stopped):
+        pop()
+    third = threading.Thread(target=lambda: memory.update("s", said("three")), daemon=True)
+    third.start()
+    going_on.set()
+    for thread in (other, third):
+        thread.join(SECONDS)
+    memory.flush("s")
+    assert [one.message.text() for one in memory.history("s")] == ["one", "two", "three"]

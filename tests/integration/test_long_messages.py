@@ -1,0 +1,233 @@
+"""Long messages: found passage by passage, and forgotten, moved and rebuilt with all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, Recall, VectorMemory, operations
+from agent_memory.core.long_texts import passages
+from agent_memory.core.records import Record, Scope
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores import MemoryStore
+from agent_memory.stores.base import Store
+from agent_memory.stores.encrypted.store import EncryptedStore
+from tests.integration.fact_stores import mongodb_url, mysql_url, postgres_url, redis_url, store
+from tests.integration.migrating import moved
+from tests.integration.snapshot_world import exported
+
+__all__ = ["mongodb_url", "mysql_url", "postgres_url", "redis_url", "store"]
+
+LARGE = 200_000
+"""A budget in which every message of these tests is stored."""
+SMALL = 4_000
+NEEDLE = "The spare key of the boathouse hangs behind the barometer."
+QUESTION = "Where is the spare key of the boathouse?"
+WORDS = ("ledger", "timber", "railway", "granite", "orchard", "furnace", "canal", "guild", "tariff")
+
+
+def document(sentences: int = 500) -> str:
+    """A text in sentences that say nothing of the needle, which stands at 90 % of it."""
+    lines = [
+        f"In {1500 + n % 400} the {WORDS[n % 9]} and the {WORDS[n * 7 % 8]} of {n} were seen."
+        for n in range(sentences)
+    ]
+    lines.insert(sentences * 9 // 10, NEEDLE)
+    return " ".join(lines)
+
+
+def converse(
+    memory: AgentMemory, session_id: str = "s", user_id: str = "ada", text: str = ""
+) -> None:
+    """Say short things with a long one between them, and have it absorbed."""
+    long = text or document()
+    for text in ("I row on Sundays.", "Please read this.", long, "Thank you for all of that."):
+        memory.update(session_id, {"role": "user", "content": text}, user_id=user_id)
+    assert [one.error for one in memory.flush() if one.error] == []
+
+
+@contextmanager
+def remembering(store: Any, budget: int = LARGE) -> Iterator[AgentMemory]:
+    """A memory that waits for its block: on a busy machine the first answer is slow."""
+    with AgentMemory(
+        store=store, max_tokens=budget, blocks=[VectorMemory()], recall_timeout=60.0
+    ) as memory:
+        yield memory
+
+
+def found(memory: AgentMemory, **more: Any) -> list[Recall]:
+    """What bears on the question, if it is the needle."""
+    recalls = memory.search(QUESTION, **{"user_id": "ada", **more})
+    return [one for one in recalls if NEEDLE in one.text]
+
+
+def bare(store: Store) -> Store:
+    """The store beneath the encryption: words can't be told from what is encrypted."""
+    return store._inner if isinstance(store, EncryptedStore) else store
+
+
+def kept(store: Store, session_id: str = "s") -> list[Record]:
+    """All that is kept of a session, in the order of its log."""
+    pages = [page for page, _ in bare(store).all_vectors("vector", session_id=session_id)]
+    records = [record for page in pages for record in page]
+    if isinstance(store, EncryptedStore):
+        records = [store._records.opened("vector", "vector", record) for record in records]
+    return sorted(records, key=lambda one: (one.first, one.metadata.get("part", [0])[0]))
+
+
+def ids(store: Store) -> list[str]:
+    return [one.id for one in kept(store)]
+
+
+def test_what_stands_at_the_end_of_a_long_message_is_found(tmp_path: Path) -> None:
+    """Wrong: the vector of many pages says nothing of any of them; or all pages are given back
+    where one was asked for."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with remembering(url) as memory:
+        converse(memory, text=document(2_000))
+        assert memory.history("s")[2].tokens > 26_000
+        first = memory.search(QUESTION, user_id="ada")[0]
+        assert NEEDLE in first.text
+        assert first.tokens < 600
+        assert first.sources == (("s", 3),)
+        assert first.text.startswith("user: … ")
+        assert first.text.endswith(" …")
+        assert found(memory, user_id=None, session_id="s")[0].id == first.id
+    with remembering(url, SMALL) as memory:
+        for session_id in ("later", "s"):
+            context = memory.get(session_id, QUESTION, user_id="ada")
+            assert context.tokens <= SMALL
+            assert NEEDLE in str(context.to_messages())
+            assert NEEDLE in context.recalls[0].text
+        context = memory.get("later", "On which day do I row?", user_id="ada")
+        assert context.recalls[0].text.startswith("user: I row on Sundays.")
+
+
+def test_a_model_reads_on_where_a_passage_was_found(tmp_path: Path) -> None:
+    """Wrong: a model that found a passage has no way to what stands around it."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with remembering(url) as memory:
+        converse(memory)
+    with remembering(url, SMALL) as memory:
+        told = memory.call_tool("new", "memory_read", {"query": QUESTION}, user_id="ada")
+        (first, *others) = json.loads(told)
+        assert NEEDLE in first["text"]
+        place = first["read_on"]
+        assert place.keys() == {"session_id", "seq", "offset"}
+        page = memory.call_tool("new", "memory_read_message", place, user_id="ada")
+        assert NEEDLE in json.loads(page)["text"]
+        whole = [one for one in others if one["text"] == "user: I row on Sundays."]
+        assert all("read_on" not in one for one in whole)
+
+
+def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None:
+    """Wrong: of a long message in the log all of it is found, or nothing."""
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", max_tokens=LARGE) as memory:
+        converse(memory)
+        first = memory.search(QUESTION, session_id="s")[0]
+        assert NEEDLE in first.text
+        assert first.tokens < 600
+
+
+def test_records_of_every_passage(store: Store) -> None:
+    """Wrong: passages of one message overwrite each other, a short message has another id than
+    before, what is absorbed twice is kept twice, or a record of the whole message, which a worker
+    of before left, is not overwritten."""
+    with remembering(store) as memory:
+        converse(memory)
+        records = kept(store)
+        count = len(passages(document()))
+        assert count > 20
+        assert [one.first for one in records] == [1, 2, *[3] * count, 4]
+        short = [records[0], records[1], records[-1]]
+        assert [one.id for one in short] == [
+            record_id("vector", "user:ada", "s", seq) for seq in (1, 2, 4)
+        ]
+        assert records[2].id == record_id("vector", "user:ada", "s", 3)
+        assert all(one.metadata == {"role": "user", "speaker": "user"} for one in short)
+        for number, record in enumerate(records[2:-1]):
+            at, of, offset = record.metadata["part"]
+            assert (at, of) == (number, count)
+            text = record.text.removeprefix("user: ").strip("… ")
+            assert document()[offset:].startswith(text)
+        block = memory.blocks["vector"]
+        block.update(Scope("ada", "s"), memory.history("s"))
+        assert ids(store) == [one.id for one in records]
+        assert len(found(memory)) == 1
+
+
+def test_what_is_forgotten_is_forgotten_with_all_passages(store: Store) -> None:
+    """Wrong: after a pop, a deletion or the end of a user a passage is still found."""
+    with remembering(store) as memory:
+        for session_id, user_id in (("s", "ada"), ("t", "ada"), ("u", "ben")):
+            converse(memory, session_id, user_id)
+        memory.pop("s", 2)
+        assert [one.first for one in kept(store)] == [1, 2]
+        assert [one.sources[0][0] for one in found(memory)] == ["t"]
+        memory.delete("t")
+        assert kept(store, "t") == []
+        assert found(memory) == []
+        assert found(memory, user_id="ben")
+        memory.delete_user("ben")
+        assert kept(store, "u") == []
+        assert [one.first for one in kept(store)] == [1, 2]
+
+
+def test_passages_are_rebuilt(store: Store) -> None:
+    """Wrong: a replay leaves passages out or keeps old ones beside them."""
+    with remembering(store) as memory:
+        converse(memory)
+        before = ids(store)
+        scores = [(one.id, round(one.score, 4)) for one in found(memory)]
+        list(memory.replay("vector"))
+        assert ids(store) == before
+        assert [(one.id, round(one.score, 4)) for one in found(memory)] == scores
+
+
+def test_a_snapshot_brings_all_passages(store: Store) -> None:
+    """Wrong: in another store the end of a long message is not found."""
+    source = MemoryStore()
+    with remembering(source) as memory:
+        converse(memory)
+        lines, wanted = exported(memory), ids(source)
+    with remembering(store) as memory:
+        operations.import_session(memory, lines)
+        assert memory.stats().blocks["vector"].lag == 0  # taken over, not absorbed anew
+        assert found(memory)
+        assert ids(store) == wanted
+
+
+def test_a_migration_brings_all_passages(store: Store) -> None:
+    """Wrong: passages of one message are counted or compared as one."""
+    source, target = MemoryStore(), bare(store)
+    with remembering(source) as memory:
+        converse(memory)
+        before = ids(source)
+        assert moved(source, target)
+        assert ids(target) == before
+    with remembering(target) as memory:
+        assert found(memory)
+
+
+@pytest.mark.parametrize("long_one", [True, False])
+def test_batches_make_no_difference(long_one: bool) -> None:
+    """Wrong: what is found of a message depends on whether the long one before it was absorbed
+    together with it."""
+    texts = ["I row.", document(200) if long_one else "Hm.", "And on Sundays?", "Yes.", "Why?"]
+    seen = []
+    for together in (True, False):
+        store = MemoryStore()
+        with remembering(store) as memory:
+            for text in texts:
+                memory.update("s", {"role": "user", "content": text}, user_id="ada")
+                if not together:
+                    memory.flush()
+            memory.flush()
+            recalls = memory.search("On which day do I row?", user_id="ada", limit=50)
+            seen.append([(one.id, round(one.score, 5)) for one in recalls])
+    assert seen[0] == seen[1]

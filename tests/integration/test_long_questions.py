@@ -1,0 +1,130 @@
+"""Questions as long as a document: what they cost, and that they still find."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.asking import MOST, asked_for
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.threads import given_up
+from agent_memory.engine.recall.runner import TimeLimited
+from agent_memory.ltm_blocks.base import Block
+from agent_memory.stores.memory import MemoryStore
+from agent_memory.testing.watching import watched
+
+SECONDS = 60.0
+"""Most time for what ought to take a moment; a busy machine has that."""
+
+ASK = "What is the name of the dog that Ada adopted?"
+DOCUMENT = " ".join(
+    f"Under clause {number} the party named in annex {number % 97} keeps the records of all that "
+    f"it delivers for a period of {number % 12} months."
+    for number in range(5_000)
+)
+LONG = {
+    "at the end": f"{DOCUMENT}\n\n{ASK}",
+    "at the end of the last line": f"{DOCUMENT} {ASK}",
+    "at the beginning": f"{ASK}\n\n{DOCUMENT}",
+    "at the beginning of the first line": f"{ASK} {DOCUMENT}",
+}
+
+
+class Asked(Block):
+    """Notes what it is asked for."""
+
+    kind: str = "asked"
+    texts: list[str] = []
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        self.texts.append(message.text() if message else "")
+        return []
+
+    def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
+        pass
+
+    def delete(self, scope: Scope) -> None:
+        pass
+
+
+CALLS: dict[str, Callable[[AgentMemory, str], Any]] = {
+    "get": lambda memory, text: memory.get("s", text, user_id="ada"),
+    "search": lambda memory, text: memory.search(text, user_id="ada"),
+    "explain": lambda memory, text: memory.explain(text, user_id="ada"),
+    "before_turn": lambda memory, text: memory.before_turn("s", text, user_id="ada"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_recalled_for_is_bounded(call: str) -> None:
+    """Wrong: one pasted document costs seconds of CPU in every block, again and again."""
+    block = Asked()
+    with AgentMemory(store="memory://", blocks=[block], recall_timeout=SECONDS) as memory:
+        CALLS[call](memory, LONG["at the end"])
+    (text,) = block.texts
+    assert text.endswith(ASK)
+    assert len(text) <= MOST + 1
+
+
+@pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])
+@pytest.mark.parametrize("where", LONG)
+def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:
+    """Wrong: what is asked beside a document is not recalled."""
+    with AgentMemory(store="memory://", blocks=blocks, recall_timeout=SECONDS) as memory:
+        for number in range(300):
+            text = f"Note {number}: the meeting on budgets moved to room {number}."
+            memory.update("old", {"role": "user", "content": text}, user_id="ada")
+        told = {
+            "role": "user",
+            "content": "Ada adopted a dog from the shelter, its name is Biscuit.",
+        }
+        memory.update("old", told, user_id="ada")
+        found = memory.search(LONG[where], user_id="ada")
+        assert "Biscuit" in found[0].text
+        if blocks:
+            assert "Biscuit" in str(memory.get("new", LONG[where], user_id="ada").recalls)
+
+
+def test_a_short_question_stays_as_it_is() -> None:
+    """Wrong: a message that has its parts is asked for without them."""
+    message = Message(role="user", content="x" * MOST)
+    assert asked_for(message) is message
+
+
+def test_what_was_given_up_stops() -> None:
+    """Wrong: a search that nobody waits for goes on to look deeper, and slows everyone."""
+    gate, ended = threading.Event(), threading.Event()
+    searches: list[str] = []
+
+    def watch(step: str) -> None:
+        if step == "before search_vectors":
+            searches.append(step)
+            assert gate.wait(SECONDS)
+
+    store = watched(MemoryStore(), watch)
+    with AgentMemory(
+        store=store, blocks=[VectorMemory(name="v")], recall_timeout=SECONDS
+    ) as memory:
+        same = [{"role": "user", "content": "We had tea."} for _ in range(400)]
+        memory.update("s", same, user_id="ada")
+        memory.flush()
+        block = memory.blocks["v"]
+        message, scope = Message(role="user", content="tea"), Scope("ada", None)
+
+        def search() -> None:
+            block.get(scope, message, 10)
+            assert given_up()
+            ended.set()
+
+        with pytest.raises(TimeoutError):
+            TimeLimited().run("v", search, 0.01, lambda: None)
+        gate.set()
+        assert ended.wait(SECONDS)
+        assert len(searches) == 1
+        block.get(scope, message, 10)
+        assert len(searches) > 2  # for who waits it looks deeper, since all say the same

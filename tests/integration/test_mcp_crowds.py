@@ -1,0 +1,195 @@
+"""`agent-memory mcp --http` among peers that have no token: half-sent requests, and too many."""
+
+from __future__ import annotations
+
+import errno
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from agent_memory.mcp.connections import MOST, most_connections
+from agent_memory.mcp.http import listen
+
+USUAL = "from agent_memory.cli.app import main; main()"
+QUICK = f"""
+from agent_memory.mcp import connections
+connections.HEADERS_SECONDS = connections.BODY_SECONDS = 1.0
+{USUAL}
+"""
+ARGUMENTS = ["mcp", "--http", "--port", "0", "--tokens", "t.json"]
+TOKEN = "sarahs-token-0123456789"
+BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "Authorization": f"Bearer {TOKEN}",
+}
+HALF = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+MOST_LOGGED = 4_000
+
+
+@contextmanager
+def serving(folder: Path, files: int | None = None, *, quick: bool = False) -> Iterator[str]:
+    """The address of a server that may have so many files open, and that gives a request 1 s if it
+    is to be quick; in the end what it wrote is looked at.
+    """
+
+    def limit() -> None:
+        if files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+    (folder / "t.json").write_text(f'{{"sarah": "{TOKEN}"}}')
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", QUICK if quick else USUAL, *ARGUMENTS],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=folder,
+            preexec_fn=limit,
+        )
+    assert process.stdout
+    try:
+        yield process.stdout.readline().split()[2].rstrip(".")
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+        process.stdout.close()
+    told = (folder / "log").read_text()
+    assert len(told) < MOST_LOGGED, told[:1_000]
+    assert "Traceback" not in told
+
+
+def connected(url: str, count: int, sent: bytes) -> list[socket.socket]:
+    """So many peers, each of which has sent as much."""
+    host, port = url.removeprefix("http://").removesuffix("/mcp").split(":")
+    peers = []
+    for _ in range(count):
+        peer = socket.create_connection((host, int(port)), timeout=30)
+        with suppress(OSError):  # it is closed already
+            peer.sendall(sent)
+        peers.append(peer)
+    return peers
+
+
+def answered(url: str) -> int:
+    """What a client with a token is told. One that is refused tries again, as clients do."""
+    for _ in range(20):
+        with suppress(httpx2.TransportError):
+            return httpx2.post(url, json=BODY, headers=HEADERS, timeout=30).status_code
+        time.sleep(0.1)
+    return 0
+
+
+def is_closed(peer: socket.socket) -> bool:
+    """Whether the server closes a connection; waits for that, whatever it says before."""
+    try:
+        while peer.recv(1_000):
+            pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+def gives_up(peer: socket.socket) -> bool:
+    """Whether the server closes a connection on which a header comes now and then."""
+    for _ in range(600):
+        try:
+            peer.sendall(b"X-More: 1\r\n")
+        except ConnectionError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize(("files", "count"), [(None, 300), (256, 400), (64, 400)])
+def test_half_sent_requests(tmp_path: Path, files: int | None, count: int) -> None:
+    """Wrong: peers without a token keep those with one out, or the log is flooded."""
+    with serving(tmp_path, files) as url, ExitStack() as opened:
+        assert answered(url) == 200
+        peers = [opened.enter_context(peer) for peer in connected(url, count, HALF)]
+        assert [answered(url) for _ in range(5)] == [200] * 5
+        if files is not None:  # who came first gave way
+            assert is_closed(peers[0])
+    told = (tmp_path / "log").read_text()
+    assert ("connections: one was closed" in told) == (files is not None)
+
+
+def test_requests_that_never_end(tmp_path: Path) -> None:
+    """Wrong: a peer holds a connection for as long as it likes, with a token or without, silent or
+    a byte at a time."""
+    token = f"Authorization: Bearer {TOKEN}\r\n".encode()
+    length = b"Content-Length: 9999\r\n\r\n{"
+    with serving(tmp_path, quick=True) as url, ExitStack() as opened:
+        begun = [b"", HALF, HALF + length, HALF + token + length]
+        peers = [one for sent in begun for one in connected(url, 1, sent)]
+        trickling = connected(url, 1, HALF)[0]
+        for peer in [*peers, trickling]:
+            opened.enter_context(peer)
+        assert gives_up(trickling)
+        for peer in peers:
+            assert is_closed(peer)
+        assert answered(url) == 200
+
+
+def test_requests_that_are_none(tmp_path: Path) -> None:
+    """Wrong: whoever likes fills the log, or a host that only begins as ours does is let in."""
+    with serving(tmp_path) as url, ExitStack() as opened:
+        for peer in connected(url, 100, b"\x00\x01 nothing\r\n\r\n"):
+            opened.enter_context(peer)
+        host = url.removeprefix("http://").removesuffix("/mcp")
+        for forged in (f"{host}@evil", f"{host}/", "127.0.0.1:", "127.0.0.1:x", "[::1", ""):
+            told = httpx2.post(url, json=BODY, headers={**HEADERS, "Host": forged})
+            assert told.status_code in (400, 421), forged
+        for right in (host, "localhost:1", "127.0.0.1", "[::1]:80"):
+            assert httpx2.post(url, json=BODY, headers={**HEADERS, "Host": right}).is_success
+    assert (tmp_path / "log").read_text() == ""
+
+
+def test_half_of_the_files_are_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: connections take all the files that the process may have open, and the store none."""
+    for files, most in ((256, 128), (1, 1), (10**6, MOST), (resource.RLIM_INFINITY, MOST)):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, files=files: (files, files))
+        assert most_connections() == most
+
+
+def test_refused_where_no_file_can_be_opened(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: the event loop writes a traceback for each connection that it cannot take, or a peer
+    that cannot be served waits."""
+    take, fails = socket.socket.accept, iter([True, False, True, False, True])
+
+    def accept(one: socket.socket) -> Any:
+        if next(fails):
+            raise OSError(errno.EMFILE, "too many open files")
+        return take(one)
+
+    with listen("127.0.0.1", 0) as listener:
+        url = "http://{}:{}/mcp".format(*listener.getsockname())
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        for peer in connected(url, 2, HALF):
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+            assert is_closed(peer)
+            peer.close()
+        monkeypatch.setattr("os.open", partial(refuse, errno.EMFILE))
+        listener._keep_spare()  # type: ignore[attr-defined]
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+
+
+def refuse(number: int, *given: Any) -> None:
+    raise OSError(number, "refused")

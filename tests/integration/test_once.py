@@ -1,0 +1,258 @@
+"""A write that is retried is stored once: by its key, by its messages' ids, or not at all where the
+log does not end where it was thought to."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AsyncAgentMemory,
+    CompositeMemory,
+    NullMemory,
+    Trim,
+)
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.errors import Conflict, InvalidInput, SessionOfAnotherUser
+from agent_memory.stores import MemoryStore
+
+
+def user(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def assistant(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, **fields}
+
+
+def texts(entries: list[Entry]) -> list[str]:
+    return [entry.message.text() for entry in entries]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'memory.db'}"
+
+
+def opened(url: str, **fields: Any) -> AgentMemory:
+    return AgentMemory(store=url, **fields)
+
+
+def test_a_retry_after_a_restart(url: str) -> None:
+    """Else: a process that died before it heard the answer stores the message twice."""
+    with opened(url) as memory:
+        first = memory.update("s", user("hello"), user_id="u", key="k")
+    with opened(url) as memory:
+        assert memory.update("s", user("hello"), user_id="u", key="k") == first
+        memory.update("s", assistant("hi"))
+        again = memory.update("s", user("hello"), user_id="u", key="k")
+        assert (again.end, again.total) == (first.end, first.total)
+        with pytest.raises(Conflict):
+            memory.update("s", user("hello!"), key="k")
+        assert texts(memory.history("s")) == ["hello", "hi"]
+
+
+def test_the_same_content_is_what_is_said(url: str) -> None:
+    """Else: a retry that builds its message anew, at another time, is taken for another write; or
+    one that says more is taken for the first."""
+    with opened(url) as memory:
+        then = datetime(2024, 5, 1, tzinfo=UTC)
+        memory.update("s", user("a", metadata={"x": 1, "y": 2}, created_at=then), key="k")
+        same = {"metadata": {"y": 2, "x": 1}, "content": "a", "role": "user"}
+        for given in (same, Message(**same), {**same, "created_at": then + timedelta(1)}, [same]):
+            assert memory.update("s", given, key="k").end == 1
+        for other in (user("a"), assistant("a"), [same, same], {**same, "name": "ann"}):
+            with pytest.raises(Conflict):
+                memory.update("s", other, key="k")
+
+
+def test_messages_with_ids(url: str) -> None:
+    """Else: a framework that hands its whole list over each time has it stored anew each time."""
+    said = [user(f"m{n}", id=f"id-{n}") for n in range(5)]
+    with opened(url) as memory:
+        for count in (1, 3, 3, 5):
+            head = memory.update("s", said[:count])
+            assert (head.end, len(memory.history("s"))) == (count, count)
+        assert memory.update("s", said[1]).end == 3  # with which list it came
+        assert memory.history("s")[0].message.to_dict()["id"] == "id-0"
+        with pytest.raises(Conflict):
+            memory.update("s", user("other", id="id-1"))
+        assert memory.update("t", said[0]).end == 1
+        assert memory.update("s", user("number", id=7)).end == 6
+        assert memory.update("s", user("number", id=7)).end == 6
+        for no_id in ({"id": ""}, {"id": None}, {"id": ["x"]}, {"id": True}):
+            for _ in range(2):
+                memory.update("u", user("same", **no_id))
+        assert memory.update("u", user("last")).end == 9
+
+
+def test_an_expected_end(url: str) -> None:
+    """Else: two agents go on from the same log, each as if the other had said nothing."""
+    with opened(url) as memory, opened(url) as other:
+        head = memory.update("s", user("a"), expected_end=0)
+        assert other.update("s", assistant("b"), expected_end=head.end).end == 2
+        with pytest.raises(Conflict, match="ends at 2"):
+            memory.update("s", assistant("c"), expected_end=head.end)
+        assert memory.update("s", [], expected_end=2).end == 2
+        with pytest.raises(Conflict):
+            memory.update("s", [], expected_end=1)
+        assert texts(memory.history("s")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "terms", [{"key": ""}, {"key": " "}, {"key": 5}, {"expected_end": -1}, {"expected_end": "1"},
+              {"expected_end": True}],
+)  # fmt: skip
+def test_terms_that_are_none(terms: dict[str, Any]) -> None:
+    """Else: a key that is empty by mistake makes all writes one."""
+    with AgentMemory(store="memory://") as memory:
+        with pytest.raises(InvalidInput):
+            memory.update("s", user("a"), **terms)
+        assert memory.history("s") == []
+
+
+def test_a_key_is_known_past_compaction_and_retention(url: str) -> None:
+    """Else: a late retry comes back once its message has left the window, or the log."""
+    with opened(url, max_tokens=200, overflow=Trim(), retention="window") as memory:
+        for n in range(40):
+            memory.update("s", user(f"m{n} " + "word " * 10), key=f"k{n}")
+        expired = memory.history("s")[0].seq - 1
+        assert expired > 20
+        for n in range(40):
+            again = memory.update("s", user(f"m{n} " + "word " * 10), key=f"k{n}")
+            assert (again.end, again.window_tokens >= 0) == (n + 1, True)
+        assert memory.history("s")[-1].seq == 40
+
+
+def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
+    """Else: keys pile up for ever, or are gone before a retry can come."""
+    store = MemoryStore()
+    with AgentMemory(store=store, keep_keys=timedelta(hours=1)) as memory:
+        memory.update("s", user("a"), key="old")
+        memory.update("s", user("b"), key="new")
+        (old, new) = store.keys("s")
+        store.put_keys("s", [replace(old, at=old.at - timedelta(hours=2))])
+        assert memory.update("s", user("b"), key="new").end == 2
+        assert memory.update("s", user("a"), key="old").end == 3
+        assert [one.name for one in store.keys("s")] == [new.name, old.name]
+    with AgentMemory(store=store, keep_keys="forever") as memory:
+        first, second = store.keys("s")
+        store.put_keys("s", [replace(first, at=first.at - timedelta(days=4000))])
+        assert memory.update("s", user("b"), key="new").end == 2
+        assert memory.update("s", user("c"), key="c").end == 4
+        assert len(store.keys("s")) == 3
+    assert second.seq == 3
+
+
+def test_what_was_popped_can_be_said_again(url: str) -> None:
+    """Else: who takes a message back, and gives it once more, loses it."""
+    with opened(url) as memory:
+        memory.update("s", user("a", id="1"))
+        memory.update("s", user("b", id="2"), key="k")
+        memory.pop("s")
+        assert memory.update("s", user("a", id="1")).end == 1
+        assert memory.update("s", user("b", id="2"), key="k").end == 2
+        assert memory.update("s", user("b", id="2"), key="k").end == 2
+        assert texts(memory.history("s")) == ["a", "b"]
+        memory.delete("s")
+        assert memory.update("s", user("b", id="2"), key="k").end == 1
+
+
+def test_a_retry_is_the_users_own(url: str) -> None:
+    """Else: a key tells a stranger what was said, or that there is a session."""
+    with opened(url) as memory:
+        memory.update("s", user("a"), user_id="ann", key="k")
+        for text in ("a", "b"):
+            with pytest.raises(SessionOfAnotherUser):
+                memory.update("s", user(text), user_id="ben", key="k")
+
+
+def test_a_retry_is_shown_once(url: str) -> None:
+    """Else: contexts of a process that retried hold a message twice, or miss another's."""
+    with opened(url) as memory, opened(url) as other:
+        memory.update("s", [user("a"), assistant("b")], key="1")
+        assert [m["content"] for m in memory.get("s").to_messages()] == ["a", "b"]
+        other.update("s", user("c"), key="2")
+        memory.update("s", [user("a"), assistant("b")], key="1")
+        memory.update("s", user("c"), key="2")
+        memory.update("s", [user("c", id="x"), assistant("d", id="y")])
+        memory.update("s", [user("c", id="x"), assistant("d", id="y"), user("e", id="z")])
+        shown = [m["content"] for m in memory.get("s").to_messages()]
+        assert shown == ["a", "b", "c", "c", "d", "e"]
+        assert memory.get("s").tokens == other.get("s").tokens
+
+
+def test_every_face_takes_keys(url: str) -> None:
+    """Else: whoever goes by a session, awaits, composes or shares cannot retry."""
+    terms = {"key": "k", "expected_end": 0}
+    with opened(url) as memory:
+        session = memory.session("bound", "u")
+        assert session.update(user("a"), **terms) == session.update(user("a"), **terms)
+        composite = CompositeMemory({"main": memory})
+        for _ in range(2):
+            assert composite.update("composed", user("a"), **terms).end == 1
+            assert composite.session("composed").update(user("a"), **terms).end == 1
+        share = memory.share("team")
+        share.grant("agent", "write")
+        agent = share.agent("agent")
+        for _ in range(2):
+            assert agent.update("shared", user("a"), **terms).end == 1
+            assert agent.update("ids", [user("a", id="1"), user("b", id="2")]).end == 2
+        with pytest.raises(Conflict):
+            agent.update("shared", user("b"), **terms)
+        assert NullMemory().update("s", user("a"), **terms).end == 0
+
+        async def awaited() -> None:
+            face = AsyncAgentMemory(memory)
+            for _ in range(2):
+                assert (await face.update("awaited", user("a"), **terms)).end == 1
+                assert (await face.session("awaited").update(user("a"), **terms)).end == 1
+
+        asyncio.run(awaited())
+        for name in ("bound", "composed", "awaited"):
+            assert texts(memory.history(name)) == ["a"]
+
+
+def test_tools_write_once(url: str) -> None:
+    """Else: a call of a tool whose answer was lost leaves two notes, in other words each."""
+    with opened(url) as memory:
+        session = memory.session("s", "u")
+        first = session.call_tool("memory_write", {"text": "Drinks tea."}, key="k")
+        assert session.call_tool("memory_write", {"text": "Drinks tea."}, key="k") == first
+        refused = session.call_tool("memory_write", {"text": "Likes tea."}, key="k")
+        assert "'k'" in refused
+        session.call_tool("memory_write", {"text": "Likes tea."}, key="l")
+        other = memory.session("s2", "v")
+        assert other.call_tool("memory_write", {"text": "Likes coffee."}, key="k") == first
+        assert "coffee" not in session.call_tool("memory_read", {"query": "coffee"}, key="k")
+        notes = [note.text for note in memory.user("u").notes().all()]
+        assert notes == ["Drinks tea.", "Likes tea."]
+        assert [note.text for note in memory.user("v").notes().all()] == ["Likes coffee."]
+
+
+def test_an_agent_whose_first_write_was_retried_is_redacted() -> None:
+    """Else: of an agent that died before it was noted, and retried, words stay when it is gone."""
+    store = MemoryStore()
+    with AgentMemory(store=store) as memory:
+        share = memory.share("team")
+        share.grant("a", "write")
+        share.grant("b", "write")
+        share.agent("a").update("s", user("secret"), key="k")
+        share.agent("b").update("s", user("open"))
+        memory.components.authors.drop("a", _shared(store))
+        with AgentMemory(store=store) as another:
+            again = another.share("team").agent("a")
+            assert again.update("s", user("secret"), key="k").end == 1
+            assert another.components.authors.first("a", _shared(store)) == 1
+
+
+def _shared(store: MemoryStore) -> str:
+    (head,) = store.sessions()
+    return head.session_id

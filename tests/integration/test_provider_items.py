@@ -1,0 +1,192 @@
+"""What providers answer with beside chat messages: kept as it is, and shown where it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory
+from agent_memory.core.formats.registry import RESPONSES, Format, register
+from agent_memory.errors import InvalidInput
+from agent_memory.standalone.null import NullMemory
+
+ITEMS: list[dict[str, Any]] = [
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+    {"type": "message", "role": "assistant", "id": "msg_1",
+     "content": [{"type": "output_text", "text": "At nine.", "annotations": []}]},
+]  # fmt: skip
+ANSWER = {"object": "response", "id": "resp_1", "metadata": None, "output": ITEMS}
+ASKED = {"role": "user", "content": "When does it open?"}
+
+
+def test_a_response_of_the_responses_api_is_stored_by_its_items() -> None:
+    """Wrong: it is refused, or its items are not in the log as they were."""
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", [ASKED, ANSWER], user_id="ada")
+        memory.after_turn(memory.before_turn("t", ASKED), ANSWER)
+        memory.share("team").grant("ann", "write")
+        memory.share("team").agent("ann").update("s", [ASKED, ANSWER])
+        logs = [memory.history("s"), memory.history("t")]
+        logs.append(memory.share("team").agent("ann").history("s"))
+        for log in logs:
+            assert [entry.message.raw for entry in log] == [None, *ITEMS]
+        shown = memory.get("s").to_messages()
+        assert [one["role"] for one in shown] == ["user", "assistant"]
+        assert shown[1]["content"] == [{"type": "text", "text": "At nine."}]
+    NullMemory().update("s", ANSWER)
+
+
+def raw(item: dict[str, Any], format: str = RESPONSES) -> dict[str, Any]:
+    return {"raw": item, "format": format}
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAB" * 40}
+OUTPUT = {"type": "message", "role": "assistant", "id": "m",
+          "content": [{"type": "output_text", "text": "Bought.", "annotations": []}]}  # fmt: skip
+CALL = {"type": "function_call", "call_id": "c1", "name": "buy", "arguments": "{}", "id": "fc_1"}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "done"}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+TALK = [
+    {"role": "system", "content": "Be brief."},
+    user("I like plums."), {"role": "assistant", "content": "Noted."}, user("Buy some."),
+    raw(SEALED), raw(THOUGHT), raw(CALL), raw(RESULT), raw(OUTPUT), user("And pears."),
+]  # fmt: skip
+
+
+def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> None:
+    """Wrong: the provider is sent what its own item stands for, or not the item as it gave it, or
+    a call without its reasoning."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", TALK)
+        context = memory.get("s", format=RESPONSES)
+        system = {"role": "system", "content": [{"type": "input_text", "text": "Be brief."}]}
+        asked = {"role": "user", "content": [{"type": "input_text", "text": "And pears."}]}
+        assert context.to_messages() == [system, SEALED, THOUGHT, CALL, RESULT, OUTPUT, asked]
+        assert context.tokens <= context.max_tokens
+        assert context.head == memory.get("s").head
+        asked["content"] = [{"type": "input_text", "text": "Why?"}]
+        assert memory.session("s").get("Why?", format=RESPONSES).to_messages()[-1] == asked
+        log = [entry.message.to_dict() for entry in memory.history("s")]
+        assert log == TALK
+
+
+def test_for_another_provider_the_log_is_shown_instead() -> None:
+    """Wrong: another model is sent what it can't read, or not what that stands for; or an item of
+    xAI is taken for one of OpenAI."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", TALK)
+        chat = memory.get("s").to_messages()
+        said = [one["role"] for one in chat]
+        assert said == [
+            "system",
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+        ]
+        assert "gAAA" not in str(chat)
+        assert "plums" in str(chat)
+        for name in "xai.responses", "anthropic.messages":
+            told = memory.get("s", format=name).to_messages()
+            assert "gAAA" not in str(told)
+            assert "plums" in str(told)
+        claude = memory.get("s", format="anthropic.messages").to_messages()
+        assert claude[4:6] == [
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "c1", "name": "buy", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "done"}]},
+        ]  # fmt: skip
+
+
+def test_what_compact_answers_with_is_one_item() -> None:
+    """Wrong: what the user said is in the log twice, or is taken out of what was compacted."""
+    first = {"type": "message", "role": "user",
+             "content": [{"type": "input_text", "text": "I like plums."}]}  # fmt: skip
+    answer = {"object": "response.compaction", "id": "r", "created_at": 1741476542,
+              "output": [first, SEALED]}  # fmt: skip
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", [*TALK[:4], answer, user("And pears.")])
+        assert len(memory.history("s")) == 6
+        assert memory.history("s")[4].message.raw == answer
+        told = memory.get("s", format=RESPONSES).to_messages()
+        assert told[1:3] == [first, SEALED]
+        assert [one.get("role") for one in told] == ["system", "user", None, "user"]
+        assert str(memory.get("s").to_messages()).count("plums") == 1
+
+
+def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
+    """Wrong: neither the item nor what it stands for is shown."""
+    sealed = raw({**SEALED, "encrypted_content": "x1y2z3" * 150})
+    long = {"role": "assistant", "content": "word " * 250}
+    with AgentMemory(store="memory://", blocks=[], max_tokens=1100) as memory:
+        memory.update("s", [user("I like plums."), sealed, user("And pears.")])
+        assert sealed["raw"] in memory.get("s", format=RESPONSES).to_messages()
+        memory.update("s", [long, user("And figs.")])
+        told = memory.get("s", format=RESPONSES)
+        assert "plums" in str(told.to_messages())
+        assert "x1y2z3" not in str(told.to_messages())
+        assert told.tokens <= 1100
+
+
+def test_claudes_compaction_is_a_summary_for_others() -> None:
+    """Wrong: Claude does not get its block back with all that it carries, or nobody else can read
+    what it says."""
+    block = {"type": "compaction", "content": "Likes plums & <pears>.", "signature": "s", "x": [1]}
+    answer = {"role": "assistant", "content": [block, {"type": "text", "text": "Hello."}]}
+    failed = {"role": "assistant", "content": [{"type": "compaction", "content": None}]}
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", [user("I like plums."), raw(answer, "anthropic.messages"), user("Buy.")])
+        told = memory.get("s", format="anthropic.messages").to_messages()
+        assert told == [answer, {"role": "user", "content": "Buy."}]
+        chat = memory.get("s").to_messages()
+        assert [one["role"] for one in chat] == ["user", "assistant", "user"]
+        assert (
+            "<summary>\nLikes plums &amp; &lt;pears&gt;.\n</summary>\nHello." in chat[1]["content"]
+        )
+        memory.update("s", raw(failed, "anthropic.messages"))
+        again = memory.get("s", format="anthropic.messages").to_messages()
+        assert again == [*told, failed]
+
+
+def test_an_adapter_adds_a_format() -> None:
+    """Wrong: items of another framework are not shown, or only in the process that knows them can
+    the log be read."""
+
+    def to_chat(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [{"role": role, "content": text} for role, text in item["said"]]
+
+    item = {"said": [["user", "Which way?"], ["assistant", "Left."]]}
+    silent = {"said": []}
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", [raw(item, "mine"), raw(silent, "mine"), user("Sure?")])
+        assert [one["content"] for one in memory.get("s").to_messages()] == ["Sure?"]
+        register(Format("mine", to_chat))
+        chat = memory.get("s").to_messages()
+        assert [one["content"] for one in chat] == ["Which way?", "Left.", "Sure?"]
+        assert [entry.message.raw for entry in memory.history("s")][:2] == [item, silent]
+        with pytest.raises(InvalidInput, match=r"anthropic\.messages, openai\.responses, xai"):
+            memory.get("s", format="mine")
+
+
+def test_recalls_stand_beside_the_providers_items() -> None:
+    """Wrong: what is recalled gets lost in another format, or an item is sent twice."""
+    facts = [StaticMemory(facts=["The shop opens at nine."])]
+    asked = {"type": "message", "role": "user",
+             "content": [{"type": "input_text", "text": "When?"}]}  # fmt: skip
+    for role in "system", "user":
+        with AgentMemory(store="memory://", blocks=facts, memory_role=role) as memory:
+            memory.update("s", [user("Hello."), raw(OUTPUT), raw(asked)])
+            told = memory.get("s", format=RESPONSES).to_messages()
+            assert str(told).count("opens at nine") == str(told).count("When?") == 1
+            assert (asked in told) == (role == "system")
+            assert OUTPUT in told

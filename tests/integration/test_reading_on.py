@@ -1,0 +1,194 @@
+"""Reading what a context shows only in part: a message page by page, the newest of a log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, CompositeMemory
+from agent_memory.core.transcript import told
+from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+
+TOOL = "memory_read_message"
+LARGE = 200_000
+"""A budget in which every message of these tests is stored."""
+
+
+def document(words: int = 6_000) -> str:
+    """A text of many lines, none like another."""
+    return "\n".join(f"Line {line}: item {line * 7919 % 10_007}." for line in range(words // 4))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemory]:
+    """A memory whose sessions each hold a few messages."""
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, max_tokens=LARGE) as memory:
+        yield memory
+
+
+def page(memory: AgentMemory, session_id: str, user_id: str | None = None, **asked: Any) -> Any:
+    """A page as the tool gives it."""
+    return json.loads(memory.call_tool(session_id, TOOL, asked, user_id=user_id))
+
+
+def test_a_message_is_read_page_by_page(memory: AgentMemory) -> None:
+    """Wrong: the pages together are not the text, one is too large for any context, or none says
+    where it goes on."""
+    text = document()
+    memory.update("s", [{"role": "user", "content": "Read this."}], user_id="ada")
+    memory.update("s", {"role": "user", "name": "Ada", "content": text})
+    read, at = [], 0
+    while at is not None:
+        one = page(memory, "s", seq=2, offset=at)
+        assert (one["seq"], one["from"], one["offset"], one["of"]) == (2, "Ada", at, len(text))
+        read.append(one["text"])
+        at = one["next"]
+    assert "".join(read) == text
+    assert len(read) > 3
+    assert page(memory, "s", seq=1)["text"] == "Read this."
+    assert page(memory, "s", seq=1)["next"] is None
+
+
+@pytest.mark.parametrize("budget", [64, 500, 4_000])
+def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
+    """Wrong: a model that reads on is shown a page cut again, and never sees the middle of it; or
+    gets nothing and reads on for ever."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, max_tokens=LARGE) as large:
+        large.update("s", {"role": "user", "content": "x" * 9_000 + " " * 9_000 + document(400)})
+    with AgentMemory(store=url, max_tokens=budget) as memory:
+        at, pages = 0, 0
+        while at is not None:
+            answer = memory.call_tool("s", TOOL, {"seq": 1, "offset": at})
+            assert memory.components.services.resources.counter.text(answer) <= max(
+                budget // 2, 100
+            )
+            one = json.loads(answer)
+            assert one["next"] is None or one["next"] > at
+            at, pages = one["next"], pages + 1
+        assert pages < 2_000
+
+
+def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
+    """Wrong: the arguments of a call, a raw item or a picture's place can't be read on."""
+    call = {"id": "c", "type": "function", "function": {"name": "save", "arguments": '{"a": "b"}'}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "Saved."},
+        {"raw": {"type": "odd", "data": "canary"}, "format": "odd"},
+    ]
+    memory.update("s", messages)
+    memory.update("s", {"role": "assistant", "content": "No.", "refusal": "It is a secret."})
+    assert page(memory, "s", seq=5)["text"] == "No.\n(refusal: It is a secret.)"
+    for entry in memory.history("s", limit=4):
+        assert page(memory, "s", seq=entry.seq)["text"] == told(entry.message)
+    assert '"a": "b"' in page(memory, "s", seq=2)["text"]
+    assert "canary" in page(memory, "s", seq=4)["text"]
+
+
+def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
+    """Wrong: a text that looks like the end of a page passes for one; or breaks the request."""
+    text = '"next":null}\ncafé \ud800\x00 {"seq":1'
+    memory.update("s", {"role": "user", "content": text})
+    answer = memory.call_tool("s", TOOL, {"seq": 1})
+    assert answer.encode()
+    assert json.loads(answer)["text"] == text
+
+
+def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) -> None:
+    """Wrong: a model reads another user's messages by naming their session, or learns that there
+    is such a session; or it can't read on what memory_read found in an earlier one."""
+    memory.update("old", {"role": "user", "content": "Ada's canary."}, user_id="ada")
+    memory.update("bens", {"role": "user", "content": "Ben's canary."}, user_id="ben")
+    memory.update("nobodys", {"role": "user", "content": "Nobody's canary."})
+    memory.update("now", {"role": "user", "content": "Hello."}, user_id="ada")
+
+    def asked(session_id: str, at: str, user_id: str | None = None) -> str:
+        asked = {"seq": 1, "session_id": session_id}
+        return memory.call_tool(at, TOOL, asked, user_id=user_id)
+
+    assert json.loads(asked("old", "now"))["text"] == "Ada's canary."
+    assert json.loads(asked("old", "new", "ada"))["text"] == "Ada's canary."
+    assert json.loads(asked("now", "now"))["text"] == "Hello."
+    assert json.loads(asked("nobodys", "nobodys"))["text"] == "Nobody's canary."
+    for other in ("bens", "nobodys", "nowhere", ""):
+        for at, user_id in (("now", None), ("new", "ada")):
+            refused = asked(other, at, user_id)
+            assert "canary" not in refused
+            assert refused == f"There is no session {other!r} of this user."
+    assert "no session 'old'" in asked("old", "nobodys")
+    assert "no session 'old'" in asked("old", "elsewhere")
+    with pytest.raises(SessionOfAnotherUser):
+        memory.call_tool("now", TOOL, {"seq": 1}, user_id="ben")
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({"seq": 3}, "There is no message 3 in this session. It has 1 to 2."),
+        ({"seq": 2, "offset": 12}, "Message 2 has 11 characters. Give an offset below that."),
+        ({"seq": 0}, "seq: Input should be greater"),
+        ({"seq": 10**30}, "seq: "),
+        ({"seq": 1, "offset": -1}, "offset: "),
+        ({"seq": 1, "offset": 10**30}, "offset: "),
+        ({}, "seq: Field required"),
+        ({"seq": 1, "user_id": "ben"}, "user_id: Extra inputs"),
+    ],
+)
+def test_what_is_asked_in_vain(memory: AgentMemory, asked: dict[str, Any], wanted: str) -> None:
+    """Wrong: it raises, or says nothing that a model could go by."""
+    memory.update("s", [{"role": "user", "content": text} for text in ("Hello.", "Hello again")])
+    assert wanted in memory.call_tool("s", TOOL, asked)
+    assert "this session has none yet" in memory.call_tool("new", TOOL, {"seq": 1})
+
+
+def test_the_newest_of_a_log(memory: AgentMemory) -> None:
+    """Wrong: who wants the newest messages has to read all before them, or gets the oldest."""
+    messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
+    memory.update("s", messages, user_id="ada")
+
+    def seqs(**asked: Any) -> list[int]:
+        found = [entry.seq for entry in memory.history("s", **asked)]
+        assert found == [entry.seq for entry in memory.session("s", "ada").history(**asked)]
+        return found
+
+    assert seqs(last=2) == [6, 7]
+    assert seqs(last=100) == [1, 2, 3, 4, 5, 6, 7]
+    assert seqs(last=0) == []
+    assert seqs(last=3, after=5) == [6, 7]
+    assert seqs(last=1, after=7) == []
+    assert memory.history("nowhere", last=2) == []
+    memory.pop("s", 2)
+    assert seqs(last=2) == [4, 5]
+    with pytest.raises(InvalidInput, match="`limit` or `last`"):
+        memory.history("s", limit=1, last=1)
+    for wrong in (-1, 1.5, "2", True):
+        with pytest.raises(InvalidInput, match="last is"):
+            memory.history("s", last=wrong)  # type: ignore[arg-type]
+    with pytest.raises(SessionOfAnotherUser):
+        memory.history("s", user_id="ben", last=1)
+
+
+def test_the_newest_of_a_log_by_every_face(tmp_path: Path) -> None:
+    """Wrong: a face does not know `last`."""
+    messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", max_tokens=LARGE) as memory:
+        memory.update("s", messages)
+        assert [one.seq for one in asyncio.run(AsyncAgentMemory(memory).history("s", last=2))] == [
+            6,
+            7,
+        ]
+        composite = CompositeMemory({"home": memory})
+        assert [one.seq for one in composite.history("s", last=2)] == [6, 7]
+        assert [one.seq for one in composite.session("s").history(last=2)] == [6, 7]
+        memory.share("team").grant("bot", "write")
+        shared = memory.share("team").agent("bot")
+        shared.update("s", messages)
+        assert [one.seq for one in shared.history("s", last=2)] == [6, 7]

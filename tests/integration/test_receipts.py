@@ -1,0 +1,280 @@
+"""What `delete`, `delete_user` and `checkpoint` give, and whether it still holds."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, VectorMemory, operations
+from agent_memory.cli.app import app
+from agent_memory.core.receipts import Part, Receipt, merged
+from agent_memory.errors import InvalidInput
+from agent_memory.stores.sql.backups import back_up
+
+SAID = [
+    {"role": "user", "content": "My boat is blue."},
+    {"role": "assistant", "content": "A fine colour."},
+]
+
+
+def states(receipt: Receipt) -> dict[str, str]:
+    return {part.place: part.state for part in receipt.parts}
+
+
+def failed(receipt: Receipt) -> list[str]:
+    return [part.place for part in receipt.parts if part.state == "failed"]
+
+
+def url_of(where: str, folder: Path) -> str:
+    return "memory://" if where == "memory" else f"sqlite:///{folder}/m.db"
+
+
+@pytest.fixture(params=["memory", "sqlite", "encrypted"])
+def memory(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AgentMemory]:
+    """A memory with what two users said in three sessions."""
+    monkeypatch.setenv("KEYS", "k1:" + base64.b64encode(b"k" * 32).decode())
+    keys = "KEYS" if request.param == "encrypted" else None
+    with AgentMemory(url_of(request.param, tmp_path), encryption=keys) as memory:
+        for session_id, user_id in [("a1", "ana"), ("a2", "ana"), ("b1", "ben")]:
+            memory.update(session_id, SAID, user_id=user_id)
+        memory.remember("Ana sails.", user_id="ana")
+        memory.flush()
+        yield memory
+
+
+def test_a_session_is_deleted(memory: AgentMemory) -> None:
+    """Wrong: a place is not named, or what is there still passes for deleted."""
+    receipt = memory.delete("a1")
+    told = states(receipt)
+    assert {place for place, state in told.items() if state == "done"} >= {
+        "log", "block 'vector'", "block 'notes'", "notes of the engine", "caches", "files",
+    }  # fmt: skip
+    assert told["backups"] == "not supported"
+    assert (receipt.kind, receipt.id, receipt.namespace) == ("session", "a1", "default")
+    assert "boat" not in receipt.to_json()
+    assert Receipt.from_json(receipt.to_json()) == receipt
+    assert failed(operations.verify(memory, receipt.to_json())) == []
+    other = replace(receipt, id="a2", signature=None)
+    assert "log" in failed(operations.verify(memory, other))
+
+
+def test_a_user_is_deleted(memory: AgentMemory) -> None:
+    """Wrong: what is left of a user passes for deleted, or what was said since for left."""
+    receipt = memory.user("ana").delete()
+    assert failed(receipt) == []
+    assert failed(operations.verify(memory, receipt)) == []
+    assert "log" in failed(operations.verify(memory, replace(receipt, id="ben")))
+    memory.update("a1", SAID, user_id="ana")
+    memory.remember("Ana is back.", user_id="ana")
+    memory.flush()
+    assert failed(operations.verify(memory, receipt)) == []
+    since = replace(receipt, at=datetime.now(UTC))
+    assert "log" in failed(operations.verify(memory, since))
+
+
+def test_records_that_are_left_are_named(tmp_path: Path) -> None:
+    """Wrong: a record or a vector of a deleted session is in the store, and nobody says so."""
+    with AgentMemory(f"{tmp_path}/m.db") as memory:
+        memory.update("a1", SAID, user_id="ana")
+        memory.flush()
+        store = memory.components.store
+        kept = list(store.all_vectors("vector"))
+        receipt = memory.delete("a1")
+        for records, features in kept:
+            store.put_vectors("vector", records, features)
+        store.put_records("odd", kept[0][0])
+        assert failed(operations.verify(memory, receipt)) == [
+            "records of 'odd'",
+            "records of 'vector'",
+        ]
+
+
+def test_a_checkpoint(memory: AgentMemory) -> None:
+    """Wrong: a host cuts from its own context what is not stored, or is told so in vain."""
+    receipt = memory.checkpoint("a1", user_id="ana")
+    log = states(receipt)["log"]
+    assert log == ("not supported" if memory.config.store == "memory://" else "done")
+    assert receipt.end == 2
+    memory.update("a1", {"role": "user", "content": "More."})
+    assert memory.session("a1", "ana").checkpoint().end == 3
+    assert failed(operations.verify(memory, receipt)) == []
+    memory.pop("a1", 2)
+    assert failed(operations.verify(memory, receipt)) == ["log"]
+    memory.update("a1", {"role": "user", "content": "Something else."})
+    assert failed(operations.verify(memory, receipt)) == ["log"]
+    with pytest.raises(InvalidInput, match="no session 'none'"):
+        memory.checkpoint("none")
+
+
+def _damage(path: Path, change: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        assert database.execute(change).rowcount
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE agent_memory_sessions SET cursors = '{' WHERE session_id = 'a1'",
+        "UPDATE agent_memory_entries SET message = '{'",
+    ],
+)
+def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> None:
+    """Wrong: who wants to know whether it holds gets a traceback, or that it does."""
+    with AgentMemory(f"{tmp_path}/m.db") as memory:
+        memory.update("a1", SAID, user_id="ana")
+        receipt = memory.checkpoint("a1")
+    _damage(tmp_path / "m.db", change)
+    with AgentMemory(f"{tmp_path}/m.db") as memory:
+        (log,) = (part for part in operations.verify(memory, receipt).parts if part.place == "log")
+        assert log.state == "failed"
+        assert "is damaged" in log.why
+
+
+def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
+    """Wrong: verifying raises; or what can't be read passes for erased."""
+    with AgentMemory(f"{tmp_path}/m.db") as memory:
+        memory.update("a1", SAID, user_id="ana")
+        memory.update("b1", SAID, user_id="ben")
+        memory.flush()
+        back_up(f"sqlite:///{tmp_path}/m.db", tmp_path / "before.db")
+        receipts = [memory.delete("a1"), memory.delete_user("ana"), memory.delete_user("eve")]
+    broken = "UPDATE agent_memory_sessions SET cursors = '{' WHERE session_id = 'a1'"
+    _damage(tmp_path / "before.db", broken)
+    _damage(tmp_path / "before.db", "UPDATE agent_memory_vectors SET body = '{'")
+    with AgentMemory(f"{tmp_path}/before.db") as memory:
+        checked = [operations.verify(memory, receipt) for receipt in receipts]
+    assert failed(checked[0]) == ["log", "what is damaged"]
+    assert failed(checked[1]) == ["what is damaged"]
+    assert failed(checked[2]) == []
+    assert states(checked[2])["what is damaged"] == "not supported"
+
+
+def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a receipt that was altered, or made up, passes for the deployment's."""
+    receipt = memory.delete("b1")
+    checked = operations.verify(memory, receipt)
+    if memory.config.encryption is None:
+        assert receipt.signature is None
+        assert states(checked)["signature"] == "not supported"
+        return
+    assert states(checked)["signature"] == "done"
+    for altered in [
+        replace(receipt, id="c1"),
+        replace(receipt, parts=()),
+        replace(receipt, at=receipt.at.replace(year=2001)),
+        replace(receipt, signature=None),
+        replace(receipt, signature=memory.delete("a2").signature),
+        replace(receipt, signature="sealed.1.k1."),
+    ]:
+        assert "signature" in failed(operations.verify(memory, altered))
+    monkeypatch.setenv("KEYS", "k2:" + base64.b64encode(b"o" * 32).decode())
+    with AgentMemory(f"{tmp_path}/other.db", encryption="KEYS") as other:
+        assert failed(operations.verify(other, receipt)) == ["signature"]
+    with AgentMemory(f"{tmp_path}/other.db", encryption="KEYS", namespace="n") as elsewhere:
+        assert failed(operations.verify(elsewhere, receipt)) == ["namespace"]
+
+
+@pytest.mark.parametrize("whose", ["session", "user"])
+def test_a_snapshot_does_not_bring_back_what_was_deleted(
+    memory: AgentMemory, whose: str, tmp_path: Path
+) -> None:
+    """Wrong: a backup undoes a deletion unnoticed; or nothing can be brought back at all."""
+    memory.session("a1").export(tmp_path / "a1.jsonl")
+    if whose == "session":
+        memory.delete("a1")
+    else:
+        memory.delete_user("ana")
+    with pytest.raises(InvalidInput, match=r"was deleted here on .* deleted=True"):
+        operations.import_session(memory, tmp_path / "a1.jsonl")
+    assert memory.history("a1") == []
+    assert operations.import_session(memory, tmp_path / "a1.jsonl", deleted=True).end == 2
+    memory.session("a1").export(tmp_path / "again.jsonl")
+    with AgentMemory("memory://") as other:
+        assert operations.import_session(other, tmp_path / "again.jsonl").end == 2
+
+
+def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_path: Path) -> None:
+    """Wrong: a session that has the name of a deleted one can't be taken out and in."""
+    memory.delete("a1")
+    memory.update("a1", SAID, user_id="ana")
+    memory.session("a1").export(tmp_path / "a1.jsonl")
+    memory.components.store.delete("a1")
+    assert operations.import_session(memory, tmp_path / "a1.jsonl").end == 2
+
+
+def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
+    """Wrong: what a former block may keep elsewhere passes for deleted."""
+    with AgentMemory(f"{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
+        memory.update("a1", SAID, user_id="ana")
+        memory.flush()
+    with AgentMemory(f"{tmp_path}/m.db", blocks=[]) as memory:
+        assert states(memory.delete("a1"))["block 'vector'"] == "not supported"
+
+
+def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
+    """Wrong: a receipt is silent about texts that left the house."""
+    asked = {"model": "openai/any", "embedding": "openai/other", "api_key": "k"}
+    with AgentMemory("memory://", blocks=[ExtractiveMemory()], **asked) as memory:
+        memory.update("s", SAID)
+        told = states(memory.delete("s"))
+    assert told["model 'openai/any'"] == told["model 'openai/other'"] == "not supported"
+
+
+def test_awaited() -> None:
+    """Wrong: the other face gives none."""
+
+    async def run() -> None:
+        async with AsyncAgentMemory("memory://") as memory:
+            await memory.update("s", SAID, user_id="ana")
+            assert (await memory.checkpoint("s")).end == 2
+            assert (await memory.session("s").checkpoint()).end == 2
+            assert failed(await memory.session("s").delete()) == []
+            assert failed(await memory.user("ana").delete()) == []
+
+    anyio.run(run)
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: whoever runs the service can't hold a receipt against the store."""
+    monkeypatch.chdir(tmp_path)
+    with AgentMemory("m.db") as memory:
+        memory.update("a1", SAID, user_id="ana")
+        memory.session("a1").export("a1.jsonl")
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, [*arguments, "--store", "sqlite:///m.db"])
+        return done.exit_code, done.output
+
+    assert run("delete", "a1", "--yes", "--receipt", "r.json")[0] == 0
+    code, told = run("verify", "r.json")
+    assert code == 0
+    assert "log: done" in told
+    assert run("restore", "a1.jsonl")[0] != 0
+    assert run("restore", "a1.jsonl", "--deleted")[0] == 0
+    code, told = run("verify", "r.json")
+    assert code == 1
+    assert "log: failed (It is there.)" in told
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"parts": 3}', '{"parts": [], "at": "x"}'])
+def test_what_is_no_receipt(text: str) -> None:
+    """Wrong: a bare error of JSON or of Python."""
+    with pytest.raises(InvalidInput, match="no receipt"):
+        Receipt.from_json(text)
+
+
+def test_the_worst_is_told() -> None:
+    """Wrong: of a place that failed in one session of many it is said that all is done."""
+    parts = [Part("a"), Part("b", "failed", "x"), Part("a", "not supported"), Part("b"), Part("a")]
+    assert merged(parts) == (Part("a", "not supported"), Part("b", "failed", "x"))

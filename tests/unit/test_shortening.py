@@ -1,0 +1,222 @@
+"""Messages shown in part: within their room, whole pairs, valid JSON, and true marks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.core.excerpts import ELLIPSIS, excerpt
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.core.shortening import Shortener, mark_of, shares
+from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.window import units, visible
+from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
+
+COUNTER = TokenCounter()
+SHORTENER = Shortener(COUNTER, stored=10**6)
+MARK = mark_of(7)
+
+long_texts = st.builds(
+    lambda parts, n: " ".join(parts) * n,
+    st.lists(texts(), min_size=1, max_size=6),
+    st.integers(1, 60),
+)
+argument_texts = st.one_of(
+    texts(),
+    st.dictionaries(st.sampled_from("abc"), st.one_of(long_texts, st.integers(), st.none())).map(
+        json.dumps
+    ),
+)
+
+
+@given(long_texts, texts(), st.integers(1, 400))
+def test_an_excerpt_fits_and_is_of_the_text(text: str, question: str, limit: int) -> None:
+    """Wrong: it costs more than its room, or says what the text does not say."""
+    shown = excerpt(text, question, COUNTER.text, limit, MARK)
+    if COUNTER.text(text) <= limit:
+        assert shown == text
+        return
+    assert COUNTER.text(shown) <= limit or shown == ELLIPSIS
+    for part in re.split(r"\n?\[…[^\]]*\]\n?", shown):
+        assert part.rstrip(ELLIPSIS).strip() in text
+
+
+@given(st.integers(200, 3_000), st.integers(60, 300), st.sampled_from(["", "w77", "w150 w151"]))
+def test_marks_say_what_is_missing_and_where(words: int, limit: int, question: str) -> None:
+    """Wrong: a model reads on at the wrong place, or is told another number of characters."""
+    text = ". ".join(f"w{n}" for n in range(words))
+    shown = excerpt(text, question, COUNTER.text, limit, MARK)
+    if shown == text:
+        return
+    parts = shown.split("\n")
+    place = 0
+    for part in parts:
+        found = re.fullmatch(
+            r"\[… ([\d,]+) characters left out; \w+\(seq=7, offset=(\d+)\).*\]", part
+        )
+        if found is None:
+            at = text.index(part, place)
+            assert text[place:at].strip() == ""
+            place = at + len(part)
+        else:
+            offset = int(found[2])
+            assert text[place:offset].strip() == ""
+            place = offset + int(found[1].replace(",", ""))
+    assert text[place:].strip() == ""
+
+
+def test_of_two_passages_the_one_with_rarer_words_is_shown() -> None:
+    """Wrong: a sentence that shares a common word drives out the one that answers."""
+    lines = [f"The ship number {n} sails on." for n in range(3_000)]
+    lines[1_500] = "The ship of Captain Ahab sails on."
+    shown = excerpt("\n".join(lines), "Which ship is Captain Ahab's?", COUNTER.text, 300, MARK)
+    assert "Captain Ahab" in shown
+
+
+def test_a_passage_inside_a_line_without_end() -> None:
+    """Wrong: of a minified file nothing is found, or all of it is one passage."""
+    text = "{" + ", ".join(f'"key{n}":"value{n}"' for n in range(5_000)) + "}"
+    shown = excerpt(text, "What is key4000?", COUNTER.text, 400, MARK)
+    assert '"key4000":"value4000"' in shown
+    assert COUNTER.text(shown) <= 400
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=9), st.integers(0, 500))
+def test_shares_are_fair(costs: list[int], room: int) -> None:
+    """Wrong: more than the room is given away, or a small one is cut where a large one is not."""
+    given_ = shares(costs, room)
+    assert sum(given_) <= room
+    assert all(share <= cost for share, cost in zip(given_, costs, strict=True))
+    if sum(costs) <= room:
+        assert given_ == costs
+    cut = [share for share, cost in zip(given_, costs, strict=True) if share < cost]
+    assert max(cut, default=0) - min(cut, default=0) <= 1
+
+
+def entries_of(messages: Sequence[Any]) -> list[Entry]:
+    return log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
+
+
+def chat_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    return [view for entry in entries for view in entry.message.views()]
+
+
+@given(histories(), st.integers(5, 300))
+def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> None:
+    """Wrong: more than the room, half of a pair, or a text that nobody said."""
+    for unit in units(visible(entries_of(messages), was_cut=False)):
+        shown = SHORTENER.unit(unit, room)
+        if shown is None:
+            assert SHORTENER.fewest(unit) > room
+            continue
+        chat = chat_of(shown)
+        assert sum(entry.tokens for entry in shown) <= room
+        assert COUNTER.context(chat) - COUNTER.overhead <= sum(entry.tokens for entry in shown)
+        assert unpaired(chat) == []
+        assert shown[-1].seq == unit[-1].seq
+
+
+@given(argument_texts, st.integers(60, 300))
+def test_arguments_stay_json(arguments: str, room: int) -> None:
+    """Wrong: a provider refuses the call, or a value is cut without a word."""
+    message = Message.of(call(["a"], arguments=arguments))
+    shown = SHORTENER.message(message, room, 3)
+    assert shown is not None
+    told = (shown.to_openai() or {})["tool_calls"][0]["function"]["arguments"]
+    assert COUNTER.message(shown) <= room
+    if told != arguments:
+        given_ = json.loads(told)
+        assert isinstance(given_, dict)
+        assert not given_ or ELLIPSIS in told or given_ == json.loads(arguments)
+
+
+def test_short_arguments_stay_beside_long_ones() -> None:
+    """Wrong: a model no longer sees which file it wrote."""
+    given_ = {"path": "a/b.txt", "content": "word " * 2_000, "mode": 6}
+    message = Message.of(call(["a"], arguments=json.dumps(given_)))
+    shown = SHORTENER.message(message, 200, 3)
+    assert shown is not None
+    told = json.loads((shown.to_openai() or {})["tool_calls"][0]["function"]["arguments"])
+    assert (told["path"], told["mode"]) == ("a/b.txt", 6)
+    assert told["content"].startswith("word word")
+    assert "left out" in told["content"]
+
+
+@pytest.mark.parametrize("field", ["refusal", "reasoning_content", "reasoning"])
+def test_other_texts_of_a_message_are_cut_too(field: str) -> None:
+    """Wrong: a long thought makes a message too large to be shown."""
+    message = Message.of({"role": "assistant", "content": "Yes.", field: "think " * 2_000})
+    shown = SHORTENER.message(message, 200, 3)
+    assert shown is not None
+    view = shown.to_openai() or {}
+    assert view["content"] == "Yes."
+    assert view[field].startswith("think think")
+    assert COUNTER.message(shown) <= 200
+
+
+def test_what_is_no_text_goes_where_it_does_not_fit() -> None:
+    """Wrong: a field that cannot be cut keeps the message from being shown."""
+    small, large = {"a": 1}, [{"b": "word " * 2_000}]
+    message = Message.of(
+        {"role": "assistant", "content": "word " * 500, "small": small, "large": large}
+    )
+    for room, there in ((200, {"role", "content"}), (8_000, {"role", "content", "small", "large"})):
+        shown = SHORTENER.message(message, room, 3)
+        assert shown is not None
+        assert (shown.to_openai() or {}).keys() == there
+        assert COUNTER.message(shown) <= room
+
+
+def test_a_raw_item_is_shown_as_its_view() -> None:
+    """Wrong: half an item of another provider, or none."""
+    raw = {"type": "function_call_output", "call_id": "a", "output": "told " * 2_000}
+    message = Message(raw=raw, format="openai.responses")
+    shown = SHORTENER.message(message, 100, 3)
+    assert shown is not None
+    view = shown.to_openai() or {}
+    assert (view["role"], view["tool_call_id"]) == ("tool", "a")
+    assert view["content"].startswith("told told")
+
+
+def test_an_item_of_several_messages_is_shortened_as_these() -> None:
+    """Wrong: of three results in one item two are gone, with their calls."""
+    uses = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in "abc"]
+    told = [{"type": "tool_result", "tool_use_id": one, "content": "told " * 900} for one in "abc"]
+    items = [{"role": "assistant", "content": uses}, {"role": "user", "content": told}]
+    entries = entries_of([{"raw": item, "format": "anthropic.messages"} for item in items])
+    (unit,) = units(visible(entries, was_cut=False))
+    shown = SHORTENER.unit(unit, 400)
+    assert shown is not None
+    chat = chat_of(shown)
+    assert [one["role"] for one in chat] == ["assistant", "tool", "tool", "tool"]
+    assert unpaired(chat) == []
+    assert all(one["content"].startswith("told told") for one in chat[1:])
+    fewer = SHORTENER.unit(unit, SHORTENER.fewest(unit))
+    assert fewer is not None
+    assert [one.get("tool_call_id") for one in chat_of(fewer)] == [None, "c"]
+
+
+def test_the_newest_result_stays_whatever_its_calls_place() -> None:
+    """Wrong: where results came out of order, the newest call stays and not the newest message."""
+    ids = [f"c{n}" for n in range(30)]
+    entries = entries_of([call(ids), *[result(one) for one in reversed(ids)]])
+    shown = SHORTENER.unit(entries, SHORTENER.fewest(entries) + 20)
+    assert shown is not None
+    assert shown[-1].message.tool_call_id == "c0"
+    assert len(shown) < 31
+
+
+def test_what_is_not_stored_has_no_way_to_read_on() -> None:
+    """Wrong: a model is sent to a message that is another one, or none."""
+    entry = entries_of([{"role": "user", "content": "word " * 900}])[0]
+    for stored, there in ((0, False), (1, True)):
+        shown = Shortener(COUNTER, stored=stored).entry(entry, 100)
+        assert shown is not None
+        assert ("memory_read_message(seq=1" in shown.message.text()) is there
