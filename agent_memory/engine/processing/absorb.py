@@ -130,16 +130,19 @@ class Absorber:
         for name, block in self.blocks.items():
             if type(block).prepare is Block.prepare or self._backoff.seconds(name):
                 continue
-            waiting: list[Entry] = []
-            for head in heads:
-                cursor = head.cursors.get(name, 0)
-                if cursor < head.end and len(waiting) < _MOST_PREPARED:
-                    waiting += Batches(self._store, head.session_id).after(cursor, head.end)[0]
-            call = partial(block.prepare, waiting)
             try:
+                call = partial(block.prepare, self._first_batches(heads, name))
                 self._time_limited.run(name, call, self._timeout, lambda: None)
             except Exception as error:  # noqa: BLE001 - absorbing them meets it again, and tells
                 logger.info("block %r could not prepare: %s", name, error_text(error))
+
+    def _first_batches(self, heads: Sequence[Head], name: str) -> list[Entry]:
+        waiting: list[Entry] = []
+        for head in heads:
+            cursor = head.cursors.get(name, 0)
+            if cursor < head.end and len(waiting) < _MOST_PREPARED:
+                waiting += Batches(self._store, head.session_id).after(cursor, head.end)[0]
+        return waiting
 
     def absorb(
         self, head: Head, targets: Mapping[str, int], lease: Lease, *, most_batches: int = 0
