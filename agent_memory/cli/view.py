@@ -92,9 +92,8 @@ def recalls_table(recalls: Iterable[Recall], *, explain: bool = False) -> Table:
     table = grid("score", *names, "block", "text", "source", right=("score", *names))
     table.columns[2 + len(views)].ratio = 1
     for recall in shown:
-        day = f"[{recall.created_at:%Y-%m-%d}] " if recall.created_at else ""
         parts = (f"{recall.views[v]:.2f}" if v in recall.views else "" for v in views)
-        text = (cell(day + recall.text), cell(sources(recall)))
+        text = (cell(str(recall)), cell(sources(recall)))
         table.add_row(f"{recall.score:.2f}", *parts, recall.block, *text)
     return table
 

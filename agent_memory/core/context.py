@@ -117,9 +117,8 @@ def summary_message(summary: Summary, role: MemoryRole) -> Message:
 
 
 def render_line(recall: Recall) -> str:
-    """One recall as an item of a list: its day where known, and its text, escaped."""
-    day = f"[{recall.created_at:%Y-%m-%d}] " if recall.created_at else ""
-    return "- " + day + escape(recall.text).replace("\n", "\n  ")
+    """One recall as an item of a list: its time where known, and its text, escaped."""
+    return "- " + escape(str(recall)).replace("\n", "\n  ")
 
 
 def render_memory(recalls: Sequence[Recall], order: Sequence[str]) -> str:

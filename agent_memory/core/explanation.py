@@ -78,8 +78,7 @@ def _part(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _line(recall: Recall, why: str) -> str:
-    text = " ".join(recall.text.split())
+    text = " ".join(str(recall).split())
     short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\u2026"
-    day = f"[{recall.created_at:%Y-%m-%d}] " if recall.created_at else ""
     place = ", ".join(f"{session} #{seq}" for session, seq in recall.sources)
-    return f"{recall.block}: {day}{short}" + (f" ({place})" if place else "") + f": {why}"
+    return f"{recall.block}: {short}" + (f" ({place})" if place else "") + f": {why}"

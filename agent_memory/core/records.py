@@ -316,6 +316,7 @@ class Recall:
         views: What the score is made of, by the name of the view, where the block tells.
         tokens: Cost of the text, filled in by the engine.
         created_at: Time of what it tells of (UTC), where known.
+        time: How that is written, as "2023-05" or "planned for 2023-07-03"; the day where empty.
         sources: `(session_id, seq)` of the messages it comes from.
         metadata: Anything else.
     """
@@ -329,6 +330,15 @@ class Recall:
     sources: tuple[Source, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     views: Mapping[str, float] = field(default_factory=dict)
+    time: str = ""
+
+    @property
+    def told_time(self) -> str:
+        """Its time as it is shown; empty where none is known."""
+        return self.time or (f"{self.created_at:%Y-%m-%d}" if self.created_at else "")
+
+    def __str__(self) -> str:
+        return f"[{self.told_time}] {self.text}" if self.told_time else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ def _told(recall: Recall) -> dict[str, Any]:
 
     Of a passage it says what to give `memory_read_message`.
     """
-    day = {"date": f"{recall.created_at:%Y-%m-%d}"} if recall.created_at else {}
+    day = {"date": recall.told_time} if recall.told_time else {}
     told: dict[str, Any] = {"id": recall.id, "from": recall.block, **day, "text": recall.text}
     place = read_on(recall)
     return told if place is None else {**told, "read_on": place}

@@ -86,6 +86,7 @@ class Memory:
             conversations, or holds for everyone.
         text: What it says.
         created_at: The time of what it tells of (UTC), where known.
+        time: How a fact's time is written, such as "2023-05" or "planned for 2023-07-03".
         read_on: Of a passage of a long message, where to read on.
     """
 
@@ -94,6 +95,7 @@ class Memory:
     text: str
     created_at: str | None
     read_on: Place | None = None
+    time: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

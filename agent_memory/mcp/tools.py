@@ -221,7 +221,8 @@ class _Own:
             kind = "fact"
         at = recall.created_at.isoformat() if recall.created_at else None
         place = read_on(recall)
-        return Memory(recall.id, kind, recall.text, at, Place(**place) if place else None)
+        on = Place(**place) if place else None
+        return Memory(recall.id, kind, recall.text, at, on, recall.time or None)
 
 
 def _noted(note: Note) -> Memory:
@@ -229,7 +230,7 @@ def _noted(note: Note) -> Memory:
 
 
 def _known(fact: Fact) -> Memory:
-    return Memory(fact.id, "fact", fact.text, fact.recorded_at.isoformat())
+    return Memory(fact.id, "fact", fact.text, fact.recorded_at.isoformat(), time=fact.time)
 
 
 def _json(answer: Answer) -> str:

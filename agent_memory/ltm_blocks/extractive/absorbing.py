@@ -1,11 +1,12 @@
-"""From a batch of messages to the claims that are kept: one call, or two."""
+"""From what a model found in a batch of messages to the claims that are kept."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +39,7 @@ class Absorbing:
         rules: What is kept.
         meanings: Makes vectors.
         place: What the ids of claims begin with: block and owner.
+        seen: Ids of the facts that the model had before it.
     """
 
     llm: LLM
@@ -45,6 +47,7 @@ class Absorbing:
     rules: Rules
     meanings: Meanings
     place: tuple[str, str]
+    seen: Collection[str] = ()
 
     def claims(
         self, found: Sequence[Candidate], shown: Sequence[Said], journal: Journal
@@ -78,8 +81,8 @@ class Absorbing:
         of_known = self.meanings.of_facts(facts, journal.claims)
         if of_known.shape[1] != vectors.shape[1]:  # one of the two could not be had
             of_known, vectors = np.zeros((len(facts), 0)), vectors[:, :0]
-        known = Known(facts, current, journal.claims, of_known)
-        return settle(drafted, vectors, known, weights, lambda lines: reconcile(self.llm, lines))
+        known = Known(facts, current, journal.claims, of_known, self.seen)
+        return settle(drafted, vectors, known, weights, partial(reconcile, self.llm))
 
     def _news(self, settled: Sequence[Claim], journal: Journal) -> list[Claim]:
         """Without the claims by which an assistant or a tool says again what was known: memory may

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from agent_memory.core.text import escape
 from agent_memory.core.transcript import Count, split
 from agent_memory.errors import ContextTooLong
 from agent_memory.ltm_blocks.extractive.forms import Form
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed
+from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
 from agent_memory.ltm_blocks.extractive.history.sources import Said
 
 if TYPE_CHECKING:
@@ -18,10 +21,14 @@ if TYPE_CHECKING:
 _LEAST_TOKENS = 200
 _MOST_TOKENS = 9_000
 """Of one call: an ordinary batch fits. In a document of many pages a model passes over facts."""
+_MOST_NAME = 80  # characters
+_MOST_KNOWN = 30  # facts that a model is shown beside the messages
 _SHARE = 0.6  # our tokenizer may not be the model's, and the answer takes room too
 
 
-def ask(llm: LLM, form: Form, shown: Sequence[Said], count: Count) -> list[Candidate]:
+def ask(
+    llm: LLM, form: Form, shown: Sequence[Said], count: Count, known: Sequence[Fact] = ()
+) -> list[Candidate]:
     """What a model finds in the messages.
 
     Args:
@@ -29,21 +36,22 @@ def ask(llm: LLM, form: Form, shown: Sequence[Said], count: Count) -> list[Candi
         form: What to ask for.
         shown: The messages.
         count: Counts tokens.
+        known: Facts that the messages may say again, or change.
 
     Raises:
         ModelError: The model failed, or answered twice in another form.
     """
     if not any(said.number is not None for said in shown):
         return []
-    room = int(llm.context_window() * _SHARE) - count(form.prompt)
+    head = _head(shown, known)
+    names = {number: fact.id for number, fact in enumerate(known, 1)}
+    room = int(llm.context_window() * _SHARE) - count(form.prompt) - count(head)
     limit = max(_LEAST_TOKENS, min(_MOST_TOKENS, room))
     while True:
         try:
-            return [
-                found
-                for part in parts(shown, count, limit)
-                for found in form.found(llm.structured(_messages(form, part), form.schema))
-            ]
+            asked = (_messages(form, head, part) for part in parts(shown, count, limit))
+            answers = [llm.structured(messages, form.schema) for messages in asked]
+            return [found for answer in answers for found in form.found(answer, names)]
         except ContextTooLong:
             if limit <= _LEAST_TOKENS:
                 raise
@@ -73,8 +81,26 @@ def parts(shown: Sequence[Said], count: Count, limit: int) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def _messages(form: Form, part: str) -> list[dict[str, str]]:
+def bearing(facts: Sequence[Fact], shown: Sequence[Said]) -> list[Fact]:
+    """The facts that messages may say again or change, so far as a model is shown them."""
+    said = [one.text for one in shown if one.number is not None]
+    return [facts[at] for at in most_alike([fact.text for fact in facts], said, _MOST_KNOWN)]
+
+
+def _head(shown: Sequence[Said], known: Sequence[Fact]) -> str:
+    """What stands before the messages: who the user is, and what is known."""
+    lines = []
+    who = {said.who for said in shown if said.number is not None and said.role == "user"}
+    if len(who) == 1 and (name := who.pop()) != "user":
+        lines.append(escape(f"The user is {name[:_MOST_NAME]}."))
+    if known:
+        told = (f"{number}. {listed(fact)}" for number, fact in enumerate(known, 1))
+        lines += ["<known>", *map(escape, told), "</known>"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _messages(form: Form, head: str, part: str) -> list[dict[str, str]]:
     return [
         {"role": "system", "content": form.prompt},
-        {"role": "user", "content": f"<messages>\n{part}\n</messages>"},
+        {"role": "user", "content": f"{head}<messages>\n{part}\n</messages>"},
     ]

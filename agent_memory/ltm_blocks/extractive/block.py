@@ -39,10 +39,11 @@ _BY_WEIGHT: tuple[Role, ...] = ("tool", "assistant", "user")
 class ExtractiveMemory(FactBlock):
     """Facts about the user, each with the words it rests on and the time in which it holds.
 
-    One structured model call finds the facts of a batch; a second is made only where some come near
-    to what is known, and says what they have to do with it. A fact whose quote is not in the
-    message that it names is refused by code. Nothing is overwritten: what holds, and what was known
-    when, follows from all that was claimed; see docs/facts.md.
+    One structured model call finds the facts of a batch and says what they have to do with those
+    known facts that it was shown; a second is made only where some come near to others. A fact
+    whose quote is not in the message that it names is refused by code, and so is mere courtesy.
+    Nothing is overwritten: what holds, and what was known when, follows from all that was claimed;
+    see docs/facts.md.
 
     Attributes:
         roles: Whose messages facts may come from. What user and assistant say is shown to the model
@@ -110,7 +111,7 @@ class ExtractiveMemory(FactBlock):
             ModelError: The model failed; nothing was changed.
         """
         from agent_memory.ltm_blocks.extractive.absorbing import Absorbing
-        from agent_memory.ltm_blocks.extractive.asking import ask
+        from agent_memory.ltm_blocks.extractive.asking import ask, bearing
         from agent_memory.ltm_blocks.extractive.forms import version_of
         from agent_memory.ltm_blocks.extractive.history.claims import Batch
         from agent_memory.ltm_blocks.extractive.history.drafting import Rules
@@ -118,7 +119,8 @@ class ExtractiveMemory(FactBlock):
 
         llm, form = self._llm(), self._chosen()
         shown = sources(entries, self.roles, self.redact)
-        found = ask(llm, form, shown, self.resources.counter.text)
+        known = bearing(self.facts(scope), shown) if form.compares else []
+        found = ask(llm, form, shown, self.resources.counter.text, known)
         if self.redact is not None:
             found = [
                 replace(one, text=self.redact(one.text), subject=self.redact(one.subject))
@@ -128,7 +130,8 @@ class ExtractiveMemory(FactBlock):
             self._weights, _folded(self.categories), _folded(self.refuse_categories),
             self.min_confidence, llm.model, version_of(form),
         )  # fmt: skip
-        absorbing = Absorbing(llm, form, rules, self._meanings, (self.name, scope.owner))
+        place, seen = (self.name, scope.owner), [fact.id for fact in known]
+        absorbing = Absorbing(llm, form, rules, self._meanings, place, seen)
         span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
         # one after the other for each user: what is new depends on what is known
         with self.resources.locked(record_id("facts", self.name, scope.owner)):

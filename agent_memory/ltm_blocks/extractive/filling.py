@@ -25,7 +25,7 @@ def settle_fields(
     No model is needed: a field that holds one value holds the one that began last.
     """
     holders = [
-        _Holder(fact.id, fact.field, fact.value, weights.get(fact.role, 0), fact.valid_from)
+        _Holder(fact.id, fact.field, fact.value, weights.get(fact.role, 0), fact.periods[0][0])
         for fact in facts
         if fact.id in current
     ]
@@ -33,9 +33,7 @@ def settle_fields(
     echoes = 0
     for draft in drafts:
         claim = draft.claim
-        own = _Holder(
-            claim.id, claim.field, claim.value, weights.get(claim.role, 0), claim.valid_from
-        )
+        own = _Holder(claim.id, claim.field, claim.value, weights.get(claim.role, 0), claim.begins)
         of_field = sorted((one for one in holders if one.field == own.field), key=_order)
         # a field that holds one value says again only what it holds last
         near = [one for one in (of_field[-1:] if claim.alone else of_field) if one.says(own)]

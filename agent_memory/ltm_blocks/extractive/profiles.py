@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, time
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -11,15 +11,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    Field,
     TypeAdapter,
     ValidationError,
     create_model,
-    field_validator,
 )
 
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.extractive.forms import RULES, AnswerPart, Day, clamped
+from agent_memory.ltm_blocks.extractive.forms import WHERE, Dated
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
@@ -33,20 +31,10 @@ give `until` where a value has ended. The fields:
 _MANY = (list, set, frozenset)
 
 
-class _Filled(AnswerPart):
+class _Filled(Dated):
     """What is told of each field's value."""
 
-    message: int
-    quote: str = Field(min_length=1)
-    since: Day | None = None
-    until: Day | None = None
     corrects: bool = False
-    confidence: float = 1.0
-
-    @field_validator("confidence")
-    @classmethod
-    def _clamped(cls, value: float) -> float:
-        return clamped(value)
 
 
 class ProfileForm:
@@ -59,6 +47,8 @@ class ProfileForm:
     Raises:
         ConfigError: A field has no default, or there is none.
     """
+
+    compares = False
 
     def __init__(self, profile: type[BaseModel], prompt: str | None = None) -> None:
         bare = [name for name, field in profile.model_fields.items() if field.is_required()]
@@ -75,10 +65,10 @@ class ProfileForm:
             f"{name}: {field.description or field.title or name.replace('_', ' ')}"
             for name, field in _fields(profile)
         )
-        self.prompt = f"{(prompt or PROMPT).replace('{fields}', told)}\n{RULES}"
+        self.prompt = f"{(prompt or PROMPT).replace('{fields}', told)}\n\n{WHERE}"
         self.schema = self._schema()
 
-    def found(self, answer: BaseModel) -> list[Candidate]:
+    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:
@@ -100,7 +90,7 @@ class ProfileForm:
         return Candidate(
             f"{one.field.replace('_', ' ')}: {_shown(one.value, value)}", "user", one.field,
             one.message, one.quote, one.since, one.until, one.confidence, one.field, value, alone,
-            one.corrects, self._fits(one.field, value, alone),
+            one.corrects, self._fits(one.field, value, alone), when=one.when,
         )  # fmt: skip
 
     def _fits(self, field: str, value: Any, alone: bool) -> bool:

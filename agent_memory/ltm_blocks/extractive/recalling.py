@@ -101,6 +101,7 @@ def _recall(fact: Fact, factors: dict[str, float]) -> Recall:
         text=rendered(fact),
         score=sum(factors.values()),
         created_at=fact.valid_from or fact.recorded_at,
+        time=fact.time,
         sources=fact.sources,
         metadata={
             "category": fact.category,

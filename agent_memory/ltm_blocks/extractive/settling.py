@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind, Relation
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft
-from agent_memory.ltm_blocks.extractive.history.fact import Fact
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, about, listed
 from agent_memory.ltm_blocks.extractive.history.likeness import candidates, cosines, key_of
 from agent_memory.ltm_blocks.extractive.history.linking import links_again, links_for
-from agent_memory.ltm_blocks.extractive.history.periods import day_of
-from agent_memory.ltm_blocks.extractive.reconciling import Answer, Line
+from agent_memory.ltm_blocks.extractive.history.periods import day_of, written
+from agent_memory.ltm_blocks.extractive.reconciling import Answer, Group
 
-_MOST_LISTED = 100
+_EACH = 8  # older facts to compare a new one with
+_SEEN_ALIKE = 0.85
+"""How near a new fact must come to one that the model had before it, to ask about both again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +30,17 @@ class Known:
         current: Ids of those that are current.
         claims: What they follow from.
         vectors: (facts, dimension) what each means.
+        seen: Ids of those that the model had before it when it found the new ones.
     """
 
     facts: Sequence[Fact]
     current: Collection[str]
     claims: Sequence[Claim]
     vectors: np.ndarray
+    seen: Collection[str] = ()
 
 
-Ask = Callable[[Sequence[Line]], Mapping[int, Answer]]
+Ask = Callable[[Sequence[Group]], Mapping[int, Answer]]
 
 
 def settle(
@@ -48,8 +52,9 @@ def settle(
 ) -> tuple[list[Claim], int]:
     """The claims of drafts, tied to what is known; and how many only echo a weightier role.
 
-    What says the same in the same words is known by its words. A model is asked about the others
-    where they come near to something, in one call.
+    What says the same in the same words is known by its words. Of what the model had before it, it
+    has said already what a new one does to it. It is asked about the others where they come near to
+    something, in one call.
 
     Args:
         drafts: In the order in which they were said.
@@ -59,10 +64,8 @@ def settle(
         ask: Asks a model.
     """
     again, fresh = _split(drafts, known)
-    lines, places = _listed([drafts[at] for at in fresh], vectors[fresh], known)
-    answers = ask(lines) if lines else {}
-    listed = {at: place for place, at in places.items()}
-    number = len(known.facts)
+    answers = _answers([drafts[at] for at in fresh], vectors[fresh], known, ask)
+    of_known = {fact.id: fact for fact in known.facts}
     settled: list[Claim] = []
     fact_at = [fact.id for fact in known.facts]  # by place in known.facts, then of the fresh
     weight_of = {fact.id: weights.get(fact.role, 0) for fact in known.facts}
@@ -85,11 +88,11 @@ def settle(
 
     for order, at in enumerate(fresh):
         draft = drafts[at]
-        answer = answers.get(listed.get(number + order, -1))
         claim = draft.claim
-        if answer is not None:
-            targets = [fact_at[places[place]] for place in answer.which]
-            claim = _tied(draft, answer, targets, heard(claim.role))
+        if order in answers:
+            relation, places = answers[order]
+            targets = [(fact_at[at], of_known.get(fact_at[at])) for at in places]
+            claim = _tied(claim, relation, targets, heard(claim.role))
         fact_at.append(claim.fact)
         keep(claim)
     for at, fact in again.items():
@@ -133,63 +136,97 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
 
     Without a date it is what still holds, where no news of its kind stands between.
     """
-    if (claim.valid_from, claim.valid_to) == (earlier.valid_from, earlier.valid_to):
-        return True
     today = day_of(claim.recorded_at)
-    undated = (claim.valid_from, claim.valid_to) == (today, None)
-    return undated and not news and isinstance(earlier, Fact) and earlier.holds(today)
+    told = (claim.valid_from, claim.valid_to)
+    if told == (earlier.valid_from, earlier.valid_to) != (None, None):
+        return True
+    if told != (None, None):
+        return False
+    if not isinstance(earlier, Fact):
+        return day_of(earlier.recorded_at) == today
+    return not news and earlier.holds(today)
 
 
-def _listed(
-    fresh: Sequence[Draft], vectors: np.ndarray, known: Known
-) -> tuple[list[Line], dict[int, int]]:
-    """The list to ask about: known facts that may be concerned, then the new ones that come near to
-    them or to each other. For each line, its place among the known facts and the fresh drafts."""
+def _answers(
+    fresh: Sequence[Draft], vectors: np.ndarray, known: Known, ask: Ask
+) -> dict[int, tuple[Relation, list[int]]]:
+    """What new ones have to do with older ones: for each that has, by its place, what it is, and
+    the places of the older ones among the known facts and the new ones."""
+    place_of = {fact.id: at for at, fact in enumerate(known.facts)}
+    told: dict[int, tuple[Relation, list[int]]] = {
+        at: (draft.relation, [place_of[draft.known]])
+        for at, draft in enumerate(fresh)
+        if draft.relation and draft.known in place_of
+    }
+    since = len(known.facts)
+    lines = [listed(fact) for fact in known.facts] + [_line(draft.claim) for draft in fresh]
+    near = _near(fresh, vectors, known)
+    groups = [
+        Group(since + at + 1, lines[since + at], {one + 1: lines[one] for one in near[at]})
+        for at in range(len(fresh))
+        if near[at] and at not in told
+    ]
+    asked = ask(groups) if groups else {}
+    for number, answer in asked.items():
+        assert answer.answer != "add", "such an answer ties nothing, and is left out"
+        told[number - since - 1] = answer.answer, [one - 1 for one in answer.which]
+    return told
+
+
+def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[list[int]]:
+    """For each new one, the places of older ones that the model is to compare it with."""
     new = [draft.claim for draft in fresh]
     texts = [*(fact.text for fact in known.facts), *(claim.text for claim in new)]
-    kinds = [
-        *((fact.subject.casefold(), fact.category) for fact in known.facts),
-        *((claim.subject.casefold(), claim.category) for claim in new),
-    ]
-    since = len(known.facts)
-    cosine = cosines(vectors, np.concatenate([known.vectors, vectors]))
     # of what is superseded only what comes near: its kind alone would bring all that ever was
-    of_kind = [
-        kind if at >= since or known.facts[at].id in known.current else ("", "")
-        for at, kind in enumerate(kinds)
+    kinds = [
+        (fact.subject.casefold(), fact.category) if fact.id in known.current else ("", "")
+        for fact in known.facts
     ]
-    near: dict[int, list[int]] = {}
+    kinds += [("", "") for _ in new]  # told in one breath, they are compared where they are alike
+    seen = frozenset(at for at, fact in enumerate(known.facts) if fact.id in known.seen)
+    cosine = cosines(vectors, np.concatenate([known.vectors, vectors]))
+    found = []
     for at, claim in enumerate(new):
-        upto = since + at
-        found = candidates(
-            [claim.text], [kinds[upto]], texts[:upto], of_kind[:upto], cosine[at : at + 1, :upto]
-        )
-        if found[0]:
-            near[upto] = found[0]
-    wanted = Counter(other for others in near.values() for other in others)
-    best = [at for at, _ in wanted.most_common(_MOST_LISTED)]
-    order = sorted({*best, *near})
-    lines = [_line(at, known, new) for at in order]
-    return (lines, dict(enumerate(order))) if near else ([], {})
+        upto = len(known.facts) + at
+        own = (claim.subject.casefold(), claim.category)
+        some = candidates(claim.text, own, texts[:upto], kinds[:upto], cosine[at, :upto])
+        near = [one for one, alike in some if alike >= _SEEN_ALIKE or one not in seen]
+        found.append(near[:_EACH])
+    return found
 
 
-def _line(at: int, known: Known, new: Sequence[Claim]) -> Line:
-    if at < len(known.facts):
-        fact = known.facts[at]
-        return Line(fact.text, fact.subject, fact.valid_from, fact.valid_to, is_new=False)
-    claim = new[at - len(known.facts)]
-    return Line(claim.text, claim.subject, claim.valid_from, claim.valid_to, is_new=True)
+def _line(claim: Claim) -> str:
+    time = written(claim.valid_from, claim.valid_to) or f"said {claim.recorded_at:%Y-%m-%d}"
+    return f"{about(claim.subject, claim.category, claim.kind)} [{time}]: {claim.text}"
 
 
-def _tied(draft: Draft, answer: Answer, targets: Sequence[str], claims: Sequence[Claim]) -> Claim:
-    """The claim of a draft, tied to the facts that the model named."""
-    if answer.answer == "same":
-        return _again(draft.claim, targets[0], claims)
-    assert answer.answer != "add", "such an answer ties nothing, and is left out"
-    kind: LinkKind = answer.answer
-    links = links_for([(kind, one) for one in targets], claims, denies=answer.denies)
+def _tied(
+    claim: Claim,
+    relation: Relation,
+    targets: Sequence[tuple[str, Fact | None]],
+    claims: Sequence[Claim],
+) -> Claim:
+    """A claim, tied to the facts that the model named."""
+    if relation == "same":
+        return _again(claim, targets[0][0], claims)
+    named = [(_link(relation, fact), name) for name, fact in targets]
+    links = links_for(named, claims, denies=relation == "deny")
     # absorbed anew, others name it already
-    return replace(draft.claim, links=tuple(one for one in links if one.fact != draft.claim.id))
+    tied = replace(claim, links=tuple(one for one in links if one.fact != claim.id))
+    if claim.kind == "event" and any(kind == "update" for kind, _ in named):
+        return replace(tied, kind="state", valid_to=None)  # "moved to Lisbon": lives there since
+    return tied
+
+
+def _link(relation: Relation, older: Fact | None) -> LinkKind:
+    """An event or a plan has no other value later: what is told of it anew stands for it."""
+    happens = older is not None and older.kind in ("event", "plan")
+    if relation == "deny":
+        return "contradict"
+    if happens and relation in ("update", "end"):
+        return "refine"
+    assert relation != "same"
+    return relation
 
 
 def _again(claim: Claim, fact: str, claims: Sequence[Claim]) -> Claim:

@@ -6,7 +6,7 @@ import base64
 import binascii
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, Field
 
@@ -14,6 +14,7 @@ from agent_memory.core.forms import Count, Form, Name, Share
 from agent_memory.core.records import Record
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Resources
+from agent_memory.ltm_blocks.extractive.history.claims import Kind, LinkKind
 
 _BATCH = "batch"
 
@@ -59,6 +60,8 @@ class _Claim(Form):
     embedder: str = ""
     vector: Annotated[str, AfterValidator(_vector)]
     place: Count = 0
+    kind: Kind = ""
+    when: str = ""
 
 
 class _Answer(Form):
@@ -87,7 +90,7 @@ def check_record(record: Record) -> None:
             raise InvalidInput("it comes from no message")
         return
     claim = _Claim.model_validate(record.metadata)
-    if any(kind not in ("update", "contradict", "end") for kind, _ in claim.links):
+    if any(kind not in get_args(LinkKind) for kind, _ in claim.links):
         raise InvalidInput("it says of another fact what is not known")
     if record.first != record.last or record.sources != (record.first,):
         raise InvalidInput("a fact comes from one message")

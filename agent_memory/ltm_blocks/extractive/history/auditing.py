@@ -11,7 +11,15 @@ from agent_memory.ltm_blocks.extractive.history.claims import Journal
 from agent_memory.ltm_blocks.extractive.history.fact import Evidence, Fact
 
 What = Literal[
-    "learned", "said again", "updated", "ended", "contradicted", "outranked", "refused", "forgotten"
+    "learned",
+    "said again",
+    "refined",
+    "updated",
+    "ended",
+    "contradicted",
+    "outranked",
+    "refused",
+    "forgotten",
 ]
 
 
@@ -21,9 +29,9 @@ class Change:
 
     Attributes:
         at: When what brought it was said; for "forgotten", when that was asked for (UTC).
-        what: "learned": a new fact. "said again": more evidence for one. "updated", "ended",
-            "contradicted", "outranked": see `Fact.why`. "refused": findings of a model that
-            were not stored. "forgotten": on request.
+        what: "learned": a new fact. "said again": more evidence for one. "refined", "updated",
+            "ended", "contradicted", "outranked": see `Fact.why`. "refused": findings of a model
+            that were not stored. "forgotten": on request.
         why: A sentence.
         block: Name of the block.
         fact: The fact's id; None where there is none, or many were meant.
@@ -54,6 +62,7 @@ _REASONS = {
     "forgotten": "say what is to stay forgotten",
     "category": "are of a category that is not kept",
     "confidence": "were guesses",
+    "chatter": "say nothing but a mood or a courtesy",
     "value": "do not fit the field",
     "echo": "only repeat, in another role than the user's, what was known",
 }
@@ -97,6 +106,7 @@ def _of_fact(block: str, fact: Fact, facts: Sequence[Fact]) -> list[Change]:
 
 
 _WHY = {
+    "refined": "another says all of it, and more",
     "updated": "another fact took its place",
     "ended": "it was said to have ended",
     "contradicted": "it was said never to have been so",

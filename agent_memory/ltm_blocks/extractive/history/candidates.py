@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from agent_memory.ltm_blocks.extractive.history.claims import Kind, Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class Candidate:
         alone: Whether the field holds one value at a time.
         corrects: It says that the field's value was never so.
         fits: Whether the profile takes the value.
+        kind: "event", "state" or "plan"; empty where that was not asked.
+        when: The words that tell its time; None where they were not asked for.
+        relation: What it has to do with a fact that the model was shown; empty for nothing.
+        known: That fact's id.
     """
 
     text: str
@@ -39,3 +45,7 @@ class Candidate:
     alone: bool = False
     corrects: bool = False
     fits: bool = True
+    kind: Kind = ""
+    when: str | None = None
+    relation: Relation | Literal[""] = ""
+    known: str = ""

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.tombstones import Tombstone
 
-LinkKind = Literal["update", "contradict", "end"]
+LinkKind = Literal["update", "refine", "contradict", "end"]
 """What a claim says of an older fact. "update": both are values of the same thing, each in its
-time. "contradict": the older was never so. "end": the older ended when this one did."""
+time. "refine": this one says all that the older does, and more, and stands for both.
+"contradict": the older was never so. "end": the older ended when this one did."""
+
+Relation = Literal["same", "update", "refine", "end", "contradict", "deny"]
+"""What a model says a finding has to do with an older fact: "same" ties it to no other, and "deny"
+contradicts without putting anything in its place."""
+
+Kind = Literal["event", "state", "plan", ""]
+"""An event happened, a state goes on, a plan is to happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class Claim:
         embedder: Name of the embedder that `vector` is of.
         vector: What it means, float16.
         place: Which of a batch's findings it was.
+        kind: What it tells of.
+        when: The words that tell its time, where they are too vague for a date.
     """
 
     id: str
@@ -80,6 +91,26 @@ class Claim:
     embedder: str = ""
     vector: bytes = b""
     place: int = 0
+    kind: Kind = ""
+    when: str = ""
+
+    @property
+    def begins(self) -> datetime | None:
+        """Since when it is known to hold: where its beginning is not said, since it was told.
+
+        None where only its end is known.
+        """
+        told = day_of(self.recorded_at)
+        if self.valid_from is None and (self.valid_to is None or told < self.valid_to):
+            return told
+        return self.valid_from
+
+    @property
+    def ends(self) -> datetime | None:
+        """Until when it holds: an event without a date is over when it is told."""
+        if self.kind == "event" and self.valid_from is None and self.valid_to is None:
+            return day_of(self.recorded_at) + timedelta(days=1)
+        return self.valid_to
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Literal
 
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, covers
+from agent_memory.ltm_blocks.extractive.history.chatter import is_chatter
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Relation, covers
 from agent_memory.ltm_blocks.extractive.history.grounding import Grounded, grounded
-from agent_memory.ltm_blocks.extractive.history.periods import day_of, parse
 from agent_memory.ltm_blocks.extractive.history.sources import Said
+from agent_memory.ltm_blocks.extractive.history.timing import Times, times
 from agent_memory.ltm_blocks.tombstones import Tombstone
 
 
@@ -45,11 +46,15 @@ class Draft:
         claim: The claim.
         corrects: It says that the field's value was never so.
         ended: Only its end is known.
+        relation: What the model said that it has to do with a known fact; empty for nothing.
+        known: That fact's id.
     """
 
     claim: Claim
     corrects: bool
     ended: bool
+    relation: Relation | Literal[""] = ""
+    known: str = ""
 
 
 def drafts(
@@ -67,7 +72,8 @@ def drafts(
         if isinstance(stands, str):
             refused[stands] += 1
             continue
-        draft = _draft(one, stands, id_of(stands.said, one), rules, place)
+        told = times(one, stands.said, shown)
+        draft = _draft(one, stands, told, id_of(stands.said, one), rules, place)
         if any(covers(one, draft.claim) for one in forgotten):
             refused["forgotten"] += 1
             continue
@@ -85,12 +91,17 @@ def _judged(one: Candidate, shown: Sequence[Said], rules: Rules) -> Grounded | s
             return "category"
     if one.confidence < rules.least:
         return "confidence"
-    return grounded(one.number, one.quote, one.text, shown, rules.weights)
+    stands = grounded(one.number, one.quote, one.text, shown, rules.weights)
+    if isinstance(stands, Grounded) and one.field is None and is_chatter(one, shown):
+        return "chatter"
+    return stands
 
 
-def _draft(one: Candidate, stands: Grounded, name: str, rules: Rules, place: int) -> Draft:
+def _draft(
+    one: Candidate, stands: Grounded, told: Times, name: str, rules: Rules, place: int
+) -> Draft:
     entry = stands.said.entry
-    begin, end = times(one.since, one.until, entry.created_at)
+    begin, end, when = told
     claim = Claim(
         id=name,
         fact=name,
@@ -112,21 +123,7 @@ def _draft(one: Candidate, stands: Grounded, name: str, rules: Rules, place: int
         field=one.field,
         value=one.value,
         alone=one.alone,
+        kind=one.kind,
+        when=when,
     )
-    return Draft(claim, one.corrects, ended=begin is None)
-
-
-def times(
-    since: str | None, until: str | None, said_at: datetime
-) -> tuple[datetime | None, datetime | None]:
-    """Since when and until when a finding holds, that moment excluded.
-
-    Without `since` it holds since the day on which it was said; where that is after its end, nobody
-    knows since when. An end before the beginning, and what is no date, count as not given.
-    """
-    first, last = parse(since), parse(until)
-    begin, end = (first[0] if first else None), (last[1] if last else None)
-    if begin is None:
-        today = day_of(said_at)
-        return (today if end is None or today < end else None), end
-    return begin, end if end is not None and begin < end else None
+    return Draft(claim, one.corrects, claim.begins is None, one.relation, one.known)

@@ -8,15 +8,17 @@ from datetime import datetime
 from typing import Any, Literal
 
 from agent_memory.core.records import Source
-from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, END, Period
+from agent_memory.ltm_blocks.extractive.history.claims import Kind
+from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, Period, written
 
 _NEVER = "said since never to have been so"
 _NOT_THE_USERS = "not what the user says"
 
-_REMARK = rf"{_NEVER}|{_NOT_THE_USERS}|until \d{{4}}-\d\d-\d\d|according to the \w+"
-_REMARKS = re.compile(rf"(?:\s*\((?:{_REMARK})(?:; (?:{_REMARK}))*\))+\.?$")
+_REMARK = rf"{_NEVER}|{_NOT_THE_USERS}|according to the \w+"
+_TIME = r"^\[[^\]]*\d{4}[^\]]*\]\s*"
+_REMARKS = re.compile(rf"{_TIME}|(?:\s*\((?:{_REMARK})(?:; (?:{_REMARK}))*\))+\.?$")
 
-Why = Literal["", "updated", "ended", "contradicted", "outranked"]
+Why = Literal["", "refined", "updated", "ended", "contradicted", "outranked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,14 @@ class Fact:
         recorded_at: When it was first said.
         superseded_at: When news came that it does not hold any more as it was told; None without.
         superseded_by: Id of the fact that took its place.
-        why: What became of it: "updated", "ended", "contradicted", or "outranked" by what a
-            weightier role says; empty where nothing did.
+        why: What became of it: "refined" by one that says all of it and more, "updated", "ended",
+            "contradicted", or "outranked" by what a weightier role says; empty where nothing did.
         evidence: What it rests on, oldest first.
         periods: In which times it held; more than one where another took its place for a while.
         field: The field of a profile that it fills.
         value: With what, as JSON.
+        kind: "event", "state" or "plan"; empty where nobody said.
+        when: The words that tell its time, where they are too vague for a date.
     """
 
     id: str
@@ -84,6 +88,8 @@ class Fact:
     periods: tuple[Period, ...]
     field: str | None = None
     value: Any = None
+    kind: Kind = ""
+    when: str = ""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -109,23 +115,41 @@ class Fact:
         if self.superseded_at is not None and self.periods[-1][1] <= at:
             return False
         begun = (self.valid_from or BEGINNING) <= at
-        return self.holds(at) or not begun or (self.valid_to or END) <= at
+        return self.holds(at) or not begun or self.periods[-1][1] <= at
+
+    @property
+    def time(self) -> str:
+        """When it was, is or is planned, as far as that is known; else when it was said."""
+        said = f"said {self.recorded_at:%Y-%m-%d}"
+        known = written(self.valid_from, self.valid_to)
+        if self.kind == "plan" and self.valid_from is not None:
+            return f"planned for {known.removeprefix('since ')}"
+        told = known or (f'"{self.when}", {said}' if self.when else said)
+        return f"planned, {told}" if self.kind == "plan" else told
 
 
 def rendered(fact: Fact) -> str:
-    """A fact as a model is to read it, with its end and whose word it is, where that matters."""
+    """A fact as a model is to read it, with whose word it is where that matters."""
     remarks = []
     if fact.why == "contradicted":
         remarks.append(_NEVER)
     elif fact.why == "outranked":
         remarks.append(_NOT_THE_USERS)
-    elif fact.valid_to is not None:
-        remarks.append(f"until {fact.valid_to:%Y-%m-%d}")
     if fact.role != "user":
         remarks.append(f"according to the {fact.role}")
     return f"{fact.text} ({'; '.join(remarks)})" if remarks else fact.text
 
 
+def listed(fact: Fact) -> str:
+    """A fact as it is shown to a model that compares it with others."""
+    return f"{about(fact.subject, fact.category, fact.kind)} [{fact.time}]: {fact.text}"
+
+
+def about(subject: str, category: str, kind: Kind) -> str:
+    """Of what a fact is, in a few words."""
+    return ", ".join(filter(None, ("" if subject == "user" else subject, category, kind)))
+
+
 def unmarked(text: str) -> str:
-    """A fact's text without the remarks that `rendered` adds, which who repeats it repeats too."""
+    """A fact's text without its time and the remarks, which who repeats it repeats too."""
     return _REMARKS.sub("", text) or text

@@ -12,6 +12,8 @@ from agent_memory.ltm_blocks.extractive.history.sources import Said
 from agent_memory.retrieval.words import words
 
 _LEAST = 6  # letters and digits of a code that nobody writes in another way
+_MOST_QUOTED = 500  # words
+_WORD = re.compile(r"[^\W_]+")
 _MARKS = re.compile(r"[\W_]+")
 _DATE = re.compile(
     r"(?<![\w-])(?:\d{4}-\d{2}(?:-\d{2}(?:T[\d:.]+Z?)?)?|(?:19|20)\d{2}-(?:19|20)\d{2}"
@@ -61,7 +63,7 @@ def grounded(
     said = next((one for one in shown if one.number == number), None)
     if said is None:
         return "message"
-    place = _find(quote, said.text)
+    place = find(quote, said.text)
     if place is None:
         return "quote"
     role = _origin(said, text, shown, weights or {})
@@ -70,14 +72,23 @@ def grounded(
     return Grounded(said, said.text[slice(*place)], place, role)
 
 
-def _find(quote: str, text: str) -> tuple[int, int] | None:
-    """Where a text says what is quoted; models write some marks as the prompt showed them."""
-    for form in (quote, html.unescape(quote)):
+def find(quote: str, text: str) -> tuple[int, int] | None:
+    """Where a text says what is quoted, letter by letter but for case.
+
+    Models write some marks as the prompt showed them, and others as they like: quotation marks,
+    dashes, blanks, what stands at the ends.
+    """
+    for form in dict.fromkeys((quote, html.unescape(quote))):
         wanted = " ".join(form.split())
         at = text.find(wanted) if wanted else -1
         if at >= 0:
             return at, at + len(wanted)
-    return None
+    loose = _WORD.findall(html.unescape(quote))
+    if not 0 < len(loose) <= _MOST_QUOTED:
+        return None
+    pattern = r"[\W_]*?".join(map(re.escape, loose))
+    found = re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", text, re.IGNORECASE)
+    return found.span() if found else None
 
 
 def _origin(said: Said, text: str, shown: Sequence[Said], weights: Mapping[str, int]) -> str | None:

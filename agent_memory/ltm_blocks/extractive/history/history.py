@@ -40,14 +40,14 @@ class _ClaimGroup:
 
     @property
     def end(self) -> datetime:
-        return self.first.valid_to or END
+        return self.first.ends or END
 
     @property
     def begin(self) -> datetime:
         """Since when it is said to hold; what only has an end began when what it ends began."""
         if self._begin is None:
-            self._begin = self.first.valid_from or BEGINNING  # for who ends each other in a circle
-            if self.first.valid_from is None:
+            self._begin = self.first.begins or BEGINNING  # for who ends each other in a circle
+            if self.first.begins is None:
                 begun = next((one.begin for one in self.ended if not one.is_void), BEGINNING)
                 self._begin = begun if begun < self.end else BEGINNING
         return self._begin
@@ -154,7 +154,7 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
             pairs.add((min(fact, link.fact), max(fact, link.fact)))
             if link.kind == "end":
                 endings.append((one, other))
-            elif link.kind == "contradict" and _may_contradict(one, other):
+            elif link.kind in ("contradict", "refine") and _may_contradict(one, other):
                 other.contradictors.append(one)
         if one.first.alone and one.first.field is not None:
             fields[one.first.field].append(one)
@@ -191,6 +191,8 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
     periods = [] if one.is_void else without(one.period, (rival.stated_period for rival in winners))
     after, why = _successor(one, winners, periods)
     valid_to = periods[-1][1] if periods else one.stated_period[1]
+    if valid_to == one.end:
+        valid_to = first.valid_to or END
     return Fact(
         id=first.fact,
         block=block,
@@ -199,7 +201,7 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
         category=first.category,
         confidence=max(claim.confidence for claim in one.claims),
         role=first.role,
-        valid_from=None if one.begin == BEGINNING else one.begin,
+        valid_from=first.valid_from if first.begins or one.begin == BEGINNING else one.begin,
         valid_to=None if valid_to == END else valid_to,
         recorded_at=min(claim.recorded_at for claim in one.claims),
         superseded_at=None if after is None else max(first.recorded_at, after.first.recorded_at),
@@ -212,6 +214,8 @@ def _fact(one: _ClaimGroup, block: str) -> Fact:
         periods=tuple(periods),
         field=first.field,
         value=first.value,
+        kind=first.kind,
+        when=first.when,
     )
 
 
@@ -221,7 +225,9 @@ def _successor(
     """What took a fact's place, where its end is not the one that was told."""
     if one.is_void:
         against = [other for other in one.contradictors if not other.is_void]
-        return min(against, key=_said), "contradicted"
+        heir = min(against, key=_said)
+        refines = any(link.fact == one.first.fact and link.kind == "refine" for link in heir.links)
+        return heir, "refined" if refines else "contradicted"
     begin, end = one.stated_period
     if periods and periods[-1][1] == end:
         return None, ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from math import log
 from typing import TYPE_CHECKING
 
 from agent_memory.retrieval.words import words
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 ALIKE = 0.35
 """What words or vectors must have in common for two facts to be compared by a model."""
 
-_EACH = 20
 _MOST_KNOWN = 10_000
 _MARKS = ".,;:!?\"'`()[]{}<>"
 _MORE_MARKS = "\u2026\u00a1\u00ab\u00bb\u00bf\u201c\u201d\u201e\u2018\u2013\u2014\u3001\u3002"
@@ -71,35 +72,50 @@ def cosines(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def candidates(
-    texts: Sequence[str],
-    kinds: Sequence[tuple[str, str]],
+    text: str,
+    kind: tuple[str, str],
     others: Sequence[str],
     kinds_of_others: Sequence[tuple[str, str]],
     cosine: np.ndarray,
-) -> list[list[int]]:
-    """For each new text, the places of the older ones that it may change or repeat, best first.
+) -> list[tuple[int, float]]:
+    """The places of the older texts that a new one may change or repeat, and how alike they are.
 
-    Those of the same kind, and those that have much in common in words or meaning; twenty at most.
+    Best first: those of the same kind, and those that have much in common in words or meaning.
 
     Args:
-        texts: The new texts.
-        kinds: Subject and category of each.
+        text: The new text.
+        kind: Its subject and category.
         others: The older texts.
         kinds_of_others: Subject and category of each.
-        cosine: (new, older) cosines.
+        cosine: (older,) cosines.
     """
-    bags = [_bag(text) for text in others]
-    found = []
-    for place, text in enumerate(texts):
-        bag, near_by = _bag(text), cosine[place].tolist()
-        likeness = [max(near_by[at], _share(bag, other)) for at, other in enumerate(bags)]
-        near = [
-            at
-            for at, likely in enumerate(likeness)
-            if likely >= ALIKE or kinds[place] == kinds_of_others[at]
-        ]
-        found.append(sorted(near, key=lambda at: -likeness[at])[:_EACH])
-    return found
+    bag, near_by = _bag(text), cosine.tolist()
+    likeness = [max(near_by[at], _share(bag, _bag(other))) for at, other in enumerate(others)]
+    near = [
+        at for at, likely in enumerate(likeness) if likely >= ALIKE or kind == kinds_of_others[at]
+    ]
+    return [(at, likeness[at]) for at in sorted(near, key=lambda at: -likeness[at])]
+
+
+def most_alike(texts: Sequence[str], said: Sequence[str], limit: int) -> list[int]:
+    """The places of the texts that what was said may say again or change, in their order.
+
+    Those with the rarest words in common with it (by inverse document frequency, Sparck Jones,
+    1972), the later first where none are.
+
+    Args:
+        texts: The older texts.
+        said: What was said.
+        limit: How many.
+    """
+    if len(texts) <= limit:
+        return list(range(len(texts)))
+    bags = [_bag(text) for text in texts]
+    heard = frozenset(word for text in said for word in words(text))
+    counts = Counter(word for bag in bags for word in bag)
+    weights = [sum(log(1 + len(texts) / counts[word]) for word in bag & heard) for bag in bags]
+    best = sorted(range(len(texts)), key=lambda at: (-weights[at], -at))
+    return sorted(best[:limit])
 
 
 @lru_cache(_MOST_KNOWN)

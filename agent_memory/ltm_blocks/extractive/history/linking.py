@@ -15,8 +15,9 @@ def links_for(
     """The links of a claim that says something of older facts.
 
     It is tied to what these are tied to as well, so that forgetting one of them leaves the others
-    in their order. What contradicts a fact stands in its place, and says of others what that said;
-    what only denies it stands in no place, and denies only what that contradicted as well.
+    in their order. What contradicts or refines a fact stands in its place, and says of others what
+    that said; what only denies it stands in no place, and denies only what that contradicted as
+    well.
 
     Args:
         targets: What it says of which facts.
@@ -42,7 +43,7 @@ def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
 
 def _passed_on(kind: LinkKind, inherited: LinkKind) -> LinkKind:
     """What a claim says of a fact, given what it says of another and what that says of it."""
-    if kind == "contradict":
+    if kind in ("contradict", "refine"):
         return inherited
     return "end" if (kind, inherited) == ("end", "contradict") else "update"
 

@@ -41,6 +41,33 @@ def day_of(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
+def written(begin: datetime | None, end: datetime | None) -> str:
+    """A stretch of time as people write it: a day, a month or a year where it is one, else its
+    first and last; empty for none."""
+    if begin is None or end is None:
+        return f"since {_first(begin)}" if begin else f"until {_last(end)}" if end else ""
+    for form in (f"{begin:%Y}", f"{begin:%Y-%m}", f"{begin:%Y-%m-%d}"):
+        if parse(form) == (begin, end):
+            return form
+    if begin.day == end.day == 1:
+        return f"{begin:%Y-%m} to {end - timedelta(days=1):%Y-%m}"
+    return f"{begin:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d}"
+
+
+def _first(begin: datetime) -> str:
+    """As exact as it may have been said: "since 2019" is not known to be its first day."""
+    return f"{begin:{'%Y' if (begin.month, begin.day) == (1, 1) else _month_or_day(begin)}}"
+
+
+def _last(end: datetime) -> str:
+    last = end - timedelta(days=1)
+    return f"{last:{'%Y' if (end.month, end.day) == (1, 1) else _month_or_day(end)}}"
+
+
+def _month_or_day(bound: datetime) -> str:
+    return "%Y-%m" if bound.day == 1 else "%Y-%m-%d"
+
+
 def without(period: Period, others: Iterable[Period]) -> list[Period]:
     """What is left of a period, in order."""
     left = [period] if period[0] < period[1] else []

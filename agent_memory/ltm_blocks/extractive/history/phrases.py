@@ -1,0 +1,177 @@
+"""The days that words such as "last week" mean, counted from the day on which they were said. Pure.
+
+Models copy such words well and count days badly. Weeks go from Monday to Sunday. What is vague ("a
+few years ago") or may mean two things ("next Friday") means no day here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from agent_memory.ltm_blocks.extractive.history.periods import Period, day_of, parse
+from agent_memory.retrieval.dates import MONTHS, dates
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+_FAR = {"day": 400, "week": 60, "month": 36, "year": 120}
+"""What is further off was counted by nobody."""
+
+_SINGLE = {
+    "today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0,
+    "earlier today": 0, "later today": 0, "yesterday": -1, "last night": -1,
+    "the day before yesterday": -2, "day before yesterday": -2, "tomorrow": 1,
+    "the day after tomorrow": 2, "day after tomorrow": 2,
+}  # fmt: skip
+_SIDES = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
+
+_LEAD = re.compile(r"^(?:just|only|back|on|in|at|during|by|from|exactly)\s+")
+_PART = re.compile(r"\s+(?:early|late|morning|afternoon|evening|night)$")
+_NUMBER = rf"(?P<number>\d{{1,3}}|an?|{'|'.join(_NUMBERS)})"
+_UNIT = r"(?P<unit>day|week|month|year)s?"
+_AGO = re.compile(rf"{_NUMBER} {_UNIT} ago")
+_AHEAD = re.compile(rf"(?:in )?{_NUMBER} {_UNIT}(?: from (?:now|today))?")
+_FOR = re.compile(rf"(?:for )?(?:the )?(?:last |past )?{_NUMBER} {_UNIT}(?: now)?")
+_SIDE = re.compile(
+    rf"(?:the )?(?P<side>this past|{'|'.join(_SIDES)}) "
+    rf"(?P<what>week|weekend|month|year|{'|'.join(_DAYS)}|{'|'.join(MONTHS)})"
+)
+
+
+class Said(NamedTuple):
+    """What words say of a time.
+
+    Attributes:
+        period: The days they mean.
+        is_beginning: Whether something only began then: "since May", "for two years".
+    """
+
+    period: Period
+    is_beginning: bool = False
+
+
+def meant(phrase: str, said_at: datetime) -> Said | None:
+    """The days that words mean; None for what is vague, ambiguous or no time.
+
+    Args:
+        phrase: English words of a message, such as "last weekend", "two days ago", "May 2019".
+        said_at: When they were said (UTC).
+    """
+    text = " ".join(phrase.casefold().replace("\u2019", "'").split()).strip(" .,;:!?\"'()")
+    today = day_of(said_at)
+    if text.startswith("since "):
+        found = _period(text.removeprefix("since "), today)
+        return None if found is None or found[0] > today else Said(found, is_beginning=True)
+    if text.startswith("for ") and (long := _FOR.fullmatch(text)):
+        return _said(_off(long, today, -1), is_beginning=True)
+    return _said(_period(text, today))
+
+
+def _said(period: Period | None, *, is_beginning: bool = False) -> Said | None:
+    return None if period is None else Said(period, is_beginning)
+
+
+def _period(text: str, today: datetime) -> Period | None:
+    if text.startswith("in ") and (ahead := _AHEAD.fullmatch(text)):
+        return _off(ahead, today, 1)
+    while (bare := _LEAD.sub("", text)) != text:
+        text = bare
+    try:
+        for form in (text, _PART.sub("", text)):
+            if form in _SINGLE:
+                return _day(today, _SINGLE[form])
+            if ago := _AGO.fullmatch(form):
+                return _off(ago, today, -1)
+            if " from " in form and (ahead := _AHEAD.fullmatch(form)):
+                return _off(ahead, today, 1)
+            if side := _SIDE.fullmatch(form):
+                return _beside(side["side"], side["what"], today)
+    except (OverflowError, ValueError):  # before the first year, or after the last
+        return None
+    return _named(text)
+
+
+def _off(found: re.Match[str], today: datetime, sign: int) -> Period | None:
+    number, unit = found["number"], found["unit"]
+    many = 1 if number in ("a", "an") else 0
+    many = many or (int(number) if number.isdigit() else _NUMBERS.index(number) + 1)
+    if not 0 < many <= _FAR[unit]:
+        return None
+    return _UNITS[unit](today, sign * many)
+
+
+def _beside(side: str, what: str, today: datetime) -> Period | None:
+    off = _SIDES[side.removeprefix("this ")] if side == "this past" else _SIDES[side]
+    if what in _DAYS:
+        return _weekday(side, _DAYS.index(what), today)
+    if what in MONTHS:
+        return _month_named(off, MONTHS.index(what) + 1, today)
+    if what == "weekend":
+        saturday = _week(today, off)[0] + timedelta(days=5)
+        return saturday, saturday + timedelta(days=2)
+    return _UNITS[what](today, off)
+
+
+def _weekday(side: str, number: int, today: datetime) -> Period | None:
+    """ "last Friday" is the Friday before; "next Friday" may be the one after the next, too."""
+    if side in ("last", "past", "previous", "this past"):
+        return _day(today, -((today.weekday() - number - 1) % 7 + 1))
+    return _day(_week(today, 0)[0], number) if side == "this" else None
+
+
+def _month_named(off: int, number: int, today: datetime) -> Period | None:
+    """ "last May" is the one before; "this May" that of this year."""
+    year = today.year
+    if off < 0 and number >= today.month:
+        year -= 1
+    if off > 0 and number <= today.month:
+        year += 1
+    return parse(f"{year:04}-{number:02}")
+
+
+def _named(text: str) -> Period | None:
+    """A date with its year, and nothing beside it: "8 May 2023", "May 2023", "2023"."""
+    if re.fullmatch(r"(?:19|20)\d{2}", text):
+        return parse(text)
+    bare = text.removeprefix("the ")
+    found = dates(bare.title())
+    if len(found) != 1 or found[0].year is None or len(bare.split()) > _MOST_WORDS:
+        return None
+    year, month, day = found[0]
+    return parse(f"{year:04}-{month:02}" + (f"-{day:02}" if day else ""))
+
+
+_MOST_WORDS = 4  # "8th of May 2023"
+
+
+def _day(today: datetime, off: int) -> Period:
+    day = today + timedelta(days=off)
+    return day, day + timedelta(days=1)
+
+
+def _week(today: datetime, off: int) -> Period:
+    monday = today + timedelta(days=7 * off - today.weekday())
+    return monday, monday + timedelta(days=7)
+
+
+def _month(today: datetime, off: int) -> Period:
+    return _first(today, off), _first(today, off + 1)
+
+
+def _year(today: datetime, off: int) -> Period:
+    return _first(today, 12 * off - today.month + 1), _first(today, 12 * off - today.month + 13)
+
+
+def _first(today: datetime, months: int) -> datetime:
+    years, month = divmod(today.year * 12 + today.month - 1 + months, 12)
+    return datetime(years, month + 1, 1, tzinfo=UTC)
+
+
+_UNITS: dict[str, Callable[[datetime, int], Period]] = {
+    "day": _day, "week": _week, "month": _month, "year": _year,
+}  # fmt: skip
