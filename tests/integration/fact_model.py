@@ -15,7 +15,8 @@ from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
 from agent_memory.testing import FakeLLM
 
 _MESSAGE = re.compile(r"^\[(\d+)\] \S+ [^:]*: (.*)$", re.MULTILINE)
-_LINE = re.compile(r"^(\d+)\. (known|new), [^:]*: (.*)$", re.MULTILINE)
+_NEW = re.compile(r"^New (\d+)\. [^\[]*\[[^\]]*\]: (.*)$", re.MULTILINE)
+_KNOWN = re.compile(r"^ *(\d+)\. [^\[]*\[[^\]]*\]: (.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -52,20 +53,27 @@ class Model:
             return json.dumps({"answers": list(self._answers(told))})
         return json.dumps({"facts": list(self._facts(told))})
 
+    def _tied(self, text: str | None, known: list[tuple[str, str]]) -> dict[str, Any]:
+        word, wanted = self.ties.get(text or "", ("new", []))
+        numbers = [int(number) for number, older in known if older in wanted]
+        return {"known": numbers, "relation": word} if numbers else {}
+
     def _facts(self, told: str) -> Iterator[dict[str, Any]]:
+        known, _, told = told.rpartition("<messages>")
         for number, text in _MESSAGE.findall(told):
             for quote, found in self.finds.items():
                 if quote in text:
                     for one in found:
-                        yield {"message": int(number), "quote": quote, **one}
+                        told_of = self._tied(one.get("text"), _KNOWN.findall(known))
+                        yield {"message": int(number), "quote": quote, **told_of, **one}
 
     def _answers(self, told: str) -> Iterator[dict[str, Any]]:
-        lines = [(int(number), kind, text) for number, kind, text in _LINE.findall(told)]
-        for number, kind, text in lines:
-            if kind == "new" and text in self.ties:
-                word, wanted = self.ties[text]
-                which = [other for other, _, older in lines if older in wanted]
-                yield {"number": number, "answer": word, "which": which}
+        for group in re.split(r"^(?=New )", told, flags=re.MULTILINE):
+            for number, text in _NEW.findall(group):
+                tied = self._tied(text, _KNOWN.findall(group))
+                if tied:
+                    answer = {"answer": tied["relation"], "which": tied["known"]}
+                    yield {"number": int(number), **answer}
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def open_at(fake: FakeLLM, **fields: Any) -> AgentMemory:
 
 def shown(model: Model) -> list[str]:
     """What was shown in each first call."""
-    return [one for one in model.asked if one.startswith("<messages>")]
+    return [one for one in model.asked if "<messages>" in one]
 
 
 def test_one_call_for_a_batch(model: Model) -> None:
@@ -217,6 +217,13 @@ def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
         assert not operations.dead_letters(memory)
 
 
+@pytest.fixture
+def unshown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a user of whom so much is known that none of it is shown with the messages."""
+    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.asking._MOST_KNOWN", 0)
+
+
+@pytest.mark.usefixtures("unshown")
 def test_a_bad_second_call_is_a_failure(fake: FakeLLM) -> None:
     """Wrong: what could not be reconciled is kept beside what it contradicts."""
     fake.reply(GOOD)
@@ -224,7 +231,7 @@ def test_a_bad_second_call_is_a_failure(fake: FakeLLM) -> None:
     with open_at(fake) as memory:
         absorbed(memory, "s", said("I live in Rome"))
         fake.reply_json({"facts": [moved]})
-        fake.reply_json({"answers": [{"number": 2, "answer": "replace"}]})
+        fake.reply_json({"answers": [{"answer": "update"}]})
         fake.reply("no")
         memory.update("t", said("I moved to Bonn", "2024-02-01"), user_id="ada")
         (failed,) = memory.flush()
@@ -289,6 +296,7 @@ def test_two_calls_at_most(model: Model) -> None:
         assert len(memory.user("ada").facts()) == 60
 
 
+@pytest.mark.usefixtures("unshown")
 def test_the_list_of_the_second_call(model: Model) -> None:
     """Wrong: it can't be told which is new, since when what holds, or whose facts they are."""
     model.tell("I live in Rome", "Lives in Rome.", category="home", since="2020-05")
@@ -300,11 +308,35 @@ def test_the_list_of_the_second_call(model: Model) -> None:
         (told,) = second_calls(model)
         assert told.splitlines() == [
             "<facts>",
-            "1. known, user, 2020-05-01 to : Lives in Rome.",
-            "2. new, user, 2024-02-01 to 2024-07-01: Lives in Bonn.",
-            "3. new, Tom, 2024-01-05 to : Lives with &lt;b&gt;.",
+            "New 2. home [until 2024-06]: Lives in Bonn.",
+            "   1. home [since 2020-05]: Lives in Rome.",
+            "New 3. Tom, home [said 2024-01-05]: Lives with &lt;b&gt;.",
+            "   1. home [since 2020-05]: Lives in Rome.",
+            "   2. home [until 2024-06]: Lives in Bonn.",
             "</facts>",
         ]
+
+
+def test_known_facts_stand_before_the_messages(model: Model) -> None:
+    """Wrong: what is known is found anew by each call, or needs a second one; or a fact's text
+    closes the list."""
+    model.tell("I live in Rome", "Ada lives in <Rome>.", category="home", kind="state")
+    moved = ("update", "Ada lives in <Rome>.")
+    model.tell("I moved", "Ada lives in Bonn.", moved, category="home", kind="state")
+    with remembering(model) as memory:
+        absorbed(memory, "s1", said("I live in Rome", name="Ada"))
+        absorbed(memory, "s2", said("I moved", "2024-02-01", name="Ada"))
+        assert shown(model)[1].splitlines() == [
+            "The user is Ada.",
+            "<known>",
+            "1. home, state [said 2024-01-05]: Ada lives in &lt;Rome&gt;.",
+            "</known>",
+            "<messages>",
+            "[1] 2024-02-01(Thu) Ada: I moved",
+            "</messages>",
+        ]
+        assert second_calls(model) == []
+        assert texts(memory.user("ada").facts()) == ["Ada lives in Bonn."]
 
 
 def answering(fake: FakeLLM, *answers: dict[str, Any]) -> list[str]:
@@ -344,6 +376,7 @@ BOTH, NEWER = ["Lives in Rome.", "Lives in Bonn."], ["Lives in Bonn."]
         ([{"number": -1, "answer": "contradict", "which": [1]}], BOTH),
     ],
 )
+@pytest.mark.usefixtures("unshown")
 def test_numbers_outside_the_list_are_dropped(
     answers: list[dict[str, Any]], current: list[str], fake: FakeLLM
 ) -> None:
@@ -432,7 +465,7 @@ def test_a_prompt_of_ones_own() -> None:
                 versions.add(fact.evidence[0].prompt)
                 assert fact.evidence[0].model == "openai/any"
             told = fake.requests[0]["messages"][0]["content"]
-            assert "a quote copied from that message" in told
+            assert "`quote` is copied from that line, letter by letter" in told
             if prompt is None or "{categories}" in prompt:
                 assert "health, home, other" in told
             if prompt:
@@ -501,4 +534,4 @@ def test_a_thousand_messages_cost_few_calls() -> None:
     """Wrong: at default settings a long conversation costs a call for every few messages."""
     calls, found = calls_for(1000, "overflow")
     assert found == 500
-    assert calls <= 40
+    assert calls <= 45

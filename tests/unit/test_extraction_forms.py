@@ -17,14 +17,13 @@ from agent_memory.ltm_blocks.extractive.forms import (
     CATEGORIES,
     FactForm,
     Finding,
-    Findings,
     clamped,
     version_of,
 )
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
-from agent_memory.ltm_blocks.extractive.reconciling import Answers, Line
-from tests.unit.claiming import DAY, day
+from agent_memory.ltm_blocks.extractive.reconciling import Answers, Group
+from tests.unit.claiming import DAY
 
 
 def entry(seq: int, text: str, role: str = "user", name: str | None = None) -> Entry:
@@ -80,8 +79,11 @@ def test_the_list_of_categories() -> None:
     """Wrong: the model is offered categories that are refused, or braces break a prompt."""
     assert all(name in FactForm(None).prompt for name in CATEGORIES)
     own = FactForm("{categories} {other} {}", ["a", "b"]).prompt
-    assert own.startswith("a, b {other} {}\n")
-    assert "its category, one of:\npets.\n" in FactForm(None, ["pets"]).prompt
+    assert own.startswith("a, b, other {other} {}\n")
+    assert "`category` is one of: pets, other.\n" in FactForm(None, ["pets"]).prompt
+    assert '"enum": ["pets", "other"]' in json.dumps(
+        FactForm(None, ["pets"]).schema.model_json_schema()
+    )
 
 
 def test_versions_tell_prompts_apart() -> None:
@@ -103,7 +105,8 @@ def test_versions_tell_prompts_apart() -> None:
 
 def told(**fields: Any) -> Any:
     answer = {"text": "Lives in Rome.", "message": 1, "quote": "Rome", **fields}
-    (found,) = FactForm(None).found(Findings.model_validate({"facts": [answer]}))
+    form = FactForm(None)
+    (found,) = form.found(form.schema.model_validate({"facts": [answer]}), {4: "id of four"})
     return found
 
 
@@ -145,18 +148,44 @@ def test_answers() -> None:
 
     assert which(3) == which([3]) == which(["3"]) == [3]
     assert which(None) == which([]) == []
-    for bad in ("replace", "Update", "", None):
-        with pytest.raises(ValidationError):
-            Answers.model_validate({"answers": [{"number": 1, "answer": bad}]})
+    for word, meant in (
+        ("Update", "update"),
+        (" same ", "same"),
+        ("replace", "add"),
+        (None, "add"),
+    ):
+        (one,) = Answers.model_validate({"answers": [{"number": 1, "answer": word}]}).answers
+        assert one.answer == meant
 
 
-def test_a_line_of_the_list() -> None:
-    """Wrong: a fact's text makes lines of its own or closes the list, or its end is not told."""
-    evil = Line("</facts> & more", "us<er", None, day(3), is_new=False)
-    assert evil.shown(7) == "7. known, us&lt;er, ? to 2024-01-04: &lt;/facts&gt; &amp; more"
-    assert Line("New.", "user", day(0), None, is_new=True).shown(1) == (
-        "1. new, user, 2024-01-01 to : New."
+def test_a_group_of_the_list() -> None:
+    """Wrong: a fact's text closes the list, or passes for another's line."""
+    evil = Group(7, "home [said 2024-01-04]: </facts> & more", {2: "home: <b>", 9: "work: x"})
+    assert evil.shown() == (
+        "New 7. home [said 2024-01-04]: &lt;/facts&gt; &amp; more\n"
+        "   2. home: &lt;b&gt;\n"
+        "   9. work: x"
     )
+
+
+def test_a_finding_that_concerns_a_known_fact() -> None:
+    """Wrong: the number that a model gives is another fact's, or ties where there is none."""
+    found = told(known=4, relation="Update", kind="State ", when="since May")
+    assert (found.known, found.relation) == (("id of four",), "update")
+    assert told(known=[9, 4], relation="same").known == ("id of four",)
+    assert (found.kind, found.when) == ("state", "since May")
+    for known, relation in ((5, "update"), (0, "update"), (None, "same"), (4, "new"), (4, "what")):
+        assert told(known=known, relation=relation).relation == ""
+    assert told(kind="habit").kind == ""
+    assert told().when is None
+
+
+def test_all_is_asked_for() -> None:
+    """Wrong: a model may leave out what was asked for, and categories are any word."""
+    schema = FactForm(None).schema.model_json_schema()
+    (finding,) = [one for one in schema["$defs"].values() if "quote" in one["properties"]]
+    assert sorted(finding["required"]) == sorted(finding["properties"])
+    assert finding["properties"]["category"]["enum"] == list(CATEGORIES)
 
 
 class Pet(BaseModel):

@@ -152,7 +152,7 @@ def test_long_chains(kind: LinkKind, length: int) -> None:
             seq=place,
             valid_from=None if kind == "end" and place else START,
             valid_to=START + timedelta(days=length - place) if kind == "end" else None,
-            recorded_at=START + timedelta(minutes=place),
+            recorded_at=START + timedelta(days=length, minutes=place),
         )
         for place in range(length)
     ]

@@ -14,6 +14,7 @@ from agent_memory.ltm_blocks.extractive.history.likeness import (
     gist,
     jaccard,
     key_of,
+    most_alike,
     shingles,
 )
 
@@ -116,9 +117,8 @@ def near(
 ) -> list[int]:
     """The candidates of one new text; kinds differ unless they are given."""
     kinds_of_others = kinds or [("user", f"kind {n}") for n in range(len(others))]
-    row = np.array([cosine if cosine is not None else [0.0] * len(others)])
-    (found,) = candidates([new], [kind], others, kinds_of_others, row)
-    return found
+    row = np.array(cosine if cosine is not None else [0.0] * len(others))
+    return [at for at, _ in candidates(new, kind, others, kinds_of_others, row)]
 
 
 def test_candidates_by_words_by_meaning_and_by_kind() -> None:
@@ -132,20 +132,20 @@ def test_candidates_by_words_by_meaning_and_by_kind() -> None:
     assert near("Nothing alike.", others) == []
 
 
-def test_candidates_are_few_and_the_best_first() -> None:
-    """Wrong: a user with many facts of a kind makes a prompt too long, or the best is cut off."""
+def test_the_best_candidates_are_first() -> None:
+    """Wrong: of many that come near, those that are asked about are not the nearest."""
     others = [f"Fact number {n}" for n in range(50)]
     found = near("Wholly else", others, [n / 50 for n in range(50)])
-    assert found == list(range(49, 29, -1))
+    assert found == list(range(49, 17, -1))
 
 
-def test_candidates_of_several_texts_do_not_mix() -> None:
-    """Wrong: one text gets the other's cosines or kind."""
-    cosine = np.array([[0.9, 0.0], [0.0, 0.9]])
-    kinds = [("user", "a"), ("user", "b")]
-    others = ["One", "Two"]
-    assert candidates(["x", "y"], kinds, others, [("user", "c")] * 2, cosine) == [[0], [1]]
-    assert candidates(["x"], kinds[:1], [], [], np.zeros((1, 0))) == [[]]
+def test_what_bears_on_what_was_said() -> None:
+    """Wrong: a model is shown known facts that the messages do not touch, and not those they do."""
+    facts = ["Ana has a cat.", "Ana lives in Porto.", "Ana has a dog.", "Ana plays chess."]
+    assert most_alike(facts, ["anything"], 4) == [0, 1, 2, 3]
+    assert most_alike(facts, ["We left Porto", "with the cat"], 2) == [0, 1]
+    assert most_alike(facts, ["Hello"], 2) == [2, 3]
+    assert most_alike([], ["Hello"], 2) == []
 
 
 def test_a_short_text_within_a_long_one_is_a_candidate() -> None:

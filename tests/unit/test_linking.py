@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +13,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkK
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.history.linking import links_again, links_for
-from agent_memory.ltm_blocks.extractive.reconciling import Answer
+from agent_memory.ltm_blocks.extractive.reconciling import Answer, Group
 from agent_memory.ltm_blocks.extractive.settling import Known, settle
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -116,7 +117,13 @@ def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer:
     facts = facts_of([A, other], weights=weights)
     known = Known(facts, {one.id for one in facts}, [A, other], np.zeros((2, 0)))
     draft = Draft(claim("new", 3), corrects=False, ended=False)
-    told = Answer.model_validate({"number": 3, "answer": answer, "which": [1]})
-    (new,), _ = settle([draft], np.zeros((1, 0)), known, weights, lambda lines: {2: told})
+
+    def ask(groups: Sequence[Group]) -> dict[int, Answer]:
+        (group,) = groups
+        place = next(number for number, text in group.older.items() if "other" in text)
+        told = {"number": group.number, "answer": answer, "which": [place]}
+        return {group.number: Answer.model_validate(told)}
+
+    (new,), _ = settle([draft], np.zeros((1, 0)), known, weights, ask)
     assert Link("update", "a") in new.links
     assert new.fact == "other" if answer == "same" else Link("contradict", "other") in new.links

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.ltm_blocks.extractive.history.drafting import times
 from agent_memory.ltm_blocks.extractive.history.periods import (
     BEGINNING,
     END,
@@ -17,10 +17,10 @@ from agent_memory.ltm_blocks.extractive.history.periods import (
     day_of,
     parse,
     without,
+    written,
 )
 
 DAY = timedelta(days=1)
-SAID = datetime(2024, 6, 5, 17, 30, tzinfo=UTC)
 
 
 def at(date: str) -> datetime:
@@ -78,31 +78,36 @@ def test_day_of_is_the_day_in_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "begin", "end"),
+    ("begin", "end", "text"),
     [
-        (None, None, "2024-06-05", None),
-        ("2020", None, "2020-01-01", None),
-        ("2020", "2020", "2020-01-01", "2021-01-01"),
-        ("2020-05", "2022-03-31", "2020-05-01", "2022-04-01"),
-        ("2024-09", None, "2024-09-01", None),
-        (None, "2024-12", "2024-06-05", "2025-01-01"),
-        (None, "2024-06-05", "2024-06-05", "2024-06-06"),
-        (None, "2024-06-04", None, "2024-06-05"),
-        (None, "2024-03", None, "2024-04-01"),
-        ("2024-05", "2024-03", "2024-05-01", None),
-        ("2024-03-31", "2024-03", "2024-03-31", "2024-04-01"),
-        ("2024-02-31", "nonsense", "2024-06-05", None),
-        ("2024-02-31", "2024-03", None, "2024-04-01"),
-        ("2020", "9999-12-31", "2020-01-01", None),
+        ("2024-05-07", "2024-05-08", "2024-05-07"),
+        ("2024-05-01", "2024-06-01", "2024-05"),
+        ("2024-01-01", "2025-01-01", "2024"),
+        ("2024-05-07", "2024-05-10", "2024-05-07 to 2024-05-09"),
+        ("2024-05-01", "2024-07-01", "2024-05 to 2024-06"),
+        ("2023-01-01", "2024-04-01", "2023 to 2024-03"),
+        ("2023-05-01", "2023-05-08", "2023-05-01 to 2023-05-07"),
+        ("2024-01-01", "2024-01-02", "2024-01-01"),
+        ("2024-05-07", None, "since 2024-05-07"),
+        ("2024-05-01", None, "since 2024-05"),
+        ("2019-01-01", None, "since 2019"),
+        (None, "2024-05-08", "until 2024-05-07"),
+        (None, "2024-06-01", "until 2024-05"),
+        (None, "2024-01-01", "until 2023"),
+        (None, None, ""),
     ],
 )
-def test_times_of_a_finding(
-    since: str | None, until: str | None, begin: str | None, end: str | None
-) -> None:
-    """Wrong: what is told without a day begins at no time, or what is over begins when it is
-    told."""
-    expected = (begin and at(begin), end and at(end))
-    assert times(since, until, SAID) == expected
+def test_times_as_people_write_them(begin: str | None, end: str | None, text: str) -> None:
+    """Wrong: one day is shown as two, or a year as its first day, which nobody said."""
+    assert written(begin and at(begin), end and at(end)) == text
+
+
+@given(st.dates(datetime(1000, 1, 1).date(), datetime(9998, 12, 30).date()))
+def test_a_day_is_written_as_itself(day: Any) -> None:
+    """Wrong: a date that was told is shown as another."""
+    begin = at(day.isoformat())
+    assert written(begin, begin + DAY) == day.isoformat()
+    assert parse(written(begin, None).removeprefix("since "))[0] == begin
 
 
 _MOMENTS = [at("2024-01-01") + DAY * n for n in range(12)]

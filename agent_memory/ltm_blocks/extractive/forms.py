@@ -11,6 +11,9 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.claims import Kind, Relation
 
+NONE: Mapping[int, str] = {}
+"""No known facts."""
+
 _UNKNOWN = {
     "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "multipleOf",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
@@ -69,38 +72,36 @@ One fact
 KNOWN = """
 What is known
 - The known facts are listed with numbers. Do not tell them again.
-- If a fact of yours concerns one of them, give its number in `known` and say how in `relation`:
+- If a fact of yours changes one of them, give its number in `known` and say how in `relation`:
   "update": the same thing has another value now. It can have one value at a time: home, job, age.
   "refine": it is the same event or state, with more detail. Yours says all of both. Or it is a plan
   that was carried out.
   "end": it is over: a job that was left, a plan that was dropped.
   "contradict": it was never true, and yours is. "deny": it was never true, and nothing is instead.
-- Else `known` is 0 and `relation` is "new". What can be true beside it is "new": two hobbies, two
-  children, two journeys.
+- Else `known` is empty and `relation` is "new". What can be true beside it is "new": two hobbies,
+  two children, two journeys.
 """
 
 EXAMPLE = """
 Example
 The user is Ana.
-<known>
+Known:
 1. home, state: Ana lives in Porto.
 2. plan [planned for 2024-03]: Ana wants to take a course in pottery.
-</known>
-<messages>
+Lines:
 2024-03-13(Wed) Ben: Did the move go well? I am so happy for you!
 [1] 2024-03-13(Wed) Ana: Thanks, you are sweet! Yes, we moved to Lisbon last weekend, Bruno helped.
 [2] 2024-03-13(Wed) Ana: I feel great. No time for pottery though, I dropped that.
 [3] 2024-03-13(Wed) Ana: Do you like it there?
-</messages>
-Answer
+Answer:
 {"facts": [
 {"text": "Ana lives in Lisbon; Bruno helped with the move.", "subject": "user", "category": "home",
 "kind": "state", "message": 1, "quote": "we moved to Lisbon last weekend, Bruno helped",
-"when": "last weekend", "since": "2024-03-09", "until": "", "confidence": 1, "known": 1,
+"when": "last weekend", "since": "2024-03-09", "until": "", "confidence": 1, "known": [1],
 "relation": "update"},
 {"text": "Ana dropped the course in pottery.", "subject": "user", "category": "plan",
 "kind": "event", "message": 2, "quote": "No time for pottery though, I dropped that", "when": "",
-"since": "", "until": "", "confidence": 1, "known": 2, "relation": "end"}]}
+"since": "", "until": "", "confidence": 1, "known": [2], "relation": "end"}]}
 Lines that only greet, thank, ask or praise give {"facts": []}.
 """
 
@@ -152,6 +153,14 @@ _Relation = Annotated[
 ]
 
 
+def _many(value: Any) -> Any:
+    return [value] if isinstance(value, int) else value or []
+
+
+Numbers = Annotated[list[int], BeforeValidator(_many)]
+"""Places in a list; a model may give one by itself."""
+
+
 class Dated(AnswerPart):
     """What every finding has: where it stands, and when it was."""
 
@@ -175,7 +184,7 @@ class Finding(Dated):
     subject: str = "user"
     category: str = "other"
     kind: _Kind = ""
-    known: int | None = 0
+    known: Numbers = Field(default_factory=list)
     relation: _Relation = "new"
 
 
@@ -198,7 +207,7 @@ class Form(Protocol):
         """The form of the answer."""
         ...
 
-    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
+    def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
         """What an answer tells, of facts that were shown by these numbers too."""
         ...
 
@@ -228,12 +237,15 @@ class FactForm:
         finding = create_model("Finding", __base__=Finding, category=(str, category))
         self.schema = create_model("Findings", facts=(list[finding], ...))
 
-    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
+    def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
         facts: list[Finding] = getattr(answer, "facts", [])
-        return [_candidate(one, known.get(one.known or 0, "")) for one in facts]
+        return [
+            _candidate(one, tuple(known[number] for number in one.known if number in known))
+            for one in facts
+        ]
 
 
-def _candidate(one: Finding, known: str) -> Candidate:
+def _candidate(one: Finding, known: tuple[str, ...]) -> Candidate:
     return Candidate(
         " ".join(one.text.split()), " ".join(one.subject.split()) or "user",
         one.category.strip().casefold() or "other", one.message, one.quote, one.since, one.until,

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.extractive.forms import WHERE, Dated
+from agent_memory.ltm_blocks.extractive.forms import NONE, WHERE, Dated
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
@@ -68,7 +68,7 @@ class ProfileForm:
         self.prompt = f"{(prompt or PROMPT).replace('{fields}', told)}\n\n{WHERE}"
         self.schema = self._schema()
 
-    def found(self, answer: BaseModel, known: Mapping[int, str]) -> list[Candidate]:
+    def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
         return [self._found(one) for one in getattr(answer, "facts", ())]
 
     def filled(self, facts: Sequence[Fact]) -> BaseModel:

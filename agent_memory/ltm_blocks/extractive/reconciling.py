@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field
 
 from agent_memory.core.text import escape
-from agent_memory.ltm_blocks.extractive.forms import AnswerPart, one_of
+from agent_memory.ltm_blocks.extractive.forms import AnswerPart, Numbers, one_of
 from agent_memory.ltm_blocks.extractive.history.claims import Relation
 
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ class Answer(AnswerPart):
 
     number: int
     answer: Annotated[Literal[Relation, "add"], one_of(*get_args(Relation), other="add")]
-    which: list[int] = Field(default_factory=list)
-
-    @field_validator("which", mode="before")
-    @classmethod
-    def _many(cls, value: Any) -> Any:
-        return [value] if isinstance(value, int) else value or []
+    which: Numbers = Field(default_factory=list)
 
 
 class Answers(BaseModel):

@@ -153,11 +153,11 @@ def _answers(
     """What new ones have to do with older ones: for each that has, by its place, what it is, and
     the places of the older ones among the known facts and the new ones."""
     place_of = {fact.id: at for at, fact in enumerate(known.facts)}
-    told: dict[int, tuple[Relation, list[int]]] = {
-        at: (draft.relation, [place_of[draft.known]])
-        for at, draft in enumerate(fresh)
-        if draft.relation and draft.known in place_of
-    }
+    told: dict[int, tuple[Relation, list[int]]] = {}
+    for at, draft in enumerate(fresh):
+        places = [place_of[name] for name in draft.known if name in place_of]
+        if draft.relation and places:
+            told[at] = draft.relation, places
     since = len(known.facts)
     lines = [listed(fact) for fact in known.facts] + [_line(draft.claim) for draft in fresh]
     near = _near(fresh, vectors, known)

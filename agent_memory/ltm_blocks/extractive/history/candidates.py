@@ -28,8 +28,8 @@ class Candidate:
         fits: Whether the profile takes the value.
         kind: "event", "state" or "plan"; empty where that was not asked.
         when: The words that tell its time; None where they were not asked for.
-        relation: What it has to do with a fact that the model was shown; empty for nothing.
-        known: That fact's id.
+        relation: What it has to do with facts that the model was shown; empty for nothing.
+        known: The ids of such facts.
     """
 
     text: str
@@ -48,4 +48,4 @@ class Candidate:
     kind: Kind = ""
     when: str | None = None
     relation: Relation | Literal[""] = ""
-    known: str = ""
+    known: tuple[str, ...] = ()

@@ -46,15 +46,15 @@ class Draft:
         claim: The claim.
         corrects: It says that the field's value was never so.
         ended: Only its end is known.
-        relation: What the model said that it has to do with a known fact; empty for nothing.
-        known: That fact's id.
+        relation: What the model said that it has to do with known facts; empty for nothing.
+        known: The ids of those facts.
     """
 
     claim: Claim
     corrects: bool
     ended: bool
     relation: Relation | Literal[""] = ""
-    known: str = ""
+    known: tuple[str, ...] = ()
 
 
 def drafts(

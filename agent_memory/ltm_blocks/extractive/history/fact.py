@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from agent_memory.core.records import Source
 from agent_memory.ltm_blocks.extractive.history.claims import Kind
-from agent_memory.ltm_blocks.extractive.history.periods import BEGINNING, Period, written
+from agent_memory.ltm_blocks.extractive.history.periods import Period, written
 
 _NEVER = "said since never to have been so"
 _NOT_THE_USERS = "not what the user says"
@@ -114,7 +114,7 @@ class Fact:
             return False
         if self.superseded_at is not None and self.periods[-1][1] <= at:
             return False
-        begun = (self.valid_from or BEGINNING) <= at
+        begun = (self.valid_from or self.periods[0][0]) <= at
         return self.holds(at) or not begun or self.periods[-1][1] <= at
 
     @property

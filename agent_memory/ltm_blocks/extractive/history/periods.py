@@ -50,7 +50,7 @@ def written(begin: datetime | None, end: datetime | None) -> str:
         if parse(form) == (begin, end):
             return form
     if begin.day == end.day == 1:
-        return f"{begin:%Y-%m} to {end - timedelta(days=1):%Y-%m}"
+        return f"{_first(begin)} to {_last(end)}"
     return f"{begin:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d}"
 
 

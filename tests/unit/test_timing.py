@@ -1,0 +1,191 @@
+"""When a finding holds: what words mean by the calendar, and what nobody said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry
+from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
+from agent_memory.ltm_blocks.extractive.history.claims import Kind
+from agent_memory.ltm_blocks.extractive.history.phrases import meant
+from agent_memory.ltm_blocks.extractive.history.sources import Said, sources
+from agent_memory.ltm_blocks.extractive.history.timing import times
+
+WEDNESDAY = datetime(2023, 5, 10, 17, 30, tzinfo=UTC)
+_FOUND = Candidate("Fact.", "user", "other", 1, "x", None, None, 1)
+
+
+def at(date: str | None) -> datetime | None:
+    return None if date is None else datetime.fromisoformat(date).replace(tzinfo=UTC)
+
+
+def said(*texts: str) -> list[Said]:
+    messages = [Message(role="user", content=text) for text in texts]
+    entries = [Entry("s", n, one, 1, n, "test", WEDNESDAY) for n, one in enumerate(messages, 1)]
+    return sources(entries, ["user"])
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "last"),
+    [
+        ("today", "2023-05-10", "2023-05-10"),
+        ("this morning", "2023-05-10", "2023-05-10"),
+        ("Yesterday", "2023-05-09", "2023-05-09"),
+        ("just yesterday evening", "2023-05-09", "2023-05-09"),
+        ("last night", "2023-05-09", "2023-05-09"),
+        ("the day before yesterday", "2023-05-08", "2023-05-08"),
+        ("tomorrow", "2023-05-11", "2023-05-11"),
+        ("last week", "2023-05-01", "2023-05-07"),
+        ("this week", "2023-05-08", "2023-05-14"),
+        ("last weekend", "2023-05-06", "2023-05-07"),
+        ("this past weekend", "2023-05-06", "2023-05-07"),
+        ("next month", "2023-06-01", "2023-06-30"),
+        ("last year", "2022-01-01", "2022-12-31"),
+        ("last Friday", "2023-05-05", "2023-05-05"),
+        ("Last Wednesday", "2023-05-03", "2023-05-03"),
+        ("this Tuesday", "2023-05-09", "2023-05-09"),
+        ("last Saturday night", "2023-05-06", "2023-05-06"),
+        ("two days ago", "2023-05-08", "2023-05-08"),
+        ("a week ago", "2023-05-01", "2023-05-07"),
+        ("4 years ago", "2019-01-01", "2019-12-31"),
+        ("in two weeks", "2023-05-22", "2023-05-28"),
+        ("last May", "2022-05-01", "2022-05-31"),
+        ("last April", "2023-04-01", "2023-04-30"),
+        ("next December", "2023-12-01", "2023-12-31"),
+        ("next March", "2024-03-01", "2024-03-31"),
+        ("in 2019", "2019-01-01", "2019-12-31"),
+        ("on 8 May 2023", "2023-05-08", "2023-05-08"),
+        ("the 8th of May 2023", "2023-05-08", "2023-05-08"),
+        ("May 2021", "2021-05-01", "2021-05-31"),
+        ("2023-05-08.", "2023-05-08", "2023-05-08"),
+    ],
+)
+def test_what_words_mean(words: str, first: str, last: str) -> None:
+    """Wrong: "last Friday" is a day that only a model's arithmetic knows."""
+    found = meant(words, WEDNESDAY)
+    assert found is not None
+    end = at(last)
+    assert end is not None
+    assert found.period == (at(first), end + timedelta(days=1))
+    assert not found.is_beginning
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("since last week", "2023-05-01"),
+        ("since 2016", "2016-01-01"),
+        ("for five years", "2018-01-01"),
+        ("for the past 3 months", "2023-02-01"),
+    ],
+)
+def test_what_began_then(words: str, first: str) -> None:
+    """Wrong: what goes on since May was in May."""
+    found = meant(words, WEDNESDAY)
+    assert found is not None
+    assert found.is_beginning
+    assert found.period[0] == at(first)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "", "recently", "a few years ago", "a couple of days ago", "soon", "next Friday",
+        "on Tuesday", "in June", "may", "last summer", "around 2015", "9999 years ago",
+        "one day", "since tomorrow", "for ages", "last", "ago", "two", "8 May", "gestern",
+    ],
+)  # fmt: skip
+def test_what_is_vague_or_may_mean_two_things_is_no_day(words: str) -> None:
+    """Wrong: a date is invented."""
+    assert meant(words, WEDNESDAY) is None
+
+
+_UNITS = st.sampled_from(["day", "week", "month", "year"])
+
+
+@given(st.datetimes(datetime(1950, 1, 1), datetime(2150, 1, 1)), st.integers(1, 30), _UNITS)
+def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
+    """Wrong: some day of the calendar fails, or what was is later than it was told."""
+    now = moment.replace(tzinfo=UTC)
+    ago, ahead = meant(f"{number} {unit}s ago", now), meant(f"in {number} {unit}s", now)
+    assert ago is not None
+    assert ahead is not None
+    assert ago.period[0] < ago.period[1] <= now < ahead.period[0] < ahead.period[1]
+    last, this = meant(f"last {unit}", now), meant(f"this {unit}", now)
+    assert unit == "day" or (last is not None and this is not None)
+    if last is not None and this is not None:
+        assert last.period[1] == this.period[0] <= now < this.period[1]
+
+
+@given(st.text(max_size=40), st.datetimes())
+def test_no_words_raise(words: str, moment: datetime) -> None:
+    """Wrong: what some user says fails the batch."""
+    found = meant(words, moment.replace(tzinfo=UTC))
+    assert found is None or found.period[0] < found.period[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "when", "since", "until", "begin", "end", "kept"),
+    [
+        # the calendar before the model's arithmetic
+        ("Went there last Friday", "event", "last Friday", "2023-05-08", "2023-05-08",
+         "2023-05-05", "2023-05-06", ""),
+        ("I live here since last week", "state", "since last week", "", "", "2023-05-01", None, ""),
+        ("We moved last weekend", "state", "last weekend", "2023-05-06", "", "2023-05-06", None,
+         ""),
+        ("We go next month", "plan", "next month", None, None, "2023-06-01", "2023-07-01", ""),
+        # what code does not know, the model may
+        ("Fui el martes", "event", "el martes", "2023-05-09", "2023-05-09", "2023-05-09",
+         "2023-05-10", ""),
+        ("We met in June", "event", "in June", "2022-06", "2022-06", "2022-06-01", "2022-07-01",
+         ""),
+        # nobody said so
+        ("I went to Rome", "event", "", "2023-05-10", "2023-05-10", None, None, ""),
+        ("I live in Rome", "state", "", "2023-05-10", "", None, None, ""),
+        ("I live in Rome", "state", "since May", "2023-05", "", None, None, ""),
+        ("I went some years ago", "event", "some years ago", "2020", "2020", None, None,
+         "some years ago"),
+        ("We are off soon", "plan", "soon", "2023-05-17", "2023-05-20", None, None, "soon"),
+        # said, though the words were not copied
+        ("I went on 3 May 2023", "event", "", "2023-05-03", "2023-05-03", "2023-05-03",
+         "2023-05-04", ""),
+        ("Went today", "event", "", "2023-05-10", "2023-05-10", "2023-05-10", "2023-05-11", ""),
+        # an event has both, or neither
+        ("Fui en 2020", "event", "en 2020", "2020", "", "2020-01-01", "2021-01-01", ""),
+        ("Fui en 2020", "event", "en 2020", "", "2020", "2020-01-01", "2021-01-01", ""),
+        # not asked for the words
+        ("x", "", None, "2020", None, "2020-01-01", None, ""),
+        ("x", "", None, "2020-05", "2022-03-31", "2020-05-01", "2022-04-01", ""),
+        ("x", "", None, "2024-05", "2024-03", "2024-05-01", None, ""),
+        ("x", "", None, None, "2024-03", None, "2024-04-01", ""),
+        ("x", "", None, "2024-02-31", "nonsense", None, None, ""),
+        ("x", "", None, None, None, None, None, ""),
+    ],
+)  # fmt: skip
+def test_times_of_a_finding(
+    text: str,
+    kind: Kind,
+    when: str | None,
+    since: str | None,
+    until: str | None,
+    begin: str | None,
+    end: str | None,
+    kept: str,
+) -> None:
+    """Wrong: a date that nobody said is stored, or one that was said is lost."""
+    found = replace(_FOUND, kind=kind, when=when, since=since, until=until)
+    shown = said(text)
+    assert times(found, shown[0], shown) == (at(begin), at(end), kept)
+
+
+def test_the_words_may_stand_in_another_message() -> None:
+    """Wrong: "In Rome." "When?" "Last week." has no date."""
+    found = replace(_FOUND, kind="event", when="Last week")
+    shown = said("I was in Rome.", "Last week.")
+    assert times(found, shown[0], shown)[:2] == (at("2023-05-01"), at("2023-05-08"))
