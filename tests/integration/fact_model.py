@@ -13,10 +13,9 @@ from typing import Any
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM
 from agent_memory.testing import FakeLLM
+from tests.integration.fact_requests import Listed, groups_of, known_of, messages_of
 
 _MESSAGE = re.compile(r"^\[(\d+)\] \S+ [^:]*: (.*)$", re.MULTILINE)
-_NEW = re.compile(r"^New (\d+)\. [^\[]*\[[^\]]*\]: (.*)$", re.MULTILINE)
-_KNOWN = re.compile(r"^ *(\d+)\. [^\[]*\[[^\]]*\]: (.*)$", re.MULTILINE)
 
 
 @dataclass
@@ -48,32 +47,30 @@ class Model:
     def __call__(self, body: dict[str, Any]) -> str:
         """The answer to a request."""
         self.asked.append(body["messages"][-1]["content"])
-        told = html.unescape(body["messages"][1]["content"])  # the last may say what was wrong
-        if told.startswith("<facts>"):
+        told = body["messages"][1]["content"]  # the last may say what was wrong
+        messages = messages_of(told)
+        if messages is None:
             return json.dumps({"answers": list(self._answers(told))})
-        return json.dumps({"facts": list(self._facts(told))})
+        return json.dumps({"facts": list(self._facts(html.unescape(messages), known_of(told)))})
 
-    def _tied(self, text: str | None, known: list[tuple[str, str]]) -> dict[str, Any]:
+    def _tied(self, text: str | None, known: list[Listed]) -> tuple[str, list[int]]:
         word, wanted = self.ties.get(text or "", ("new", []))
-        numbers = [int(number) for number, older in known if older in wanted]
-        return {"known": numbers, "relation": word} if numbers else {}
+        return word, [one.number for one in known if one.text in wanted]
 
-    def _facts(self, told: str) -> Iterator[dict[str, Any]]:
-        known, _, told = told.rpartition("<messages>")
+    def _facts(self, told: str, known: list[Listed]) -> Iterator[dict[str, Any]]:
         for number, text in _MESSAGE.findall(told):
             for quote, found in self.finds.items():
                 if quote in text:
                     for one in found:
-                        told_of = self._tied(one.get("text"), _KNOWN.findall(known))
-                        yield {"message": int(number), "quote": quote, **told_of, **one}
+                        word, numbers = self._tied(one.get("text"), known)
+                        tied = {"relation": word, "known": numbers} if numbers else {}
+                        yield {"message": int(number), "quote": quote, **tied, **one}
 
     def _answers(self, told: str) -> Iterator[dict[str, Any]]:
-        for group in re.split(r"^(?=New )", told, flags=re.MULTILINE):
-            for number, text in _NEW.findall(group):
-                tied = self._tied(text, _KNOWN.findall(group))
-                if tied:
-                    answer = {"answer": tied["relation"], "which": tied["known"]}
-                    yield {"number": int(number), **answer}
+        for new, older in groups_of(told):
+            word, which = self._tied(new.text, older)
+            if which:
+                yield {"number": new.number, "answer": word, "which": which}
 
 
 @contextmanager

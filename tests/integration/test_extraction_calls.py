@@ -308,11 +308,11 @@ def test_the_list_of_the_second_call(model: Model) -> None:
         (told,) = second_calls(model)
         assert told.splitlines() == [
             "<facts>",
-            "New 2. home [until 2024-06]: Lives in Bonn.",
+            "New 2. home [until 2024-06, said 2024-02-01]: Lives in Bonn.",
             "   1. home [since 2020-05]: Lives in Rome.",
             "New 3. Tom, home [said 2024-01-05]: Lives with &lt;b&gt;.",
             "   1. home [since 2020-05]: Lives in Rome.",
-            "   2. home [until 2024-06]: Lives in Bonn.",
+            "   2. home [until 2024-06, said 2024-02-01]: Lives in Bonn.",
             "</facts>",
         ]
 

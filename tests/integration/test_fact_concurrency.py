@@ -23,6 +23,7 @@ from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.core.records import Record
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM, watched
+from tests.integration.fact_requests import groups_of, known_of, messages_of
 
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
@@ -46,13 +47,16 @@ WORDINGS = [
 def answer(body: dict[str, Any]) -> str:
     """A model to which all of one category says the same, of what is in its list."""
     asked = html.unescape(body["messages"][-1]["content"])
-    if asked.startswith("<facts>"):
-        new = [int(number) for number in re.findall(r"(?m)^(\d+)\. new,", asked)]
-        found = [{"number": n, "answer": "same", "which": [1]} for n in new if n > 1]
+    if messages_of(asked) is None:
+        found = [
+            {"number": new.number, "answer": "same", "which": [older[0].number]}
+            for new, older in groups_of(asked)
+        ]
         return json.dumps({"answers": found})
+    same = {"known": [1], "relation": "same"} if known_of(asked) else {}
     lines = re.findall(r"(?m)^\[(\d+)\] \S+ user: (.*)$", asked)
     facts = [
-        {"text": text, "category": "home", "message": int(number), "quote": text}
+        {"text": text, "category": "home", "message": int(number), "quote": text, **same}
         for number, text in lines
     ]
     return json.dumps({"facts": facts})
@@ -208,7 +212,7 @@ def test_users_do_not_wait_for_each_other(fake: FakeLLM, call: str) -> None:
 
     def slow(body: dict[str, Any]) -> str:
         text = body["messages"][-1]["content"]
-        if text.startswith(call) and "ann" in text:
+        if call in text and "ann" in text:
             asked.set()
             assert go_on.wait(SECONDS)
         return answer(body)

@@ -157,7 +157,7 @@ TOLD = {
 NODS = ["Can you look that up for me?", "yes, thanks"]
 NOD_QUOTES = [*NODS, "yes", "thanks", "that"]
 MOST_CONTEXT = 600  # characters of a message that only helps to understand the others
-WORDS = ["contradict", "update", "same", "add"]
+WORDS = ["contradict", "update", "same", "add", "refine", "end", "deny"]
 
 
 class Obedient:
@@ -189,8 +189,7 @@ class Obedient:
         for number in range(-1, asked.count("\n") + 2):
             word = WORDS[(number + self.turn) % len(WORDS)]
             which = [*range(1, number), 0, -1, 99]
-            one = {"number": number, "answer": word, "which": which}
-            yield {**one, "denies": self.turn % 5 == 0}
+            yield {"number": number, "answer": word, "which": which}
 
     def _findings(self, asked: str, mark: str) -> Iterator[dict[str, Any]]:
         """The attempt's fact under every number, with every quote, at any time."""
@@ -204,6 +203,8 @@ class Obedient:
                     "category": ["home", "work", "identity"][place % 3],
                     "message": number,
                     "quote": quote,
+                    "known": list(range(-1, 40)),
+                    "relation": WORDS[(number + place + self.turn) % len(WORDS)],
                     **dates[(number + place + self.turn) % len(dates)],
                 }
 

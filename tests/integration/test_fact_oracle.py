@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -89,6 +89,15 @@ class Absorbed:
             for at in moments:
                 held = sorted(fact.text for fact in facts if fact.holds(at))
                 assert held == right.at(at), (at, known_at)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def everything_is_compared() -> Iterator[None]:
+    """The model of these tests knows what is meant of all that was said, and is to say it all."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("agent_memory.ltm_blocks.extractive.asking._MOST_KNOWN", 0)
+        patched.setattr("agent_memory.ltm_blocks.extractive.settling._EACH", 1_000)
+        yield
 
 
 @cache

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from agent_memory.ltm_blocks.extractive.history.periods import written
+from tests.integration.fact_requests import Listed, groups_of, messages_of
 from tests.integration.statements import BEGINNING, END, Statement
 from tests.integration.timelines import History
 
 T = TypeVar("T", bound=BaseModel)
 
 _SAID = re.compile(r"^\[(\d+)\] .*?: Note (\S+) (\d+)\.", re.MULTILINE)
-_LISTED = re.compile(r"^(\d+)\. (known|new), .*?, (\S+) to (\S*): (.*)$", re.MULTILINE)
 
 
 def content(message: Sequence[Statement]) -> str:
@@ -57,7 +58,7 @@ class TimelineModel:
         """What it says to either question."""
         self.calls += 1
         asked = messages[-1]["content"]
-        if asked.startswith("<messages>"):
+        if messages_of(asked) is not None:
             return {
                 "facts": [
                     self._found(int(number), one)
@@ -66,18 +67,16 @@ class TimelineModel:
                     if (one.session, one.seq) == (session, int(seq))
                 ]
             }
-        listed = [
-            (int(number), kind, self._meant(*told))
-            for number, kind, *told in _LISTED.findall(asked)
-        ]
         return {
             "answers": [
                 {
-                    "number": number,
-                    **self._answer(one, [(n, o) for n, _, o in listed if n < number]),
+                    "number": new.number,
+                    **self._answer(
+                        self._meant(new),
+                        [(one.number, self._meant(one)) for one in older],
+                    ),
                 }
-                for number, kind, one in listed
-                if kind == "new"
+                for new, older in groups_of(asked)
             ]
         }
 
@@ -87,16 +86,19 @@ class TimelineModel:
             "quote": one.text, "since": one.since, "until": one.until, "confidence": 1.0,
         }  # fmt: skip
 
-    def _meant(self, since: str, until: str, text: str) -> Statement:
+    def _meant(self, listed: Listed) -> Statement:
         """Which statement a line of the list stands for: the text, and where that was said of two
-        times, the time that is nearest to it."""
+        times, the time that is written."""
 
         def near(one: Statement) -> tuple[bool, bool]:
-            begin = "?" if one.begin == BEGINNING else f"{one.begin:%Y-%m-%d}"
-            end = "" if one.end == END else f"{one.end:%Y-%m-%d}"
-            return begin == since, end == until
+            begin = None if one.since is None else one.begin
+            said = "" if begin else f"said {one.at:%Y-%m-%d}"
+            first = said or written(begin, None).removeprefix("since ")
+            end = None if one.end == END else one.end
+            told = ", ".join(filter(None, (written(begin, end), said)))
+            return first in listed.time, told == listed.time
 
-        return max((one for one in self._statements if one.text == text), key=near)
+        return max((one for one in self._statements if one.text == listed.text), key=near)
 
     def _answer(self, one: Statement, before: Sequence[tuple[int, Statement]]) -> dict[str, Any]:
         same = [number for number, other in before if other.root == one.root]
@@ -121,7 +123,7 @@ class TimelineModel:
             if other.number < one.number and one.kind in ("denial", other.kind)
         ]
         if one.kind == "denial":
-            return {"answer": "contradict", "which": wrong, "denies": True}
+            return {"answer": "deny", "which": wrong}
         if one.corrects and wrong:
             return {"answer": "contradict", "which": wrong}
         named = [number for number, _ in thing]

@@ -119,7 +119,8 @@ class ExtractiveMemory(FactBlock):
 
         llm, form = self._llm(), self._chosen()
         shown = sources(entries, self.roles, self.redact)
-        known = bearing(self.facts(scope), shown) if form.compares else []
+        span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
+        known = bearing(self._current(scope.owner, without=span), shown) if form.compares else []
         found = ask(llm, form, shown, self.resources.counter.text, known)
         if self.redact is not None:
             found = [
@@ -132,7 +133,6 @@ class ExtractiveMemory(FactBlock):
         )  # fmt: skip
         place, seen = (self.name, scope.owner), [fact.id for fact in known]
         absorbing = Absorbing(llm, form, rules, self._meanings, place, seen)
-        span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
         # one after the other for each user: what is new depends on what is known
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._keeper.read(scope.owner, without=span)
@@ -241,6 +241,12 @@ class ExtractiveMemory(FactBlock):
 
         journal = self._keeper.read(scope.owner)
         return changes(self.name, self._all(journal), journal)
+
+    def _current(self, owner: str, *, without: Span) -> list[Fact]:
+        """The facts that are current, without what comes from messages that are absorbed anew."""
+        now = datetime.now(UTC)
+        facts = self._all(self._keeper.read(owner, without))
+        return [fact for fact in facts if fact.is_current(now)]
 
     def _all(self, journal: Journal, known_at: datetime | None = None) -> list[Fact]:
         from agent_memory.ltm_blocks.extractive.history.history import facts_of

@@ -25,6 +25,11 @@ CATEGORIES = (
     "relationship", "plan", "event", "decision", "other",
 )  # fmt: skip
 
+MANY_VALUED = frozenset(
+    ("family", "preference", "possession", "plan", "event", "decision", "other")
+)
+"""Of these a user has many at a time."""
+
 WHERE = """\
 Where it stands
 - `message` is the number of the line. `quote` is copied from that line, letter by letter.

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind, Relation
+from agent_memory.ltm_blocks.extractive.forms import MANY_VALUED
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind, Relation, since
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, about, listed
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed
 from agent_memory.ltm_blocks.extractive.history.likeness import candidates, cosines, key_of
 from agent_memory.ltm_blocks.extractive.history.linking import links_again, links_for
-from agent_memory.ltm_blocks.extractive.history.periods import day_of, written
+from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.extractive.reconciling import Answer, Group
 
 _EACH = 8  # older facts to compare a new one with
@@ -136,15 +137,12 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
 
     Without a date it is what still holds, where no news of its kind stands between.
     """
-    today = day_of(claim.recorded_at)
-    told = (claim.valid_from, claim.valid_to)
-    if told == (earlier.valid_from, earlier.valid_to) != (None, None):
+    before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
+    if (claim.begins, claim.valid_to) == (before, earlier.valid_to):
         return True
-    if told != (None, None):
-        return False
-    if not isinstance(earlier, Fact):
-        return day_of(earlier.recorded_at) == today
-    return not news and earlier.holds(today)
+    undated = claim.valid_from is claim.valid_to is None
+    today = day_of(claim.recorded_at)
+    return undated and not news and isinstance(earlier, Fact) and earlier.holds(today)
 
 
 def _answers(
@@ -158,18 +156,18 @@ def _answers(
         places = [place_of[name] for name in draft.known if name in place_of]
         if draft.relation and places:
             told[at] = draft.relation, places
-    since = len(known.facts)
-    lines = [listed(fact) for fact in known.facts] + [_line(draft.claim) for draft in fresh]
+    first = len(known.facts)
+    lines = [*map(listed, known.facts), *(listed(draft.claim) for draft in fresh)]
     near = _near(fresh, vectors, known)
     groups = [
-        Group(since + at + 1, lines[since + at], {one + 1: lines[one] for one in near[at]})
+        Group(first + at + 1, lines[first + at], {one + 1: lines[one] for one in near[at]})
         for at in range(len(fresh))
         if near[at] and at not in told
     ]
     asked = ask(groups) if groups else {}
     for number, answer in asked.items():
         assert answer.answer != "add", "such an answer ties nothing, and is left out"
-        told[number - since - 1] = answer.answer, [one - 1 for one in answer.which]
+        told[number - first - 1] = answer.answer, [one - 1 for one in answer.which]
     return told
 
 
@@ -182,7 +180,11 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[lis
         (fact.subject.casefold(), fact.category) if fact.id in known.current else ("", "")
         for fact in known.facts
     ]
-    kinds += [("", "") for _ in new]  # told in one breath, they are compared where they are alike
+    # of what is told in one breath, what may have many values at a time is no news of each other
+    kinds += [
+        ("", "") if claim.category in MANY_VALUED else (claim.subject.casefold(), claim.category)
+        for claim in new
+    ]
     seen = frozenset(at for at, fact in enumerate(known.facts) if fact.id in known.seen)
     cosine = cosines(vectors, np.concatenate([known.vectors, vectors]))
     found = []
@@ -193,11 +195,6 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[lis
         near = [one for one, alike in some if alike >= _SEEN_ALIKE or one not in seen]
         found.append(near[:_EACH])
     return found
-
-
-def _line(claim: Claim) -> str:
-    time = written(claim.valid_from, claim.valid_to) or f"said {claim.recorded_at:%Y-%m-%d}"
-    return f"{about(claim.subject, claim.category, claim.kind)} [{time}]: {claim.text}"
 
 
 def _tied(

@@ -100,10 +100,7 @@ class Claim:
 
         None where only its end is known.
         """
-        told = day_of(self.recorded_at)
-        if self.valid_from is None and (self.valid_to is None or told < self.valid_to):
-            return told
-        return self.valid_from
+        return since(self.valid_from, self.valid_to, self.recorded_at)
 
     @property
     def ends(self) -> datetime | None:
@@ -111,6 +108,12 @@ class Claim:
         if self.kind == "event" and self.valid_from is None and self.valid_to is None:
             return day_of(self.recorded_at) + timedelta(days=1)
         return self.valid_to
+
+
+def since(begin: datetime | None, end: datetime | None, said: datetime) -> datetime | None:
+    """See `Claim.begins`."""
+    told = day_of(said)
+    return told if begin is None and (end is None or told < end) else begin
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from agent_memory.core.records import Source
-from agent_memory.ltm_blocks.extractive.history.claims import Kind
+from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind
 from agent_memory.ltm_blocks.extractive.history.periods import Period, written
 
 _NEVER = "said since never to have been so"
@@ -140,14 +140,12 @@ def rendered(fact: Fact) -> str:
     return f"{fact.text} ({'; '.join(remarks)})" if remarks else fact.text
 
 
-def listed(fact: Fact) -> str:
+def listed(one: Fact | Claim) -> str:
     """A fact as it is shown to a model that compares it with others."""
-    return f"{about(fact.subject, fact.category, fact.kind)} [{fact.time}]: {fact.text}"
-
-
-def about(subject: str, category: str, kind: Kind) -> str:
-    """Of what a fact is, in a few words."""
-    return ", ".join(filter(None, ("" if subject == "user" else subject, category, kind)))
+    about = ("" if one.subject == "user" else one.subject, one.category, one.kind)
+    said = "" if one.valid_from else f"said {one.recorded_at:%Y-%m-%d}"
+    time = filter(None, (written(one.valid_from, one.valid_to), said))
+    return f"{', '.join(filter(None, about))} [{', '.join(time)}]: {one.text}"
 
 
 def unmarked(text: str) -> str:
