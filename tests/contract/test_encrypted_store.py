@@ -498,13 +498,15 @@ _ALTER = """UPDATE agent_memory_entries
 
 def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
     """How far a block comes with a session, and of which messages it has a vector."""
-    store = EncryptedStore(open_store(url), Keys({"k": key}))
-    with AgentMemory(store=store, blocks=[VectorMemory()]) as memory:
+    with (
+        closing(EncryptedStore(open_store(url), Keys({"k": key}))) as store,
+        AgentMemory(store=store, blocks=[VectorMemory()]) as memory,
+    ):
         memory.flush()
         found = {
             one.first for one in everything(memory.components.store, "vector", "session:s", 256)
         }
-        head = open_store(url).head("s")
+        head = store.head("s")
         assert head is not None
         return head.cursors.get("vector", 0), found
 
@@ -521,7 +523,10 @@ def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -
         assert connection.execute(_ALTER).rowcount == 1
     assert _absorbed(url, LATER) == (0, set())
     assert _absorbed(url, SECRET) == (5, {1, 3, 4, 5})
-    with AgentMemory(store=encrypted(open_store(url)), blocks=[]) as memory:
+    with (
+        closing(encrypted(open_store(url))) as opened,
+        AgentMemory(store=opened, blocks=[]) as memory,
+    ):
         with pytest.raises(Undecryptable, match="Message 2 of session 's'"):
             memory.history("s")
         repair = memory.components.repair
