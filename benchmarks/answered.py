@@ -258,7 +258,7 @@ _FOUND: _Columns = {
 _ASKED: _Columns = {
     "questions": "questions",
     **{f"answered by {view}": (f"answered by {view}", "answers known") for view in VIEWS},
-    "by either": ("answered by either", "answers known"),
+    "by either alone": ("answered by either", "answers known"),
     **{f"evidence in {view}": (f"evidence in {view}", "questions") for view in VIEWS},
     "calls": "calls", "tokens": "tokens",
 }  # fmt: skip
