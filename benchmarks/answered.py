@@ -31,11 +31,12 @@ from benchmarks.answers import Answers, NotRecorded, estimate
 from benchmarks.judging import VIEWS, Context, Found, Judged, judge
 from benchmarks.oracles import Told
 
-TOKENS = 250
-"""What a context may show of memories, for a question."""
-
 _ROOM = 1_000_000  # of contexts: nothing is to leave a window
-_MANY = 300.0  # attempts of a batch, each of several requests, within absorb_timeout
+_REQUESTS = 20  # that one batch may take, attempts included
+_BLOCKS: dict[str, tuple[type[ExtractiveMemory | VectorMemory], ...]] = {
+    "facts": (ExtractiveMemory,), "messages": (VectorMemory,),
+    "both": (ExtractiveMemory, VectorMemory),
+}  # fmt: skip
 Settings = dict[str, Any]
 
 
@@ -58,6 +59,9 @@ def run(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only the first messages of each conversation.")
     ] = None,
+    tokens: Annotated[
+        int, typer.Option(min=20, help="What is shown of memories for a question.")
+    ] = 250,
     at_once: Annotated[int, typer.Option(min=1, help="Conversations at a time.")] = 2,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for one answer.")] = 120,
     api_base: Annotated[str | None, typer.Option(help="Address of the model's API.")] = None,
@@ -81,7 +85,9 @@ def run(
         raise typer.BadParameter(str(error)) from None
     settings: Settings = {
         "model": answers.model, "api_base": api_base, "api_key": api_key,
-        "model_timeout": timeout, "absorb_timeout": timeout * _MANY,
+        "model_timeout": timeout, "absorb_timeout": timeout * _REQUESTS,
+        "overflow": Trim(), "max_tokens": _ROOM, "max_recall_tokens": tokens,
+        "recall_timeout": 60.0,
     }  # fmt: skip
     if model is not None:
         _warn(console, told, settings)
@@ -96,18 +102,16 @@ def run(
             f"{'; '.join(sorted(set(answers.amiss)))}. Record anew, with --model and --record."
         )
         raise typer.Exit(1)
-    if record is not None and data == oracles.TOLD and not only and limit is None:
-        answers.tidy()
     if recorded is not None and answers.unused and not only and limit is None:
         console.print(f"{answers.unused} of the recorded answers were not asked for.")
-    _show(console, answers.model, judged)
+    _show(console, answers.model, tokens, judged)
     if amiss:
         for name, one in judged.items():
             for sentence in one.amiss:
                 console.print(f"{name}: {sentence}", markup=False)
     if out is not None:
         counts = {name: dict(one.counts) for name, one in judged.items()}
-        whole = {"model": answers.model, "tokens": TOKENS, "conversations": counts}
+        whole = {"model": answers.model, "tokens": tokens, "conversations": counts}
         out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
 
 
@@ -131,7 +135,7 @@ def _warn(console: Console, told: Sequence[Told], settings: Settings) -> None:
 
     def feed() -> None:
         for one in told:
-            with AgentMemory(store="memory://", **_plain(settings, facts=True)) as memory:
+            with AgentMemory(store="memory://", blocks=[ExtractiveMemory()], **settings) as memory:
                 _feed(memory, one)
 
     with console.status("Counting what will be asked"):
@@ -170,12 +174,9 @@ def _one(told: Told, settings: Settings, advance: Callable[[], object]) -> Judge
         url = f"sqlite:///{Path(folder, 'm.db').as_posix()}"
         memories = {
             view: opened.enter_context(
-                AgentMemory(
-                    store=url,
-                    **_plain(settings, facts=view != "messages", messages=view != "facts"),
-                )
+                AgentMemory(store=url, blocks=[kind() for kind in kinds], **settings)
             )
-            for view in VIEWS
+            for view, kinds in _BLOCKS.items()
         }
         memory = memories["both"]
         _feed(memory, told, advance)
@@ -194,14 +195,6 @@ def _one(told: Told, settings: Settings, advance: Callable[[], object]) -> Judge
     judged.counts["tokens"] = used.prompt_tokens + used.completion_tokens
     judged.counts["cents"] = round(100 * used.cost)
     return judged
-
-
-def _plain(settings: Settings, *, facts: bool = False, messages: bool = False) -> Settings:
-    blocks = [*([ExtractiveMemory()] if facts else []), *([VectorMemory()] if messages else [])]
-    return settings | {
-        "blocks": blocks, "overflow": Trim(), "max_tokens": _ROOM, "max_recall_tokens": TOKENS,
-        "recall_timeout": 60.0,
-    }  # fmt: skip
 
 
 def _feed(memory: AgentMemory, told: Told, advance: Callable[[], object] = lambda: None) -> None:
@@ -264,17 +257,18 @@ _ASKED: _Columns = {
 }  # fmt: skip
 
 
-def _show(console: Console, model: str, judged: Mapping[str, Judged]) -> None:
+def _show(console: Console, model: str, tokens: int, judged: Mapping[str, Judged]) -> None:
     whole = Judged(sum((one.counts for one in judged.values()), Counter()))
     for title, columns in (
         (f"{model}: what was found, %", _FOUND),
-        (f"{model}: questions, with {TOKENS} tokens of memories, %", _ASKED),
+        (f"{model}: questions, with {tokens} tokens of memories, %", _ASKED),
     ):
+        known = {name: what for name, what in columns.items() if _cell(whole, what) != "-"}
         table = Table("conversation", title=escape(title), title_justify="left")
-        for column in columns:
+        for column in known:
             table.add_column(column, justify="right")
         for name, one in [*judged.items(), ("all", whole)]:
-            table.add_row(escape(name), *(_cell(one, what) for what in columns.values()))
+            table.add_row(escape(name), *(_cell(one, what) for what in known.values()))
         console.print(table)
     if cents := whole.counts["cents"]:
         console.print(f"It cost ${cents / 100:.2f}.")

@@ -90,15 +90,6 @@ class Answers:
         with _instead(self._answer):
             yield
 
-    def tidy(self) -> None:
-        """Keep only answers that were asked for, in an order that is always the same."""
-        if self._file is None:
-            return
-        lines = [_line(one) for key, one in sorted(self._kept.items()) if key in self._used]
-        whole = self._file.with_suffix(".new")
-        whole.write_text("".join(lines), encoding="utf-8")
-        whole.replace(self._file)
-
     def _answer(self, really: Callable[..., Any], **request: Any) -> Any:
         instructions, form, key = _digests(self.model, request)
         with self._lock:
