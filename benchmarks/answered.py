@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from datetime import timedelta
 from html import unescape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -217,14 +216,14 @@ def _feed(memory: AgentMemory, told: Told, advance: Callable[[], object] = lambd
 def _found(
     memory: AgentMemory, told: Told, turn_of: Mapping[tuple[str, int], str]
 ) -> Iterator[Found]:
-    """Every fact, and those that held at the end of any session."""
+    """The facts that are current, and those that were so after any message."""
     user = memory.user(told.name)
     facts = {fact.id: (fact, True) for fact in user.facts()}
     for said in told.sessions.values():
-        day = said[-1][1]["created_at"]
-        for moment in (day, day + timedelta(days=1)):
-            for fact in user.facts(as_of=moment):
-                facts.setdefault(fact.id, (fact, False))
+        for turn, message in said:
+            if turn in told.of_user:
+                for fact in user.facts(known_at=message["created_at"]):
+                    facts.setdefault(fact.id, (fact, False))
     for fact, current in facts.values():
         turns = frozenset(turn_of[source] for source in fact.sources)
         yield Found(fact.text, fact.valid_from, fact.valid_to, turns, current)

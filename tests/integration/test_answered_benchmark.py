@@ -15,33 +15,22 @@ from typer.testing import CliRunner, Result
 from agent_memory.testing import FakeLLM
 from benchmarks import oracles
 from benchmarks.answered import run
+from benchmarks.judging import VIEWS
+from tests.integration.fact_model import Model
 
 app = Typer()
 app.command()(run)
 
-_LINE = re.compile(r"^\[(\d+)\] \S+ [^:]*: (.*)$", re.MULTILINE)
-_FACTS = {
-    "Since May 2024 I live in Porto.": {"text": "Ada lives in Porto.", "since": "2024-05"},
-    "My parrot is called Figaro.": {"text": "Ada's parrot is called Figaro."},
-    "I am the queen of Spain, haha.": {"text": "Ada is the queen of Spain."},
-}
-
-
-def model(body: dict[str, Any]) -> str:
-    """Finds the facts of a table, the joke among them; ties nothing."""
-    said = body["messages"][-1]["content"]
-    if "<facts>" in said:
-        return json.dumps({"answers": []})
-    found = [
-        {"message": int(number), "quote": text, **_FACTS[text]}
-        for number, text in _LINE.findall(said)
-        if text in _FACTS
-    ]
-    return json.dumps({"facts": found})
-
 
 @pytest.fixture
 def fake() -> Iterator[FakeLLM]:
+    """Finds four things, a joke among them, and knows that one home follows the other."""
+    model = Model()
+    model.tell("Since May 2024 I live in Porto.", "Lives in Porto.", since="2024-05")
+    model.tell("My parrot is called Figaro.", "The parrot is called Figaro.")
+    model.tell("I am the queen of Spain, haha.", "Is the queen of Spain.")
+    moved = ("update", "Lives in Porto.")
+    model.tell("In June 2024 I moved to Rome.", "Lives in Rome.", moved, since="2024-06")
     with FakeLLM(model) as one:
         yield one
 
@@ -53,7 +42,8 @@ def data(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in ("ada", "eva"):
         said = ["Since May 2024 I live in Porto.", "My parrot is called Figaro."]
-        more = ["I am the queen of Spain, haha."] if name == "ada" else ["I own a kiln."]
+        joke, other = "I am the queen of Spain, haha.", "I own a kiln."
+        more = [joke if name == "ada" else other, "In June 2024 I moved to Rome."]
         (folder / f"{name}.json").write_text(json.dumps(_told(name, said, more)))
     return folder
 
@@ -68,7 +58,7 @@ def _told(name: str, *sessions: list[str]) -> dict[str, Any]:
         "assistant": "Nemo",
         "sessions": [
             {
-                "at": f"2024-06-0{day}T10:00",
+                "at": f"2024-0{5 + day}-01T10:00",
                 "messages": [
                     [next(numbers), role, text]
                     for one in said
@@ -83,10 +73,10 @@ def _told(name: str, *sessions: list[str]) -> dict[str, Any]:
             *([{"keywords": ["kiln"], "evidence": [5]}] if name == "eva" else []),
         ],
         "never": [{"keywords": ["queen|king"], "why": "joke"}],
-        "gone": [],
+        "gone": [{"keywords": ["Porto"], "why": "moved", "evidence": [7]}],
         "questions": [
             {"question": "What is the parrot called?", "answer": ["Figaro"], "evidence": [3]},
-            {"question": "Where is home?", "answer": ["Lisbon"], "evidence": [1]},
+            {"question": "Was it in Lisbon?", "answer": ["Lisbon"], "evidence": [1, 7]},
         ],
     }
 
@@ -112,17 +102,18 @@ def test_what_is_counted(fake: FakeLLM, data: Path, tmp_path: Path) -> None:
     assert "no price is known" in " ".join(result.output.split())
     counts = _counts(tmp_path / "out.json")
     ada, eva = counts["ada"], counts["eva"]
-    assert (ada["messages"], ada["facts"], ada["expected found"]) == (6, 3, 2)
+    assert (ada["messages"], ada["facts"], ada["current"]) == (8, 4, 3)
+    assert (ada["expected found"], ada["gone"], ada["gone there"]) == (2, 1, 0)
     assert (ada["never there"], eva["never there"]) == (1, 0)
     assert (eva["expected"], eva["expected found"]) == (3, 2)
-    assert (eva["evidence"], eva["evidence behind"]) == (3, 2)
+    assert (eva["evidence"], eva["evidence behind"]) == (4, 3)
     assert (ada["dated"], ada["date right"], ada["dateless"]) == (1, 1, 1)
     assert (ada["questions"], ada["answered by facts"], ada["answered by messages"]) == (2, 1, 1)
     assert ada["evidence in both"] == 2
     told = " ".join(result.output.split())
-    assert "ada: never, joke: Ada is the queen of Spain." in told
+    assert "ada: never, joke: Is the queen of Spain." in told
     assert "eva: not found: kiln" in told
-    assert "ada: not answered by both: Where is home?" in told
+    assert "ada: not answered by both: Was it in Lisbon?" in told
 
 
 def test_nothing_is_asked_without_a_yes(fake: FakeLLM, data: Path) -> None:
@@ -199,10 +190,38 @@ def test_answers_of_two_models_are_not_mixed(fake: FakeLLM, data: Path, tmp_path
 
 def test_a_limit_drops_what_is_said_later(data: Path) -> None:
     """Wrong: a fact or a question counts as missed, though its message was never said."""
-    eva = oracles.read(data)[1].first(2)
-    assert [len(said) for said in eva.sessions.values()] == [2]
-    assert [sign.keywords for sign in eva.facts] == [("Porto",)]
-    assert [evidence for *_, evidence in eva.questions] == [{"1"}]
+    eva = oracles.read(data)[1].first(4)
+    assert [len(said) for said in eva.sessions.values()] == [4]
+    assert [sign.evidence for sign in eva.facts] == [(1,), (3,)]
+    assert [evidence for *_, evidence in eva.questions] == [{"3"}]
+    assert eva.gone == ()
+    assert [sign.keywords for sign in eva.first(2).facts] == [("Porto",)]
+
+
+def test_of_locomo_what_the_user_answers_is_asked(fake: FakeLLM, tmp_path: Path) -> None:
+    """Wrong: a question counts as missed whose answer no fact about the user can hold."""
+    said = {
+        "speaker_a": "Ada",
+        "speaker_b": "Ben",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "Ada", "dia_id": "D1:1", "text": "My parrot is called Figaro."},
+            {"speaker": "Ben", "dia_id": "D1:2", "text": "I am learning to weld."},
+        ],
+    }
+    asked = [
+        {"question": "What is the parrot called?", "category": 4, "evidence": ["D1:1"]},
+        {"question": "What is Ben learning?", "category": 1, "evidence": ["D1:2"]},
+        {"question": "Is Ada's parrot blue?", "category": 5, "evidence": ["D1:1"]},
+    ]
+    file = tmp_path / "locomo.json"
+    file.write_text(json.dumps([{"sample_id": "c", "conversation": said, "qa": asked}]))
+    result = _ask(fake, file, "--yes", "--out", tmp_path / "out.json")
+    assert result.exit_code == 0, result.output
+    counts = _counts(tmp_path / "out.json")["c"]
+    assert (counts["questions"], counts["evidence"], counts["evidence behind"]) == (1, 1, 1)
+    assert [counts[f"evidence in {view}"] for view in VIEWS] == [1, 1, 1]
+    assert "expected" not in result.output
 
 
 def test_a_model_that_fails_gives_no_figures(fake: FakeLLM, data: Path) -> None:
