@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
@@ -75,6 +76,8 @@ def run(
     if (model is None) == (recorded is None) or (record is not None and recorded is not None):
         raise typer.BadParameter("Give --model (and --record, to keep answers), or --recorded.")
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
     told = _chosen(data, only, limit)
     if record is not None:
         record.mkdir(parents=True, exist_ok=True)
@@ -238,37 +241,37 @@ def _context(
     return Context(unescape(shown), frozenset(turn_of[source] for source in sources))
 
 
-_Columns = dict[str, str | tuple[str, str]]
-_FOUND: _Columns = {
-    "messages": "messages", "facts per 100": ("facts", "messages"),
+_ROWS: dict[str, str | tuple[str, str]] = {
+    "messages": "messages",
+    "facts per 100": ("facts", "messages"),
     "evidence behind a fact": ("evidence behind", "evidence"),
     "expected facts": ("expected found", "expected"),
-    "dates right": ("date right", "dated"), "wrong": ("date wrong", "dated"),
-    "invented": ("date invented", "dateless"), "duplicates": ("duplicates", "current"),
-    "never": ("never there", "never"), "gone": ("gone there", "gone"),
-}  # fmt: skip
-_ASKED: _Columns = {
+    "dates right": ("date right", "dated"),
+    "dates wrong": ("date wrong", "dated"),
+    "dates invented": ("date invented", "dateless"),
+    "duplicates": ("duplicates", "current"),
+    "never": ("never there", "never"),
+    "gone": ("gone there", "gone"),
     "questions": "questions",
     **{f"answered by {view}": (f"answered by {view}", "answers known") for view in VIEWS},
     "by either alone": ("answered by either", "answers known"),
     **{f"evidence in {view}": (f"evidence in {view}", "questions") for view in VIEWS},
-    "calls": "calls", "tokens": "tokens",
-}  # fmt: skip
+    "calls": "calls",
+    "tokens": "tokens",
+}
 
 
 def _show(console: Console, model: str, tokens: int, judged: Mapping[str, Judged]) -> None:
     whole = Judged(sum((one.counts for one in judged.values()), Counter()))
-    for title, columns in (
-        (f"{model}: what was found, %", _FOUND),
-        (f"{model}: questions, with {tokens} tokens of memories, %", _ASKED),
-    ):
-        known = {name: what for name, what in columns.items() if _cell(whole, what) != "-"}
-        table = Table("conversation", title=escape(title), title_justify="left")
-        for column in known:
-            table.add_column(column, justify="right")
-        for name, one in [*judged.items(), ("all", whole)]:
-            table.add_row(escape(name), *(_cell(one, what) for what in known.values()))
-        console.print(table)
+    columns = {**judged, "all": whole}
+    title = f"{model}; questions with {tokens} tokens of memories; shares in %"
+    table = Table("", title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(escape(name), justify="right", no_wrap=True)
+    for row, what in _ROWS.items():
+        if _cell(whole, what) != "-":
+            table.add_row(row, *(_cell(one, what) for one in columns.values()))
+    console.print(table)
     if cents := whole.counts["cents"]:
         console.print(f"It cost ${cents / 100:.2f}.")
 
