@@ -126,7 +126,7 @@ def _dating(date: str, fitting: Sequence[Found]) -> str:
 
 def _duplicates(current: Sequence[Found], expected: Sequence[Sign]) -> list[str]:
     """The facts that say again what another says: in nearly the same words, or of a thing that the
-    oracle knows for one that was said more than once."""
+    oracle knows for one that is said more than once."""
     words = [frozenset(plain(one.text).strip(".").split()) - STOP_WORDS for one in current]
     again: set[int] = {
         place
@@ -135,7 +135,7 @@ def _duplicates(current: Sequence[Found], expected: Sequence[Sign]) -> list[str]
     }
     for sign in expected:
         fitting = [place for place, one in enumerate(current) if sign.fits(one.text)]
-        if len(sign.evidence) > 1 and fitting:
+        if sign.again and fitting:
             first = current[fitting[0]].turns
             again |= {place for place in fitting if not current[place].turns & first}
     return [current[place].text for place in sorted(again)]

@@ -43,6 +43,7 @@ class Sign(_Form):
         evidence: The numbers of the messages that say it.
         date: Of an expected fact: the day, month or year on which it began or is to be; "none"
             where nothing of it is said; None where it is not judged.
+        again: Of an expected fact: it is said more than once, and is one fact all the same.
     """
 
     keywords: tuple[str, ...] = Field(min_length=1)
@@ -50,6 +51,7 @@ class Sign(_Form):
     why: str = ""
     evidence: tuple[int, ...] = ()
     date: Annotated[str, AfterValidator(_dated)] | None = None
+    again: bool = False
 
     def fits(self, text: str) -> bool:
         """Whether a text says it."""

@@ -27,9 +27,14 @@ _LIKE = 0.6
 
 @lru_cache(maxsize=10_000)
 def plain(text: str) -> str:
+    """A text folded."""
+    return " ".join(text.replace("’", "'").casefold().split())  # noqa: RUF001
+
+
+@lru_cache(maxsize=10_000)
+def dated(text: str) -> str:
     """A text folded, with its dates as YYYY-MM-DD or YYYY-MM."""
-    text = " ".join(text.replace("’", "'").casefold().split())  # noqa: RUF001
-    text = _MONTH_FIRST.sub(lambda m: _iso(m[3], m[1], m[2]), text)
+    text = _MONTH_FIRST.sub(lambda m: _iso(m[3], m[1], m[2]), plain(text))
     return _DAY_FIRST.sub(lambda m: _iso(m[3], m[2], m[1]), text)
 
 
@@ -43,7 +48,10 @@ def says(text: str, keyword: str) -> bool:
     A keyword begins where a word begins; one that ends in a digit ends there too.
     """
     return any(
-        all(_has(plain(text), plain(part)) for part in either.split("&"))
+        all(
+            _has(plain(text), plain(part)) or _has(dated(text), dated(part))
+            for part in either.split("&")
+        )
         for either in keyword.split("|")
     )
 
@@ -55,7 +63,7 @@ def _has(text: str, part: str) -> bool:
 
 def dates(text: str) -> list[str]:
     """The days, months and years that a text names."""
-    return _FULL.findall(plain(text))
+    return _FULL.findall(dated(text))
 
 
 def alike(words: frozenset[str], others: frozenset[str]) -> bool:

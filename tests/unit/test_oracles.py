@@ -64,6 +64,8 @@ def test_dates_are_of_their_time(told: Told) -> None:
         ("She moved in May 2024.", "2024-05", True),
         ("She moved on 2024-05-07.", "2024-05-07", True),
         ("She moved on 17 May 2024.", "2024-05-07", False),
+        ("She moved in May 2024.", "in May", True),
+        ("She moved in May 2024.", "in June", False),
         ("She has 12 mugs.", "12", True),
         ("She has 120 mugs.", "12", False),
         ("She has 212 mugs.", "12", False),
