@@ -40,6 +40,10 @@ _BLOCKS: dict[str, tuple[type[ExtractiveMemory | VectorMemory], ...]] = {
 Settings = dict[str, Any]
 
 
+class NotAbsorbed(Exception):
+    """The model failed: what came out would tell nothing."""
+
+
 def run(
     model: Annotated[str | None, typer.Option(help="A litellm model.")] = None,
     data: Annotated[
@@ -95,8 +99,12 @@ def run(
         _warn(console, told, settings)
         if not yes:
             typer.confirm("Ask it?", abort=True)
-    with answers.given():
-        judged = _all(told, settings, at_once)
+    try:
+        with answers.given():
+            judged = _all(told, settings, at_once)
+    except NotAbsorbed as error:
+        console.print(f"[bold]No figures:[/] {escape(str(error))} Recorded answers are kept.")
+        raise typer.Exit(1) from None
     if answers.amiss:
         console.print(
             f"[bold]No figures:[/] {recorded} does not fit what is asked now. Of {len(told)} "
@@ -204,13 +212,13 @@ def _feed(memory: AgentMemory, told: Told, advance: Callable[[], object] = lambd
 
     Raises:
         NotRecorded: An answer is missing.
-        RuntimeError: Something could not be absorbed.
+        NotAbsorbed: Something could not be absorbed.
     """
     for session, said in told.sessions.items():
         memory.update(session, [message for _, message in said], user_id=told.name)
         if errors := [one.error for one in memory.end(session, user_id=told.name) if one.error]:
             missing = NotRecorded.__name__ in errors[0]
-            raise (NotRecorded if missing else RuntimeError)(
+            raise (NotRecorded if missing else NotAbsorbed)(
                 f"{session} was not absorbed: {errors[0]}"
             )
         advance()

@@ -229,4 +229,7 @@ def test_a_model_that_fails_gives_no_figures(fake: FakeLLM, data: Path) -> None:
     fake.fail(401, times=99)
     result = _ask(fake, data, "--yes")
     assert result.exit_code == 1
-    assert "was not absorbed" in str(result.exception)
+    told = " ".join(result.output.split())
+    assert "No figures" in told
+    assert "refused the API key" in told
+    assert "evidence" not in told
