@@ -11,6 +11,8 @@ from agent_memory.core.records import Recall, Source
 from agent_memory.core.text import identifiers, names
 
 _ALIKE = 0.8
+_AGREED = 0.25
+"""What another block's finding of the same message adds to a recall, of what it scores there."""
 _STANDING = 300
 """Tokens that every recall is taken to cost beside its own, when their worth is compared."""
 
@@ -22,7 +24,9 @@ def merge(
 ) -> list[Recall]:
     """All blocks' recalls in one list, best first.
 
-    A recall ranks by its score over the best score of its block; ties go to the block named first.
+    A recall ranks by its score over the best score of its block, and by what another block makes of
+    the message that it tells of: a fact and the words it was found in speak for each other. Ties go
+    to the block named first.
     Left out are recalls whose every source the window still shows. Of texts that say the same (four
     of five pairs of words alike, and all names and numbers) the best stays.
 
@@ -32,14 +36,15 @@ def merge(
         among: The blocks whose sources are of the window's own store; None for all of them. In
             another store a session of the same id is another session.
     """
-    ranked = [
-        (share, recall)
+    wanted = [
+        recall
         for block, recalls in found.items()
-        for share, recall in zip(_shares(recalls), recalls, strict=True)
+        for recall in recalls
         if not recall.sources
         or (among is not None and block not in among)
         or any(source not in shown for source in recall.sources)
     ]
+    ranked = list(zip(_weights(wanted, found), wanted, strict=True))
     ranked.sort(key=lambda pair: -pair[0])
     return _folded([recall for _, recall in ranked])
 
@@ -50,9 +55,9 @@ def select(
     """The recalls that fit into `room` tokens, best first.
 
     Each block is sure of an equal share for its best; what is left goes to the best of all. Best is
-    what is worth most for its tokens: its share of its block's best score, over the square root of
-    what it costs. So long recalls have to bear on the question more than short ones, but a short
-    one that says little drives nothing out.
+    what is worth most for its tokens: what it ranks by, over the square root of what it costs. So
+    long recalls have to bear on the question more than short ones, but a short one that says little
+    drives nothing out.
 
     Args:
         recalls: Merged recalls with their `tokens`.
@@ -79,19 +84,46 @@ def select(
 
 def _by_worth(recalls: Sequence[Recall]) -> list[int]:
     """Their places, those first that are worth most for their tokens."""
-    worth = [0.0] * len(recalls)
-    for block in {recall.block for recall in recalls}:
-        places = [place for place, recall in enumerate(recalls) if recall.block == block]
-        for place, share in zip(places, _shares([recalls[p] for p in places]), strict=True):
-            worth[place] = share / math.sqrt(_STANDING + recalls[place].tokens)
+    weights = _weights(recalls)
+    worth = [
+        weight / math.sqrt(_STANDING + recall.tokens)
+        for weight, recall in zip(weights, recalls, strict=True)
+    ]
     return sorted(range(len(recalls)), key=lambda place: -worth[place])
 
 
-def _shares(recalls: Sequence[Recall]) -> list[float]:
-    """Each one's score over the best of them."""
-    scores = [recall.score if math.isfinite(recall.score) else 0.0 for recall in recalls]
-    best = max(scores, default=0.0)
-    return [score / best if best > 0 else 0.0 for score in scores]
+def _weights(
+    recalls: Sequence[Recall], found: Mapping[str, Sequence[Recall]] | None = None
+) -> list[float]:
+    """Each one's share of its block's best score, with what other blocks make of its messages.
+
+    Args:
+        recalls: Of all blocks.
+        found: All that the blocks found, where the best of them is not among the recalls.
+    """
+    best: dict[str, float] = {}
+    for block, some in ({"": recalls} if found is None else found).items():
+        for one in some:
+            name = block or one.block
+            best[name] = max(best.get(name, 0.0), _finite(one.score))
+    shares = [_finite(one.score) / best[one.block] if best[one.block] else 0.0 for one in recalls]
+    of_source: dict[Source, dict[str, float]] = {}
+    for share, one in zip(shares, recalls, strict=True):
+        for source in one.sources:
+            told = of_source.setdefault(source, {})
+            told[one.block] = max(told.get(one.block, 0.0), share)
+    return [
+        share + _AGREED * max(
+            (other for source in one.sources for block, other in of_source[source].items()
+             if block != one.block),
+            default=0.0,
+        )
+        for share, one in zip(shares, recalls, strict=True)
+    ]  # fmt: skip
+
+
+def _finite(score: float) -> float:
+    return score if math.isfinite(score) else 0.0
 
 
 def folded(ranked: Sequence[Recall], limit: int) -> list[Recall]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -125,3 +126,24 @@ def test_of_a_text_said_twice_the_best_stays() -> None:
     better, worse = Recall("a", "1", "HR-101", score=0.9), Recall("a", "2", "hr-101 ", score=0.3)
     later = Recall("b", "3", "HR-101", score=5.0)
     assert merge({"a": [better, worse], "b": [later]}) == [better]
+
+
+def test_a_fact_and_its_message_speak_for_each_other() -> None:
+    """Wrong: what two blocks found by themselves ranks below what one of them liked a little more;
+    or what has nothing to do with each other does."""
+
+    def recall(block: str, text: str, score: float, *sources: tuple[str, int]) -> Recall:
+        return Recall(block, text, text, score, sources=sources)
+
+    facts = [recall("facts", "Likes tea.", 1.0), recall("facts", "Owns a boat.", 0.9, ("s", 4))]
+    said = [
+        recall("vector", "So much rain today.", 1.0, ("s", 9)),
+        recall("vector", "We took my boat out, the blue one.", 0.9, ("s", 4)),
+    ]
+    merged = [one.text for one in merge({"facts": facts, "vector": said})]
+    assert merged[:2] == ["Owns a boat.", "We took my boat out, the blue one."]
+    apart = [replace(said[1], sources=(("other", 4),)), said[0]]
+    merged = [one.text for one in merge({"facts": facts, "vector": apart})]
+    assert merged[:2] == ["Likes tea.", "So much rain today."]
+    alone = [one.text for one in merge({"vector": [said[0], said[1], replace(said[1], id="x")]})]
+    assert alone[0] == "So much rain today."
