@@ -38,7 +38,7 @@ _TOKENS = 60
 _EVERY = 5
 _CHANGES = 10
 _NUMBERED = re.compile(r"^\[(\d+)\] \S+ \w+: (.*)$", re.MULTILINE)
-_LISTED = re.compile(r"^(\d+)\. (known|new), ", re.MULTILINE)
+_LISTED = re.compile(r"^New (\d+)\. .*\n +(\d+)\. ", re.MULTILINE)
 _TOLD = re.compile(r"note (\d+) says (\w+)")
 
 
@@ -79,13 +79,12 @@ def text_of(number: int, counter: TokenCounter) -> str:
 
 
 def answer(body: dict[str, Any]) -> str:
-    """What the model says: the notes of a batch, or that every tenth changes the one before it."""
+    """What the model says: the notes of a batch, or that every tenth changes the nearest one."""
     asked = body["messages"][-1]["content"]
     if asked.startswith("<facts>"):
-        listed = _LISTED.findall(asked)
-        new = [int(number) for number, kind in listed if kind == "new" and number != "1"]
-        changed = [number for number in new if number % _CHANGES == 0]
-        answers = [{"number": n, "answer": "update", "which": [n - 1]} for n in changed]
+        pairs = [(int(new), int(older)) for new, older in _LISTED.findall(asked)]
+        changed = [(new, older) for new, older in pairs if new % _CHANGES == 0]
+        answers = [{"number": n, "answer": "update", "which": [older]} for n, older in changed]
         return json.dumps({"answers": answers})
     found = []
     for number, said in _NUMBERED.findall(asked):

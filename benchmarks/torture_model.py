@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.torture_canaries import words_in
 
 _LINE = re.compile(r"^\[(\d+)\] \S+ \w+: (.*)$", re.MULTILINE)
-_FACT = re.compile(r"^(\d+)\. (known|new), ", re.MULTILINE)
+_FACT = re.compile(r"^New (\d+)\. .*\n +(\d+)\. ", re.MULTILINE)
 _FACTS = 3
 """Of a batch."""
 
@@ -44,7 +44,7 @@ class Echo:
         self._sent(found)
         told = " ".join(sorted(found))
         prompt, given = (str(message.get("content")) for message in body["messages"][:2])
-        if "numbered messages" in prompt:
+        if "`quote` is copied" in prompt:
             return self._findings(prompt, unescape(given), asked, told)
         if given.startswith("<facts>"):
             return _answers(unescape(given))
@@ -69,8 +69,6 @@ class Echo:
 
 def _answers(given: str) -> str:
     """Each new fact takes the place of the first that it is compared with."""
-    lines = [(int(number), kind) for number, kind in _FACT.findall(given)]
-    known = [number for number, kind in lines if kind == "known"][:1]
-    new = [number for number, kind in lines if kind == "new"]
-    word = "update" if known else "add"
-    return json.dumps({"answers": [{"number": n, "answer": word, "which": known} for n in new]})
+    pairs = [(int(new), int(older)) for new, older in _FACT.findall(given)]
+    answers = [{"number": new, "answer": "update", "which": [older]} for new, older in pairs]
+    return json.dumps({"answers": answers})

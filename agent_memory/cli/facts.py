@@ -152,22 +152,14 @@ def forget(
 def _table(facts: list[Fact], why: list[str] | None = None) -> Table:
     from agent_memory.cli.view import cell, grid
 
-    table = grid(
-        "id", "since", "until", "fact", "role", "quote", "messages", *(["why"] if why else [])
-    )
+    table = grid("id", "time", "fact", "role", "quote", "messages", *(["why"] if why else []))
     for place, fact in enumerate(facts):
         table.add_row(
-            fact.id[:8], _day(fact.valid_from), _day(fact.valid_to), cell(fact.text), fact.role,
+            fact.id[:8], cell(fact.time), cell(fact.text), fact.role,
             cell(fact.quote, "dim"), cell(", ".join(f"{of} #{seq}" for of, seq in fact.sources)),
             *([why[place]] if why else []),
         )  # fmt: skip
     return table
-
-
-def _day(moment: datetime | None) -> str:
-    from agent_memory.cli.view import NOTHING
-
-    return NOTHING if moment is None else f"{moment:%Y-%m-%d}"
 
 
 def _span(first: int, last: int) -> str:

@@ -206,8 +206,11 @@ def test_processes_know_of_each_other(fake: FakeLLM, tmp_path: Path, texts: list
 
 
 @pytest.mark.parametrize("call", ["<messages>", "<facts>"])
-def test_users_do_not_wait_for_each_other(fake: FakeLLM, call: str) -> None:
+def test_users_do_not_wait_for_each_other(
+    fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     """Wrong: while a model thinks about one user, nothing of another is absorbed."""
+    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.asking._MOST_KNOWN", 0)
     asked, go_on = threading.Event(), threading.Event()
 
     def slow(body: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.at_length import at_length
+from tests.integration.fact_requests import Listed, groups_of, known_of, messages_of
 
 TURNS = at_length(200)
 SETTLED = 4  # sessions after which nothing new is said
@@ -42,23 +43,30 @@ class Greedy:
         self.careful = careful
 
     def __call__(self, body: dict[str, Any]) -> str:
-        asked = html.unescape(body["messages"][-1]["content"])
-        if asked.startswith("<facts>"):
+        asked = body["messages"][-1]["content"]
+        said = messages_of(asked)
+        if said is None:
             return json.dumps({"answers": list(self._answers(asked))})
-        return json.dumps({"facts": list(self._findings(asked))})
+        return json.dumps({"facts": list(self._findings(html.unescape(said), known_of(asked)))})
 
-    def _findings(self, asked: str) -> Iterator[dict[str, Any]]:
+    def _findings(self, asked: str, known: list[Listed]) -> Iterator[dict[str, Any]]:
         for number, text in re.findall(r"(?m)^\[(\d+)\] \S+ \w+: (.*)$", asked):
             for said in re.split(r" ?- \[[^]]*\] |(?<=[.?]) (?=[A-Z])", text):
                 if said:
-                    yield {"text": said, "message": int(number), "quote": said}
+                    before = self._held(said, known)
+                    tied = {"known": before, "relation": "same"} if before else {}
+                    yield {"text": said, "message": int(number), "quote": said, **tied}
 
     def _answers(self, asked: str) -> Iterator[dict[str, Any]]:
-        lines = re.findall(r"(?m)^(\d+)\. (known|new), user, .*? to .*?: (.*)$", asked)
-        for number, state, text in lines:
-            before = [int(n) for n, _, old in lines[: int(number) - 1] if old.rstrip(".") in text]
-            if state == "new" and before and self.careful:
-                yield {"number": int(number), "answer": "same", "which": before[:1]}
+        for new, older in groups_of(asked):
+            before = self._held(new.text, older)
+            if before:
+                yield {"number": new.number, "answer": "same", "which": before}
+
+    def _held(self, text: str, known: list[Listed]) -> list[int]:
+        if not self.careful:
+            return []
+        return [one.number for one in known if one.text.rstrip(".") in text][:1]
 
 
 def talk(memory: AgentMemory) -> Iterator[None]:

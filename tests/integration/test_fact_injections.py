@@ -177,7 +177,7 @@ class Obedient:
     def __call__(self, body: dict[str, Any]) -> str:
         asked = html.unescape(body["messages"][-1]["content"])
         mark = " ".join(self.attempt.mark.split())
-        if asked.startswith("<facts>"):
+        if "<messages>" not in asked:
             return json.dumps({"answers": list(self._answers(asked))})
         self.saw = self.saw or mark in asked or mark in str(body["messages"])
         if mark not in asked:
