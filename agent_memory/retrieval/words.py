@@ -112,9 +112,9 @@ class _Stemmers(threading.local):
 
     @cached_property
     def english(self) -> Any:
-        import snowballstemmer
+        import Stemmer
 
-        return snowballstemmer.stemmer("english")
+        return Stemmer.Stemmer("english", 0)  # words are kept by `words_of`
 
 
 _stemmers = _Stemmers()
