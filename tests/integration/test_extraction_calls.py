@@ -312,7 +312,6 @@ def test_the_list_of_the_second_call(model: Model) -> None:
             "   1. home [since 2020-05]: Lives in Rome.",
             "New 3. Tom, home [said 2024-01-05]: Lives with &lt;b&gt;.",
             "   1. home [since 2020-05]: Lives in Rome.",
-            "   2. home [until 2024-06, said 2024-02-01]: Lives in Bonn.",
             "</facts>",
         ]
 

@@ -12,7 +12,7 @@ from agent_memory.ltm_blocks.extractive.forms import MANY_VALUED
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Link, LinkKind, Relation, since
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed
-from agent_memory.ltm_blocks.extractive.history.likeness import candidates, cosines, key_of
+from agent_memory.ltm_blocks.extractive.history.likeness import ALIKE, candidates, cosines, key_of
 from agent_memory.ltm_blocks.extractive.history.linking import links_again, links_for
 from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.extractive.reconciling import Answer, Group
@@ -20,6 +20,8 @@ from agent_memory.ltm_blocks.extractive.reconciling import Answer, Group
 _EACH = 8  # older facts to compare a new one with
 _SEEN_ALIKE = 0.85
 """How near a new fact must come to one that the model had before it, to ask about both again."""
+_TOLD_ALIKE = 0.6
+"""How near it must come to one of the same answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +188,20 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, known: Known) -> list[lis
         for claim in new
     ]
     seen = frozenset(at for at, fact in enumerate(known.facts) if fact.id in known.seen)
+    # what it has judged already, and what it told in the same answer, only where it is very near
+    least = [_SEEN_ALIKE if at in seen else ALIKE for at in range(len(known.facts))]
+    least += [_TOLD_ALIKE for _ in new]
     cosine = cosines(vectors, np.concatenate([known.vectors, vectors]))
     found = []
     for at, claim in enumerate(new):
         upto = len(known.facts) + at
         own = (claim.subject.casefold(), claim.category)
         some = candidates(claim.text, own, texts[:upto], kinds[:upto], cosine[at, :upto])
-        near = [one for one, alike in some if alike >= _SEEN_ALIKE or one not in seen]
+        near = [
+            one
+            for one, alike in some
+            if alike >= least[one] or (own == kinds[one] and one not in seen)
+        ]
         found.append(near[:_EACH])
     return found
 
