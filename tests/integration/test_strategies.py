@@ -145,7 +145,7 @@ def test_chain_makes_records_and_a_summary(fake: FakeLLM) -> None:
     """Wrong: one member of a chain is left out."""
 
     def answer(body: dict[str, object]) -> str:
-        if "List what is worth remembering" in str(body):
+        if "You find facts about the user" in str(body):
             fact = {"text": "Item 1 is QX-1.", "message": 2, "quote": "code QX-1"}
             return json.dumps({"facts": [fact]})
         return "A summary."
