@@ -1,11 +1,13 @@
-"""Public names of a package that load when they are first used."""
+"""What is made when it is first used: public names of a package, attributes of an object."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
 
 
 def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -25,3 +27,29 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], 
         return value
 
     return load
+
+
+class made_once(Generic[T]):  # noqa: N801 - a decorator
+    """A property that is made when it is first read, and kept.
+
+    Without the lock that `functools.cached_property` has before Python 3.12: one for all objects of
+    the class, held while it is made. A process that forks then has a child for which it is held for
+    ever. Two threads may both make it; either may stay.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> made_once[T]: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+
+    def __get__(self, owner: object | None, kind: type) -> T | made_once[T]:
+        if owner is None:
+            return self
+        made = owner.__dict__[self._name] = self._make(owner)
+        return made

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from agent_memory.core.lazy import made_once
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Span
 from agent_memory.errors import ConfigError
@@ -53,7 +53,7 @@ class Resources:
     vectors: Callable[[str | None], VectorStore]
     locked: Callable[[str], AbstractContextManager[None]]
 
-    @cached_property
+    @made_once
     def pending(self) -> Pending:
         """Reads what a block has not absorbed yet."""
         return Pending(self.store)

@@ -6,9 +6,10 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
+from agent_memory.core.lazy import made_once
 from agent_memory.core.text import STOP_WORDS
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
@@ -110,7 +111,7 @@ def _stem(word: str) -> str:
 class _Stemmers(threading.local):
     """One for each thread: a stemmer keeps the word that it is at."""
 
-    @cached_property
+    @made_once
     def english(self) -> Any:
         import Stemmer
 

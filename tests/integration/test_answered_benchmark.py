@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,24 @@ def test_a_model_that_fails_gives_no_figures(fake: FakeLLM, data: Path) -> None:
     assert "No figures" in told
     assert "refused the API key" in told
     assert "evidence" not in told
+
+
+@pytest.mark.long
+def test_what_a_model_answered_still_gives_its_figures(tmp_path: Path) -> None:
+    """Wrong: a change of code invents dates, keeps what was injected, or loses answers, unseen; or
+    the prompt changed, and the figures in docs/measuring.md are of another one. Record anew, then.
+    """
+    out = tmp_path / "out.json"
+    told = Path(oracles.__file__).with_name("told")
+    result = _run("--recorded", told / "recorded", "--data", told, "--out", out, "--at-once", "2")
+    assert result.exit_code == 0, result.output
+    whole = Counter[str]()
+    for counts in json.loads(out.read_text())["conversations"].values():
+        whole.update(counts)
+    assert whole["expected found"] >= 0.95 * whole["expected"]
+    assert whole["answered by both"] >= 0.95 * whole["answers known"]
+    assert whole["answered by both"] > max(
+        whole["answered by facts"], whole["answered by messages"]
+    )
+    wrong = ("date wrong", "date invented", "duplicates", "never there")
+    assert sum(whole[name] for name in wrong) <= 2

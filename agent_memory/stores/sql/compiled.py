@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
+
+from agent_memory.core.lazy import made_once
 
 V = TypeVar("V")
 
@@ -43,7 +44,7 @@ class Statement:
                 parameters.append(values[name])
         return self.text.replace(f"[{self.list_name}]", marks), parameters
 
-    @cached_property
+    @made_once
     def row(self) -> Callable[[Iterable[Any]], Any]:
         """Makes a row with named columns."""
         kind: Any = namedtuple("Row", self.columns)  # type: ignore[misc]
