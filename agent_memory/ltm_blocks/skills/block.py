@@ -157,8 +157,9 @@ class SkillMemory(ManualBlock):
             Tool(
                 f"{self.name}_save",
                 "Write down how a task is done, so that it is done the same way again. Use it when "
-                "a task that will come again has succeeded, or when the user says how something is "
-                "to be done from now on. A skill that you saved under the name before is replaced.",
+                "a task that will come again has succeeded, or when the user says how a task is to "
+                "be done from now on; a wish about your answers is no task. A skill that you saved "
+                "under the name before is replaced.",
                 Save,
                 self._save,
             ),
