@@ -127,3 +127,20 @@ def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer:
     (new,), _ = settle([draft], np.zeros((1, 0)), known, weights, ask)
     assert Link("update", "a") in new.links
     assert new.fact == "other" if answer == "same" else Link("contradict", "other") in new.links
+
+
+@pytest.mark.parametrize("told", [None, 9])
+def test_what_is_told_again_with_more_keeps_its_time(told: int | None) -> None:
+    """Wrong: "lives in Leeds, in a flat" is no longer since May, for it was said without the month;
+    or a better date is thrown away."""
+    old = replace(claim("old", 1), valid_from=A.recorded_at, kind="state")
+    facts = facts_of([old])
+    known = Known(facts, {"old"}, [old], np.zeros((1, 0)))
+    began = None if told is None else A.recorded_at + timedelta(days=told)
+    new = replace(claim("new", 3), valid_from=began, kind="state")
+    draft = Draft(new, corrects=False, ended=False, relation="refine", known=("old",))
+    (kept,), _ = settle([draft], np.zeros((1, 0)), known, {}, lambda groups: {})
+    assert kept.links == (Link("refine", "old"),)
+    assert kept.valid_from == (began or A.recorded_at)
+    (current,) = [fact for fact in facts_of([old, kept]) if fact.is_current(new.recorded_at)]
+    assert current.id == "new"

@@ -239,8 +239,9 @@ class FactForm:
         example = () if prompt else (EXAMPLE,)  # it shows what the prompt asks for
         self.prompt = "\n".join((own, WHERE, KNOWN, *example))
         category = Field(default="other", json_schema_extra={"enum": [*listed]})
-        finding = create_model("Finding", __base__=Finding, category=(str, category))
-        self.schema = create_model("Findings", facts=(list[finding], ...))
+        finding: Any = create_model("Finding", __base__=Finding, category=(str, category))
+        listed_findings: Any = list[finding]
+        self.schema = create_model("Findings", facts=(listed_findings, ...))
 
     def found(self, answer: BaseModel, known: Mapping[int, str] = NONE) -> list[Candidate]:
         facts: list[Finding] = getattr(answer, "facts", [])

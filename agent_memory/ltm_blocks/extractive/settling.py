@@ -215,13 +215,28 @@ def _tied(
     """A claim, tied to the facts that the model named."""
     if relation == "same":
         return _again(claim, targets[0][0], claims)
-    named = [(_link(relation, fact), name) for name, fact in targets]
+    named: list[tuple[LinkKind, str]] = [(_link(relation, fact), name) for name, fact in targets]
     links = links_for(named, claims, denies=relation == "deny")
     # absorbed anew, others name it already
     tied = replace(claim, links=tuple(one for one in links if one.fact != claim.id))
+    if tied.valid_from is tied.valid_to is None:
+        tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
     if claim.kind == "event" and any(kind == "update" for kind, _ in named):
         return replace(tied, kind="state", valid_to=None)  # "moved to Lisbon": lives there since
     return tied
+
+
+def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKind, str]]) -> Claim:
+    """A claim that was told without a time, with that of what it refines: it stands for both.
+
+    A plan's time is when it was to happen.
+    """
+    refined = {name for kind, name in named if kind == "refine"}
+    for fact in older:
+        dated = fact.valid_from is not None or fact.valid_to is not None
+        if fact.id in refined and dated and fact.kind == claim.kind:
+            return replace(claim, valid_from=fact.valid_from, valid_to=fact.valid_to, when="")
+    return claim
 
 
 def _link(relation: Relation, older: Fact | None) -> LinkKind:
