@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -44,7 +44,8 @@ def merge(
         or (among is not None and block not in among)
         or any(source not in shown for source in recall.sources)
     ]
-    ranked = list(zip(_weights(wanted, found), wanted, strict=True))
+    every = (recall for recalls in found.values() for recall in recalls)
+    ranked = list(zip(_weights(wanted, every), wanted, strict=True))
     ranked.sort(key=lambda pair: -pair[0])
     return _folded([recall for _, recall in ranked])
 
@@ -84,7 +85,7 @@ def select(
 
 def _by_worth(recalls: Sequence[Recall]) -> list[int]:
     """Their places, those first that are worth most for their tokens."""
-    weights = _weights(recalls)
+    weights = _weights(recalls, recalls)
     worth = [
         weight / math.sqrt(_STANDING + recall.tokens)
         for weight, recall in zip(weights, recalls, strict=True)
@@ -92,20 +93,16 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
     return sorted(range(len(recalls)), key=lambda place: -worth[place])
 
 
-def _weights(
-    recalls: Sequence[Recall], found: Mapping[str, Sequence[Recall]] | None = None
-) -> list[float]:
+def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
     """Each one's share of its block's best score, with what other blocks make of its messages.
 
     Args:
         recalls: Of all blocks.
-        found: All that the blocks found, where the best of them is not among the recalls.
+        every: Those among which the best score of each block is looked for.
     """
     best: dict[str, float] = {}
-    for block, some in ({"": recalls} if found is None else found).items():
-        for one in some:
-            name = block or one.block
-            best[name] = max(best.get(name, 0.0), _finite(one.score))
+    for one in every:
+        best[one.block] = max(best.get(one.block, 0.0), _finite(one.score))
     shares = [_finite(one.score) / best[one.block] if best[one.block] else 0.0 for one in recalls]
     of_source: dict[Source, dict[str, float]] = {}
     for share, one in zip(shares, recalls, strict=True):

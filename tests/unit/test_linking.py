@@ -116,7 +116,7 @@ def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer:
     other = replace(claim("other", 2, ("contradict", "a")), role="assistant")
     facts = facts_of([A, other], weights=weights)
     known = Known(facts, {one.id for one in facts}, [A, other], np.zeros((2, 0)))
-    draft = Draft(claim("new", 3), corrects=False, ended=False)
+    draft = Draft(claim("new", 3), corrects=False)
 
     def ask(groups: Sequence[Group]) -> dict[int, Answer]:
         (group,) = groups
@@ -138,7 +138,7 @@ def test_what_is_told_again_with_more_keeps_its_time(told: int | None) -> None:
     known = Known(facts, {"old"}, [old], np.zeros((1, 0)))
     began = None if told is None else A.recorded_at + timedelta(days=told)
     new = replace(claim("new", 3), valid_from=began, kind="state")
-    draft = Draft(new, corrects=False, ended=False, relation="refine", known=("old",))
+    draft = Draft(new, corrects=False, relation="refine", known=("old",))
     (kept,), _ = settle([draft], np.zeros((1, 0)), known, {}, lambda groups: {})
     assert kept.links == (Link("refine", "old"),)
     assert kept.valid_from == (began or A.recorded_at)

@@ -123,6 +123,13 @@ def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
         assert last.period[1] == this.period[0] <= now < this.period[1]
 
 
+@pytest.mark.parametrize("words", ["for 5 years", "in 12 years", "last year", "next year"])
+def test_beyond_the_calendar_is_no_day(words: str) -> None:
+    """Wrong: a message of the first or the last year fails its batch."""
+    first, last = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+    assert None in (meant(words, first), meant(words, last))
+
+
 @given(st.text(max_size=40), st.datetimes())
 def test_no_words_raise(words: str, moment: datetime) -> None:
     """Wrong: what some user says fails the batch."""

@@ -37,7 +37,7 @@ def settle_fields(
         of_field = sorted((one for one in holders if one.field == own.field), key=_order)
         # a field that holds one value says again only what it holds last
         near = [one for one in (of_field[-1:] if claim.alone else of_field) if one.says(own)]
-        if near and draft.ended:
+        if near and claim.begins is None:  # only its end is known
             claim = replace(claim, links=(Link("end", near[-1].fact),))
         elif near:
             if own.weight < near[-1].weight:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator
 
@@ -151,11 +151,8 @@ def one_of(*known: str, other: str) -> BeforeValidator:
     return BeforeValidator(folded)
 
 
-_Kind = Annotated[Kind, one_of("event", "state", "plan", other="")]
-_Relation = Annotated[
-    Literal[Relation, "new"],
-    one_of("same", "update", "refine", "end", "contradict", "deny", other="new"),
-]
+_Kind = Annotated[Kind, one_of(*get_args(Kind), other="")]
+_Relation = Annotated[Literal[Relation, "new"], one_of(*get_args(Relation), other="new")]
 
 
 def _many(value: Any) -> Any:

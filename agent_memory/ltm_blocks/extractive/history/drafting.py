@@ -45,14 +45,12 @@ class Draft:
     Attributes:
         claim: The claim.
         corrects: It says that the field's value was never so.
-        ended: Only its end is known.
         relation: What the model said that it has to do with known facts; empty for nothing.
         known: The ids of those facts.
     """
 
     claim: Claim
     corrects: bool
-    ended: bool
     relation: Relation | Literal[""] = ""
     known: tuple[str, ...] = ()
 
@@ -126,4 +124,4 @@ def _draft(
         kind=one.kind,
         when=when,
     )
-    return Draft(claim, one.corrects, claim.begins is None, one.relation, one.known)
+    return Draft(claim, one.corrects, one.relation, one.known)

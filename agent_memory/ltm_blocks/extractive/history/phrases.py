@@ -64,12 +64,15 @@ def meant(phrase: str, said_at: datetime) -> Said | None:
     """
     text = " ".join(phrase.casefold().replace("\u2019", "'").split()).strip(" .,;:!?\"'()")
     today = day_of(said_at)
-    if text.startswith("since "):
-        found = _period(text.removeprefix("since "), today)
-        return None if found is None or found[0] > today else Said(found, is_beginning=True)
-    if text.startswith("for ") and (long := _FOR.fullmatch(text)):
-        return _said(_off(long, today, -1), is_beginning=True)
-    return _said(_period(text, today))
+    try:
+        if text.startswith("since "):
+            found = _period(text.removeprefix("since "), today)
+            return None if found is None or found[0] > today else Said(found, is_beginning=True)
+        if text.startswith("for ") and (long := _FOR.fullmatch(text)):
+            return _said(_off(long, today, -1), is_beginning=True)
+        return _said(_period(text, today))
+    except (OverflowError, ValueError):  # before the first year, or after the last
+        return None
 
 
 def _said(period: Period | None, *, is_beginning: bool = False) -> Said | None:
@@ -81,25 +84,24 @@ def _period(text: str, today: datetime) -> Period | None:
         return _off(ahead, today, 1)
     while (bare := _LEAD.sub("", text)) != text:
         text = bare
-    try:
-        for form in (text, _PART.sub("", text)):
-            if form in _SINGLE:
-                return _day(today, _SINGLE[form])
-            if ago := _AGO.fullmatch(form):
-                return _off(ago, today, -1)
-            if " from " in form and (ahead := _AHEAD.fullmatch(form)):
-                return _off(ahead, today, 1)
-            if side := _SIDE.fullmatch(form):
-                return _beside(side["side"], side["what"], today)
-    except (OverflowError, ValueError):  # before the first year, or after the last
-        return None
+    for form in (text, _PART.sub("", text)):
+        if form in _SINGLE:
+            return _day(today, _SINGLE[form])
+        if ago := _AGO.fullmatch(form):
+            return _off(ago, today, -1)
+        if " from " in form and (ahead := _AHEAD.fullmatch(form)):
+            return _off(ahead, today, 1)
+        if side := _SIDE.fullmatch(form):
+            return _beside(side["side"], side["what"], today)
     return _named(text)
 
 
 def _off(found: re.Match[str], today: datetime, sign: int) -> Period | None:
     number, unit = found["number"], found["unit"]
-    many = 1 if number in ("a", "an") else 0
-    many = many or (int(number) if number.isdigit() else _NUMBERS.index(number) + 1)
+    if number.isdigit():
+        many = int(number)
+    else:
+        many = 1 if number in ("a", "an") else _NUMBERS.index(number) + 1
     if not 0 < many <= _FAR[unit]:
         return None
     return _UNITS[unit](today, sign * many)
