@@ -146,7 +146,7 @@ class OpenMemory:
     ) -> list[Absorbed]:
         """Flush all sessions, or all of a user's, one after the other."""
         self.components.deletion.resume()
-        total = sum(1 for _ in all_heads(self._store, user_id))
+        total = 0 if progress is None else sum(1 for _ in all_heads(self._store, user_id))
         done: list[Absorbed] = []
         number, heads = 0, all_heads(self._store, user_id)
         while some := list(islice(heads, _AT_ONCE)):

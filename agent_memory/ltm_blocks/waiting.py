@@ -115,7 +115,7 @@ def _built(before: _Built | None, tails: Tails, make: Make) -> _Built:
             continue
         if was is not None and not was.is_begun_by(tail):
             was = None
-        first = len(was.tail.entries) if was is not None else _since(tail)
+        first = len(was.tail.entries) if was is not None else tail.since
         if was is None or first < len(tail.entries):
             groups.append((tail.entries[max(0, first - _NEAR) : first], tail.entries[first:]))
             changed.append((tail, was))
@@ -133,12 +133,6 @@ def _built(before: _Built | None, tails: Tails, make: Make) -> _Built:
 
 
 _NEAR = 16  # entries that may belong to the surroundings of the next
-
-
-def _since(tail: Tail) -> int:
-    """The place of the first entry that waits."""
-    places = (at for at, entry in enumerate(tail.entries) if entry.seq > tail.lag.after)
-    return next(places, len(tail.entries))
 
 
 def _index(parts: Sequence[tuple[list[Record], Features]]) -> Index:
@@ -168,7 +162,7 @@ def _parts_of_many(
     """
     from agent_memory.retrieval.words import roots
 
-    waiting = [entry for tail in tails for entry in tail.entries if entry.seq > tail.lag.after]
+    waiting = [entry for tail in tails for entry in tail.entries[tail.since :]]
     newest = sorted(waiting, key=lambda entry: entry.created_at)[-_NEWEST:]
     chosen = {(entry.session_id, entry.seq): entry for entry in newest}
     wanted = roots(question)

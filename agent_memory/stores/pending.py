@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,16 +30,21 @@ class Tail:
 
     Attributes:
         lag: Which session, and since where.
-        entries: Its entries, with some from before the cursor.
+        entries: Its entries in their order, with some from before the cursor.
     """
 
     lag: Lag
     entries: Sequence[Entry]
 
     @property
+    def since(self) -> int:
+        """The place of the first entry that waits."""
+        return bisect_right(self.entries, self.lag.after, key=lambda entry: entry.seq)
+
+    @property
     def count(self) -> int:
         """How many of its entries wait."""
-        return sum(entry.seq > self.lag.after for entry in self.entries)
+        return len(self.entries) - self.since
 
 
 @dataclass(frozen=True, slots=True)
