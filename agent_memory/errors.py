@@ -8,6 +8,7 @@
     │   ├── InvalidSnapshot        a session's snapshot is damaged, cut short, or none
     │   ├── SessionExists          a session of that id is there already
     │   ├── Conflict               a key was used for other content, or the log ends elsewhere
+    │   │   └── VersionConflict    it was changed since the writer read it
     │   └── ToolRefused            a model asked a tool for what it cannot do
     ├── AccessDenied               the caller may not see this
     │   └── SessionOfAnotherUser   the session belongs to the user first named for it
@@ -27,6 +28,7 @@
     │   └── SchemaTooNew           it was written by a newer release
     ├── ModelError                 a language or embedding model failed
     │   ├── ModelRequired          the work needs a model and none is configured
+    │   ├── SpendingLimitReached   memory may ask no model any more today
     │   ├── ModelUnavailable       it is down, slow or rate limited; a later try may succeed
     │   ├── ModelRefused           it refused the request; trying again will not help
     │   │   ├── ContextTooLong     the request passes the model's context window
@@ -77,6 +79,10 @@ class SessionExists(InvalidInput):
 
 class Conflict(InvalidInput):
     """A key was used for other content, or the log does not end where it was expected to."""
+
+
+class VersionConflict(Conflict):
+    """It was changed, or deleted, since the writer read it; nothing was changed."""
 
 
 class ToolRefused(InvalidInput):
@@ -167,6 +173,18 @@ class ModelError(AgentMemoryError):
 
 class ModelRequired(ModelError):
     """The work needs a language model and none is configured."""
+
+
+class SpendingLimitReached(ModelError):
+    """A spending limit lets no model be asked now; what was to be done waits, and nothing is lost.
+
+    Attributes:
+        seconds: When it is worth another try.
+    """
+
+    def __init__(self, told: str, seconds: float = 0.0) -> None:
+        super().__init__(told)
+        self.seconds = seconds
 
 
 class ModelUnavailable(ModelError):

@@ -92,7 +92,7 @@ def run(
     settings: Settings = {
         "model": answers.model, "api_base": api_base, "api_key": api_key,
         "model_timeout": timeout, "absorb_timeout": timeout * _REQUESTS,
-        "overflow": Trim(), "max_tokens": _ROOM, "max_recall_tokens": tokens,
+        "overflow": Trim(), "max_tokens": _ROOM, "max_recall_tokens": tokens, "min_share": 0,
         "recall_timeout": 60.0,
     }  # fmt: skip
     if model is not None:
@@ -203,7 +203,7 @@ def _one(told: Told, settings: Settings, advance: Callable[[], object]) -> Judge
         judged = judge(told, list(_found(memory, told, turn_of)), contexts)
     judged.counts["calls"], judged.counts["failed calls"] = used.calls, used.failures
     judged.counts["tokens"] = used.prompt_tokens + used.completion_tokens
-    judged.counts["cents"] = round(100 * used.cost)
+    judged.counts["cents"] = round(100 * (used.cost or 0))
     return judged
 
 

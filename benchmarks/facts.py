@@ -63,6 +63,7 @@ SETTINGS = (
     Setting("window of 4,000 tokens", {"max_tokens": 4_000}),
     Setting("absorbed every 3,000 tokens", {}, 3_000),
     Setting("absorbed with every update", {}, "every_update"),
+    Setting("the same, without a pause", {"quiet_seconds": 0}, "every_update"),
 )
 
 

@@ -25,9 +25,12 @@ from agent_memory import AgentMemory, VectorMemory
 from benchmarks import chats, conversations
 from benchmarks.conversations import ADVERSARIAL, Conversation, Question
 from benchmarks.evidence import DEPTHS, Found, figures, gain, interval
-from benchmarks.foreign import FOREIGN
+from benchmarks.foreign import FOREIGN, SMALL_TALK
 
 BUDGETS = (1_000, 2_000, 4_000)
+AS_SENT = 0
+"""Stands for a context at default settings, which is not filled; budgets are, by `min_share=0`."""
+
 COMPARED = (5, 10)
 Settings = dict[str, Any]
 TurnOf = dict[tuple[str, int], str]
@@ -97,7 +100,7 @@ def run(
                 memories = {
                     name: {
                         budget: opened.enter_context(_memory(url, budget, embedding, settings))
-                        for budget in BUDGETS
+                        for budget in (*BUDGETS, AS_SENT)
                     }
                     for name, settings in methods.items()
                 }
@@ -107,14 +110,17 @@ def run(
                     for name, budgets in memories.items():
                         found[name].append(_ask(budgets, conversation.name, question, turn_of))
                     progress.advance(asked)
-                ours = memories[_OURS][BUDGETS[0]]
-                quiet += [not ours.search(what, user_id=conversation.name) for what in FOREIGN]
+                ours, user = memories[_OURS][AS_SENT], conversation.name
+                quiet += [
+                    not ours.get("asking", what, user_id=user).recalls
+                    for what in (*FOREIGN, *SMALL_TALK)
+                ]
     told = {
         "conversations": [one.name for one in some],
         "turns": turns,
         "indexed_per_second": turns / indexing,
         "embedding": embedding,
-        "foreign_without_recall": 100 * fmean(quiet),
+        "idle_without_recall": 100 * fmean(quiet),
         **_told(methods[_OURS], found[_OURS]),
     }
     if baseline:
@@ -155,11 +161,12 @@ def _setting(given: str) -> tuple[str, Any]:
 
 
 def _memory(url: str, budget: int, embedding: str | None, settings: Settings) -> AgentMemory:
+    filled: Settings = {} if budget == AS_SENT else {"max_recall_tokens": budget, "min_share": 0}
     return AgentMemory(
         store=url,
         max_tokens=_ROOM,
-        max_recall_tokens=budget,
         embedding=embedding,
+        **filled,
         blocks=[VectorMemory(**settings)],
         recall_timeout=60.0,
     )
@@ -220,7 +227,9 @@ def _told(settings: Settings, found: Sequence[Found]) -> dict[str, Any]:
     return {
         "settings": settings,
         "search_ms": {"p50": median(times), "p95": quantiles(times, n=20)[-1]},
-        "figures": {name: figures(part, BUDGETS) for name, part in _components(found).items()},
+        "figures": {
+            name: figures(part, (*BUDGETS, AS_SENT)) for name, part in _components(found).items()
+        },
     }
 
 
@@ -246,7 +255,8 @@ def _show(told: Mapping[str, Any], found: Mapping[str, Sequence[Found]]) -> None
     console.print(
         f"{told['turns']:,} turns, {told['indexed_per_second']:,.0f} a second; a search takes "
         f"{times['p50']:.1f} ms (p50), {times['p95']:.1f} ms (p95). Of {len(FOREIGN)} foreign "
-        f"requests to each, {told['foreign_without_recall']:.0f} % bring nothing."
+        f"requests and {len(SMALL_TALK)} of small talk, {told['idle_without_recall']:.0f} % bring "
+        "nothing into a context."
     )
 
 
@@ -254,7 +264,7 @@ def _tables(
     told: Mapping[str, Any], parts: Mapping[str, Sequence[Found]], title: str
 ) -> tuple[Table, Table]:
     ranks = Table("questions", "number", *(f"R@{k}" for k in DEPTHS), "95 % of R@10", "all@10")
-    budgets = Table("questions", "MRR", *(f"within {b:,}" for b in BUDGETS), "tokens at 1,000")
+    budgets = Table("questions", "MRR", *(f"within {b:,}" for b in BUDGETS), "as sent", "tokens")
     ranks.title = budgets.title = title
     for name, part in parts.items():
         means = told["figures"][name]
@@ -262,8 +272,9 @@ def _tables(
         depths = [f"{means[f'recall@{depth}']:.1f}" for depth in DEPTHS]
         between = f"{low:.1f} to {high:.1f}"
         ranks.add_row(name, f"{len(part)}", *depths, between, f"{means['all@10']:.1f}")
-        shares = [f"{means[f'within {budget}']:.1f}" for budget in BUDGETS]
-        budgets.add_row(name, f"{means['mrr']:.1f}", *shares, f"{means['tokens at 1000']:.0f}")
+        shares = [f"{means[f'within {budget}']:.1f}" for budget in (*BUDGETS, AS_SENT)]
+        tokens = f"{means[f'tokens at {AS_SENT}']:,.0f}"
+        budgets.add_row(name, f"{means['mrr']:.1f}", *shares, tokens)
     return ranks, budgets
 
 

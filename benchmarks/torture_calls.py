@@ -69,6 +69,23 @@ def history(act: Act) -> Any:
     return act.memory.history(act.session_id, after=act.chance.randint(0, 9), limit=20)
 
 
+@operation(0.5, "edit")
+def edit(act: Act) -> Any:
+    """The log without one of its messages."""
+    place = act.chance.randint(0, 3)
+    return act.memory.edit(
+        act.session_id, lambda log: [*log[:place], *log[place + 1 :]], user_id=act.user_id
+    )
+
+
+@operation(2, "head", "describe")
+def head(act: Act) -> Any:
+    """How a session stands, and what it is called."""
+    if act.chance.random() < 0.3:
+        act.memory.describe(act.session_id, {"title": act.text()}, user_id=act.user_id)
+    return act.memory.head(act.session_id, user_id=act.user_id)
+
+
 @operation(2, "pop")
 def pop(act: Act) -> Any:
     """The newest, taken back."""

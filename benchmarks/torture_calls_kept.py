@@ -48,6 +48,26 @@ def working(act: Act) -> Any:
             return pad.delete(key)
 
 
+@operation(8, "values")
+def values(act: Act) -> Any:
+    """Values by namespace and key: put, read, found, taken away."""
+    kept = act.owner.values() if act.lone else act.memory.values(act.user)
+    place = ("state", act.chance.choice(WORDS[:3]))
+    match act.chance.randint(0, 6):
+        case 0 | 1:
+            return kept.put(place, act.word, {"text": act.text()}, texts=[act.text()])
+        case 2:
+            return kept.get(place, act.word)
+        case 3:
+            return kept.search(("state",), query=act.text(), limit=5)
+        case 4:
+            return kept.search(place, where={"text": {"$gte": ""}}), kept.namespaces()
+        case 5:
+            return kept.delete(place, act.word)
+        case _:
+            return kept.clear(place)
+
+
 @operation(8, "files")
 def files(act: Act) -> Any:
     """Files: made, read, changed, dropped."""

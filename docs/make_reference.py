@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ MODULES = [
     ".core.records",
     ".core.formats.registry",
     ".core.tools",
+    ".integrations.importing",
     ".ltm_blocks",
     ".ltm_blocks.base",
     *(f".ltm_blocks.{one.parent.name}" for one in sorted(BLOCKS.glob("*/__init__.py"))),
@@ -76,6 +78,7 @@ HOMES = {
 }
 """The page of what a folder, or a module, of the package defines."""
 
+OPENAPI = "openapi.json"
 SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises")
 
 
@@ -122,9 +125,14 @@ class Public:
 
     @cached_property
     def _defined(self) -> dict[str, str]:
-        """By the name of each class of the package that has one home, its module."""
+        """By the name of each class of the package that has one home, its module.
+
+        What the service answers with is called as what it is made of, and told by its own document.
+        """
         homes: dict[str, set[str]] = {}
         for file in sorted((ROOT / PACKAGE).rglob("*.py")):
+            if file.is_relative_to(ROOT / PACKAGE / "server"):
+                continue
             module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
             for node in ast.parse(file.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -385,6 +393,15 @@ def main(folder: Path) -> None:
             file.unlink()
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")
+    (folder / OPENAPI).write_text(openapi(), encoding="utf-8")
+
+
+def openapi() -> str:
+    """The service's OpenAPI document."""
+    package = importlib.import_module(PACKAGE)
+    table = importlib.import_module(f"{PACKAGE}.server.calls").OPERATIONS
+    document = importlib.import_module(f"{PACKAGE}.server.openapi").document
+    return json.dumps(document(table, package.__version__), indent=1) + "\n"
 
 
 if __name__ == "__main__":

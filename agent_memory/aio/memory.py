@@ -73,6 +73,9 @@ class AsyncAgentMemory:
     remember = awaited(AgentMemory.remember)
     explain = awaited(AgentMemory.explain)
     history = awaited(AgentMemory.history)
+    head = awaited(AgentMemory.head)
+    describe = awaited(AgentMemory.describe)
+    edit = awaited(AgentMemory.edit)
     pop = awaited(AgentMemory.pop)
     before_turn = awaited(AgentMemory.before_turn)
     after_turn = awaited(AgentMemory.after_turn)
@@ -87,6 +90,7 @@ class AsyncAgentMemory:
     delete_user = awaited(AgentMemory.delete_user)
     sessions = awaited(AgentMemory.sessions)
     share = awaited(AgentMemory.share)
+    values = awaited(AgentMemory.values)
     open = awaited(AgentMemory.open)
     stats = awaited(AgentMemory.stats)
 

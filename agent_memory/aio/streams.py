@@ -7,6 +7,7 @@ from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from agent_memory.aio.awaited import Awaits, Run, awaited
+from agent_memory.core.usage import Usage
 from agent_memory.engine.loop.conversing import CompletionStream
 
 S = TypeVar("S")
@@ -34,6 +35,16 @@ class AsyncCompletionStream:
     def response(self) -> Any:
         """As `CompletionStream.response`."""
         return self._stream.response
+
+    @property
+    def usage(self) -> Usage:
+        """As `CompletionStream.usage`."""
+        return self._stream.usage
+
+    @property
+    def cost(self) -> float | None:
+        """As `CompletionStream.cost`."""
+        return self._stream.cost
 
     def __aiter__(self) -> Self:
         return self

@@ -34,6 +34,7 @@ class AsyncUser:
     files = awaited(User.files)
     skills = awaited(User.skills)
     spatial = awaited(User.spatial)
+    values = awaited(User.values)
     open = awaited(User.open)
     sessions = awaited(User.sessions)
     delete = awaited(User.delete)

@@ -12,12 +12,17 @@ from agent_memory.cli import (
     backups,
     chat,
     config,
+    costing,
     demo,
     doctor,
     facts,
+    hook,
+    importing,
     inspect,
+    keys,
     mcp,
     migrate,
+    serve,
     shares,
     snapshots,
     upkeep,
@@ -44,11 +49,13 @@ app.command()(facts.audit)
 app.command()(facts.forget)
 app.command()(inspect.stats)
 app.command()(inspect.export)
-app.command("import")(inspect.import_)
+app.command("import")(importing.import_)
+app.command()(costing.cost)
 app.command()(snapshots.snapshot)
 app.command()(backups.backup)
 app.command()(snapshots.restore)
 app.command()(mcp.mcp)
+app.command()(serve.serve)
 app.command()(upkeep.flush)
 app.command()(worker.worker)
 app.command()(upkeep.retry)
@@ -58,7 +65,9 @@ app.command()(upkeep.verify)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 app.add_typer(shares.app, name="shares")
+app.add_typer(keys.app, name="keys")
 app.add_typer(config.app, name="config")
+app.add_typer(hook.app, name="hook")
 
 
 def _version(wanted: bool) -> None:

@@ -174,8 +174,9 @@ def existing(config: AgentMemoryConfig) -> AgentMemoryConfig:
 
 
 def has_failed(one: Absorbed) -> bool:
-    """Whether a block failed; one that waits for a model to be configured has not."""
-    return one.error is not None and not one.error.startswith("ModelRequired")
+    """Whether a block failed; one that waits for a model, or for another day's, has not."""
+    waits = ("ModelRequired", "SpendingLimitReached")
+    return one.error is not None and not one.error.startswith(waits)
 
 
 def missing_file(store: str) -> Path | None:

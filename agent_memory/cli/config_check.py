@@ -67,7 +67,7 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
         store += f"; system messages in {without_password(str(config.system_store))}"
     yield "store", f"{store}; namespace {config.namespace}"
     most = f", and {config.max_messages:,} messages" if config.max_messages is not None else ""
-    recalls = f"; {config.max_recall_tokens:,} of them for recalls" if config.all_blocks else ""
+    recalls = f"; {config.recall_tokens:,} of them for recalls" if config.all_blocks else ""
     yield "capacity", f"{config.max_tokens:,} tokens{recalls}{most}"
     yield "when full", described(config.strategy, config.model)
     blocks = [described(block, config.model) for block in config.all_blocks]

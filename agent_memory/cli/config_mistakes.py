@@ -258,7 +258,7 @@ def _remarks(config: AgentMemoryConfig) -> Iterator[Finding]:
             if missing := missing_keys(name, config):
                 told = f"{name} needs {missing} in the environment, or `api_key`."
                 yield "warning", field, told
-    recalls, tokens = config.max_recall_tokens, config.max_tokens
+    recalls, tokens = config.recall_tokens, config.max_tokens
     if config.all_blocks and recalls >= tokens:
         told = f"Recalls may take {recalls:,} tokens of {tokens:,}: what the window leaves is all "
         yield "warning", "max_recall_tokens", f"{told}they get. Lower it, or raise max_tokens."

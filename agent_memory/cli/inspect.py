@@ -19,7 +19,6 @@ from agent_memory.cli.common import (
     out,
     plain,
 )
-from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,55 +167,6 @@ def export(
 
 
 @guarded
-def import_(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="JSON lines to read."),
-    ],
-    session: SessionArgument,
-    user: UserOption = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
-) -> None:
-    """Append a chat log to a session: JSON lines with role and content.
-
-    `created_at`, `create_time` or `timestamp` is a message's time; `id` and `session_id` go into
-    its metadata. A file with a line that is no message is refused before anything is stored. What
-    `snapshot` wrote is for `restore`. An import that was interrupted goes on where it stopped: of
-    the same file nothing is stored twice in a session.
-    """
-    from hashlib import sha256
-
-    from rich.progress import Progress
-
-    from agent_memory.cli.lines import read_lines
-
-    lines = read_lines(file)
-    with (
-        open_memory(load_config(store, config), create=True) as memory,
-        Progress(console=err(), transient=True) as progress,
-    ):
-        before, name = memory.update(session, []).end, sha256(file.read_bytes()).hexdigest()
-        for done, line in enumerate(progress.track(lines, description="importing")):
-            try:
-                key = f"import {name} {line.number}"
-                memory.update(session, line.message, user_id=user, key=key)
-            except InvalidInput as error:
-                raise InvalidInput(
-                    f"{file.name}, line {line.number}: {error} The {done} messages before it "
-                    "were imported."
-                ) from None
-        head = head_of(memory, session)
-    new = head.end - before
-    told = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
-    if new < len(lines):
-        told = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
-            told if new else "Nothing is new."
-        )
-    out().print(told, markup=False)
-
-
-@guarded
 def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
     """Print counts, and for each block what it has still to absorb and what it gave up."""
     from agent_memory import operations
@@ -239,6 +189,12 @@ def stats(store: StoreOption = None, config: ConfigOption = None) -> None:
             table.add_row(name, f"{block.lag:,}", f"{block.dead_letters:,}", one_line(error))
         console.print()
         console.print(table)
+    if found.spending is not None:
+        spent = found.spending.spent
+        told = f"Asked by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
+        reached = found.spending.reached
+        limit = "" if reached is None else f". The limit is reached: {reached}"
+        console.print(f"{told}, ${spent.cost:,.4f}{limit}.", markup=False, soft_wrap=True)
     if found.dead_letters:
         console.print(cell("`agent-memory doctor` lists the dead letters.", "dim"))
 

@@ -90,7 +90,8 @@ def _serve_http(
 ) -> None:
     from ipaddress import ip_address
 
-    from agent_memory.mcp.http import PATH, asgi, listen, serve
+    from agent_memory.listening.serving import listen, serve
+    from agent_memory.mcp.http import PATH, asgi
 
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda number, frame: sys.exit(0))

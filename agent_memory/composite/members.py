@@ -80,7 +80,10 @@ class Members:
     @property
     def infos(self) -> dict[str, BlockInfo]:
         """What contexts have to know of each block, by its name there."""
-        return {one.name: BlockInfo(one.block.kind, one.block.max_tokens) for one in self.recalled}
+        return {
+            one.name: BlockInfo(one.block.kind, one.block.max_tokens, one.block.selective)
+            for one in self.recalled
+        }
 
     @property
     def manual_blocks(self) -> dict[str, ManualBlock]:

@@ -24,7 +24,14 @@ from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.engine.recall.contexts import Pack, View, checked_budget, query_of, to_add
+from agent_memory.engine.recall.contexts import (
+    Contexts,
+    Pack,
+    View,
+    checked_budget,
+    query_of,
+    to_add,
+)
 from agent_memory.engine.recall.merged import most_of
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.stats import Stats
@@ -135,9 +142,12 @@ class CompositeMemory:
             StoreError: The home's session store failed. What else fails is named in `warnings`.
         """
         query = query_of(message)
-        return self._view(
-            session_id, to_add(query), user_id, query, max_tokens, once=True
-        ).context()
+        asked = to_add(query)
+        view = self._view(session_id, asked, user_id, query, max_tokens, once=True)
+        return self._contexts(session_id, user_id).sending(session_id, view)(asked)
+
+    def _contexts(self, session_id: str, user_id: str | None) -> Contexts:
+        return self.memories[self._route.home(session_id, user_id)].components.contexts
 
     def _view(
         self,
@@ -330,7 +340,8 @@ class CompositeMemory:
         home = self.home(session_id, user_id)
 
         def begin(session_id: str, asked: Sequence[Message], *, user_id: str | None) -> Pack:
-            return self._view(session_id, asked, user_id).pack
+            view = self._view(session_id, asked, user_id)
+            return self._contexts(session_id, user_id).sending(session_id, view)
 
         return replace(home.turns, begin=begin, update=self.update)
 

@@ -14,9 +14,11 @@ from agent_memory.core.context import MemoryRole
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.kinds import find_kind
 from agent_memory.core.protocols import Offering
+from agent_memory.core.spending import SpendingLimits
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.foreign import BlockField
+from agent_memory.models.prices import Price
 from agent_memory.stores import check_url
 from agent_memory.stores.base import Durability, Store
 from agent_memory.strategies.base import Strategy, StrategyField
@@ -60,12 +62,21 @@ class AgentMemoryConfig(Sourced):
             the newest stay together, with the question they serve, though they be more.
         max_message_bytes: What one message may have, as JSON. That is all that `update` refuses for
             its size: a message that is too long for a context is shown in part.
-        max_recall_tokens: What recalls may take of `max_tokens` at most.
+        max_recall_tokens: What recalls may take of `max_tokens` at most. None for a fifth of it,
+            but no less than 500 and no more than 2,000.
+        min_share: Share of the best score of its block that a recall must have to stand in a
+            context; where a message asks nothing, its cube root. 0 takes all that has room.
         model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
             works without a language model.
         api_base: Address of the model's API, where it is not the provider's own.
         api_key: Its key, where it is not in the provider's environment variable.
         model_timeout: Seconds that one model call may take.
+        spending_limits: What memory may spend on models of its own accord in a day (UTC): `total`,
+            over all users and processes, and `per_user`, each with `calls`, `tokens` and `cost`
+            (US dollars). What is over waits for the next day. `{"total": {"calls": 0}}` asks no
+            model at all. The caller's own `completion` is not limited.
+        prices: By the name of a model, what it costs, where litellm does not know or another price
+            was agreed on: `input` and `output`, in US dollars for a million tokens.
         tokenizer: "exact" counts with the model's own encoding, where it is public; "approximate"
             estimates without loading any. docs/tokens.md says how far off that may be.
         embedding: An embedding model: None for the local default, "fastembed/<model>", or any
@@ -79,6 +90,10 @@ class AgentMemoryConfig(Sourced):
             "background": an update returns once its messages are stored; threads of this process do
             the rest, as does `agent-memory worker`.
         background_threads: How many sessions they work on at a time.
+        quiet_seconds: With `absorb="every_update"`, a block that asks a language model absorbs what
+            was said once the session has been quiet for so long, or once a batch is full: else each
+            message would be a call. 0: at each update. A pause between two messages is seen by the
+            next update; before that, by the background threads or a worker.
         idle_minutes: A session that is silent for so long is absorbed wholly, by the background
             threads or a worker; None for never.
         absorb_attempts: Attempts after which messages that a block cannot absorb are set aside as a
@@ -106,17 +121,21 @@ class AgentMemoryConfig(Sourced):
     max_tokens: int = 100_000
     max_messages: int | None = Field(default=None, ge=2)
     max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
-    max_recall_tokens: int = Field(default=2_000, ge=0)
+    max_recall_tokens: int | None = Field(default=None, ge=0)
+    min_share: float = Field(default=0.6, ge=0, le=1)
     model: str | None = None
     api_base: str | None = Field(default=None, repr=False)
     api_key: SecretStr | None = None
     model_timeout: float = Field(default=30.0, gt=0)
+    spending_limits: SpendingLimits = SpendingLimits()
+    prices: Mapping[str, Price] = {}
     tokenizer: Literal["exact", "approximate"] = "exact"
     embedding: str | None = None
     overflow: StrategyField | None = None
     blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
     overflow_mode: Literal["inline", "background"] = "inline"
     background_threads: int = Field(default=4, gt=0)
+    quiet_seconds: float = Field(default=300.0, ge=0)
     idle_minutes: float | None = Field(default=10.0, gt=0)
     absorb_attempts: int = Field(default=8, gt=0)
     absorb_timeout: float = Field(default=300.0, gt=0)
@@ -198,6 +217,13 @@ class AgentMemoryConfig(Sourced):
             )
         with settings(table):
             return cls(**fields)
+
+    @property
+    def recall_tokens(self) -> int:
+        """What recalls may take of `max_tokens` at most, in number."""
+        if self.max_recall_tokens is not None:
+            return self.max_recall_tokens
+        return min(2_000, max(500, self.max_tokens // 5))
 
     @property
     def strategy(self) -> Strategy:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agent_memory.core.messages import Message
 from agent_memory.core.text import SENTENCE
 from agent_memory.core.window import role_of
@@ -11,7 +13,21 @@ MOST = 2_000
 
 _END = MOST // 2
 _LINE = 200  # characters of either end, where neither is a paragraph of its own
+_TAIL = 40
 _BREAK = "\n\n"
+
+_ENDS_ASKING = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
+_ASKS = re.compile(f"[?\u061f\uff1f\u037e\u055e\u1367]|{_ENDS_ASKING.pattern}")
+
+
+def asks(text: str) -> bool:
+    """Whether a text asks something, rather than only telling it."""
+    return _ASKS.search(text) is not None
+
+
+def ends_asking(text: str) -> bool:
+    """Whether a text asks at its end: by its mark, or by a particle that may stand without one."""
+    return _ENDS_ASKING.search(text[-_TAIL:]) is not None
 
 
 def asked_for(message: Message) -> Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agent_memory.core.formats.registry import format_of
@@ -11,6 +11,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.native import rendered
 from agent_memory.core.records import Head, Recall, Summary
 from agent_memory.core.text import escape
+from agent_memory.core.usage import Usage
 from agent_memory.core.window import role_of
 
 MemoryRole = Literal["system", "user"]
@@ -18,10 +19,11 @@ MemoryRole = Literal["system", "user"]
 
 @dataclass(frozen=True, slots=True)
 class BlockInfo:
-    """What rendering needs to know of a block."""
+    """What contexts need to know of a block; see `Block`."""
 
     kind: str
     max_tokens: int | None
+    selective: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class MemoryContext:
         format: In which format `to_messages()` gives it; None for OpenAI's chat.
         asked: The turn so far, which `to_messages()` adds at the end: the message that the context
             was asked for, unless it is the newest of `messages` already.
+        kept_tokens: How many of its first tokens are the same as in the session's context before
+            it, by whole messages: what a provider's prompt cache can take. None for the first that
+            this process makes.
+        usage: What models were asked for it: a question is embedded where the embedder is paid.
     """
 
     messages: list[Message]
@@ -53,6 +59,13 @@ class MemoryContext:
     memory_role: MemoryRole = "system"
     format: str | None = None
     asked: Sequence[Message] = ()
+    kept_tokens: int | None = field(default=None, compare=False)
+    usage: Usage = field(default=Usage(), compare=False)
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars that it took; None where the price of a model is not known."""
+        return self.usage.cost
 
     @property
     def question(self) -> Message | None:

@@ -50,16 +50,21 @@ class Explanation:
 
 
 def left_out_of(
-    found: Iterable[Recall], merged: Iterable[Recall], context: MemoryContext
+    found: Iterable[Recall],
+    merged: Iterable[Recall],
+    bearing: Iterable[Recall],
+    context: MemoryContext,
 ) -> list[LeftOut]:
     """What blocks recalled for a context that is not in it, with the why. Pure.
 
     Args:
         found: What they recalled.
-        merged: What was left of it to choose from.
+        merged: What was left of it once what says the same was folded.
+        bearing: What was left of that to choose from.
         context: What was chosen.
     """
     kept = {(one.block, one.id) for one in merged}
+    near = {(one.block, one.id) for one in bearing}
     chosen = {(one.block, source) for one in context.recalls for source in one.sources}
     chosen_ids = {(one.block, one.id) for one in context.recalls}
     out = []
@@ -67,8 +72,11 @@ def left_out_of(
         sources = {(one.block, source) for source in one.sources}
         if (one.block, one.id) in chosen_ids or (sources and sources <= chosen):
             continue
-        said = (one.block, one.id) not in kept
-        why = "the window shows it, or another says the same" if said else "there was no room"
+        why = "there was no room"
+        if (one.block, one.id) not in kept:
+            why = "the window shows it, or another says the same"
+        elif (one.block, one.id) not in near:
+            why = "it bears much less on the question than the best (min_share)"
         out.append(LeftOut(one, why))
     return out
 

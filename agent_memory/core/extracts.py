@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from agent_memory.core.records import Entry
-from agent_memory.core.text import identifiers, names, pieces, sentences, terms
+from agent_memory.core.text import codes, identifiers, names, pieces, sentences, terms
 from agent_memory.core.transcript import Count, clip, speaker, told
 
 _NAME_WEIGHT = 2.0
@@ -48,18 +48,23 @@ def extract(previous: str, entries: Sequence[Entry], count: Count, limit: int) -
     return clip("\n".join(lines[i] for i in sorted(chosen)), count, limit)
 
 
-def keep_identifiers(summary: str, sources: Sequence[str], count: Count, limit: int) -> str:
-    """The summary clipped to `limit`, with identifiers of the sources that it lost added verbatim.
+def keep_codes(summary: str, sources: Sequence[str], count: Count, limit: int) -> str:
+    """The summary within `limit`, with codes of the sources that it lost added verbatim.
 
-    Newer sources come last and win the room, of which the list takes at most a quarter.
+    Newer sources come last and win the room, of which the list takes at most a quarter. Of a
+    summary that is too long the weightiest sentences stay: its end tells what is newest.
     """
-    wanted = dict.fromkeys(found for text in reversed(sources) for found in identifiers(text))
+    wanted = dict.fromkeys(found for text in reversed(sources) for found in codes(text))
     for room in (limit, limit - limit // 4 - 2):  # what the shorter summary loses is noted too
-        kept = clip(summary, count, room)
+        kept = _within(summary, count, room)
         note = _note(kept, wanted, count, limit // 4)
         if count(kept + note) <= limit:
             return kept + note
-    return clip(summary, count, limit)
+    return _within(summary, count, limit)
+
+
+def _within(summary: str, count: Count, room: int) -> str:
+    return summary if count(summary) <= room else extract(summary, (), count, room)
 
 
 def _note(summary: str, wanted: Iterable[str], count: Count, limit: int) -> str:

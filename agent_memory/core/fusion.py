@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from types import MappingProxyType
 
 from agent_memory.core.records import Recall, Source
 from agent_memory.core.text import identifiers, names
@@ -21,6 +22,7 @@ def merge(
     found: Mapping[str, Sequence[Recall]],
     shown: Collection[Source] = (),
     among: Collection[str] | None = None,
+    floors: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Recall]:
     """All blocks' recalls in one list, best first.
 
@@ -35,6 +37,7 @@ def merge(
         shown: Sources that the window shows.
         among: The blocks whose sources are of the window's own store; None for all of them. In
             another store a session of the same id is another session.
+        floors: For each block, the share of its best score below which its recalls are left out.
     """
     wanted = [
         recall
@@ -45,7 +48,11 @@ def merge(
         or any(source not in shown for source in recall.sources)
     ]
     every = (recall for recalls in found.values() for recall in recalls)
-    ranked = list(zip(_weights(wanted, every), wanted, strict=True))
+    ranked = [
+        (weight, recall)
+        for weight, recall in zip(_weights(wanted, every), wanted, strict=True)
+        if weight >= floors.get(recall.block, -math.inf)
+    ]
     ranked.sort(key=lambda pair: -pair[0])
     return _folded([recall for _, recall in ranked])
 

@@ -70,6 +70,16 @@ def text_of(name: str, value: object) -> str:
     return value
 
 
+def check_callable(name: str, value: object) -> None:
+    """A function.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    if not callable(value):
+        raise InvalidInput(f"{name} is {quoted(value)}. Give a function.")
+
+
 def _whole(value: object) -> int | None:
     """A whole number of any type, such as numpy's; None for what is none."""
     if isinstance(value, bool):

@@ -6,6 +6,7 @@ any other provider the same window is shown without the item.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +15,20 @@ from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head
 from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.window import role_of
 
 Chat = list[dict[str, Any]]
+Raw = Mapping[str, Any]
 
-_HIDDEN = "hidden_item"
-"""Marks in a message's metadata that it stands for an item which no chat shows."""
+_SAID = ("user", "system", "developer")
+
+# In a message's metadata, under names that no caller's notes have:
+_HIDDEN = "agent_memory:hidden"
+"""It stands for an item which no chat shows."""
+_BEFORE = "agent_memory:before"
+"""The items before it that no chat shows, and that go with it, such as its reasoning."""
+_PAIR = "agent_memory:pair"
+"""What a call that no chat shows and its output are known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +65,28 @@ def native(
         cut: Whether a compaction may stand for what came before it.
     """
     begin, compaction = 0, None
+    pairs = _pairs(entries, form)
     shown: list[Entry] = []
-    for place, entry in enumerate(entries):
-        raw = entry.message.raw
-        if raw is None or entry.message.format != form.name:
-            shown.append(entry)
+    waiting: list[Entry] = []
+    for entry in entries:
+        message = entry.message
+        is_own = message.raw is not None and message.format == form.name
+        is_compaction = is_own and form.compacts(message.raw or {})
+        is_hidden = is_own and not message.views() and (cut or not is_compaction)
+        if is_hidden and not is_compaction and entry.seq not in pairs:
+            waiting.append(entry)  # it goes with the item after it
             continue
-        is_compaction = form.compacts(raw)
+        goes_with = is_own and not is_compaction and role_of(message) not in _SAID
+        if not goes_with:
+            shown += [_standing(one, counter) for one in waiting]
+            waiting.clear()
         if is_compaction and cut:
-            begin, compaction = place, entry.seq
-        is_hidden = not entry.message.views() and (cut or not is_compaction)
-        shown.append(_standing(entry, counter) if is_hidden else entry)
+            begin, compaction = len(shown), entry.seq
+        if is_hidden or waiting:
+            entry = _standing(entry, counter, pairs.get(entry.seq), waiting, is_hidden=is_hidden)
+            waiting.clear()
+        shown.append(entry)
+    shown += [_standing(one, counter) for one in waiting]
     if compaction is None or head is None:
         return Native(head, shown)
     # all of it is shown: neither a summary nor a user's message has to come first
@@ -84,32 +105,73 @@ def rendered(
     """
     assert form.from_chat is not None, "`format_of` gives formats that can be written"
     chat: Chat = []
-    items: dict[int, tuple[Mapping[str, Any] | None, Chat]] = {}  # by the identity of a view
+    items: dict[int, tuple[Sequence[Raw], Chat]] = {}  # by the identity of a view
+    paired = Counter(_pair_in(message) for message in messages)
     for message in messages:
         is_own = message.raw is not None and message.format == form.name
+        if (pair := _pair_in(message)) is not None and paired[pair] < 2:
+            continue  # half of it had no room
         if is_own or _HIDDEN not in message.metadata:
             views = message.views()
-            items |= {id(view): (message.raw, views) for view in views if is_own}
+            own = [*message.metadata.get(_BEFORE, ()), message.raw] if is_own else []
+            items |= {id(view): (own, views) for view in views if is_own}
             chat += views
     placed = place(chat)
     there = {id(view) for view in placed}
     found: list[dict[str, Any]] = []
     for view in placed:
-        raw, views = items.get(id(view), (None, []))
-        if raw is None or not all(id(one) in there for one in views):  # it holds recalls
+        raws, views = items.get(id(view), ((), []))
+        if not raws or not all(id(one) in there for one in views):  # it holds recalls
             found += form.from_chat(view)
         elif view is views[0]:
-            found += form.items(raw)
+            found += [item for raw in raws for item in form.items(raw)]
     return found
 
 
-def _standing(entry: Entry, counter: TokenCounter) -> Entry:
-    """An entry that shows, in the place of one that no chat shows."""
+def _pairs(entries: Sequence[Entry], form: Format) -> dict[int, tuple[str, bool]]:
+    """For each entry that is a call which no chat shows, or its output: what both are known by, and
+    whether it is the output."""
+    found: dict[str, list[int]] = {}
+    for entry in entries:
+        message = entry.message
+        if message.raw is not None and message.format == form.name and not message.views():
+            pair = form.pair(message.raw)
+            if pair is not None:
+                found.setdefault(pair, []).append(entry.seq)
+    both = {pair: seqs for pair, seqs in found.items() if len(seqs) == 2}
+    return {seq: (pair, seq == seqs[1]) for pair, seqs in both.items() for seq in seqs}
+
+
+def _pair_in(message: Message) -> str | None:
+    """What a message that is half of a pair, and whole itself, is known by."""
+    pair = message.metadata.get(_PAIR)
+    return pair if message.raw is not None and isinstance(pair, str) else None
+
+
+def _standing(
+    entry: Entry,
+    counter: TokenCounter,
+    pair: tuple[str, bool] | None = None,
+    before: Sequence[Entry] = (),
+    *,
+    is_hidden: bool = True,
+) -> Entry:
+    """An entry that shows, in the place of one that no chat shows, or that others go with."""
     given = entry.message
-    metadata = {**given.metadata, _HIDDEN: True}
-    message = Message(
-        role="assistant", raw=given.raw, format=given.format, metadata=metadata,
-        created_at=given.created_at,
-    )  # fmt: skip
-    tokens = counter.item(given.raw or {})
+    raw = given.raw or {}
+    led = [one.message.raw or {} for one in before]
+    fields: dict[str, Any] = {"raw": raw, "format": given.format, "created_at": given.created_at}
+    metadata = {**given.metadata, **({_BEFORE: led} if led else {})}
+    if is_hidden:
+        metadata[_HIDDEN] = True
+        fields["role"] = "assistant"
+    if pair is not None:
+        name, is_output = pair
+        metadata[_PAIR] = name
+        fields |= {"role": "tool", "tool_call_id": name} if is_output else {
+            "tool_calls": [{"id": name, "type": "function"}]
+        }  # fmt: skip
+    own = counter.item(raw) if is_hidden else counter.message(given)
+    tokens = own + sum(map(counter.item, led))
+    message = Message(**fields, metadata=metadata)
     return replace(entry, message=message, tokens=tokens, encoding=counter.encoding)

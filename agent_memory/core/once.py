@@ -216,6 +216,13 @@ def key_of_message(message: Message) -> WriteKey | None:
     )
 
 
+def key_of_import(given: str, message: Message) -> WriteKey:
+    """The key of a message that comes from elsewhere, by what it is known by there."""
+    return WriteKey(
+        _name("import", given), digest_of([message]), f"The imported message {quoted(given)}"
+    )
+
+
 def check_end(expected_end: object, end: int | None = None) -> None:
     """Refuse what no log ends at.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from agent_memory.core.asking import asks
 from agent_memory.core.budget import Budget
 from agent_memory.core.context import (
     BlockInfo,
@@ -19,6 +20,7 @@ from agent_memory.core.context import (
     summary_message,
 )
 from agent_memory.core.fitting import Fitted, Fitting, cost_of
+from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.recalling import Placed
 from agent_memory.core.records import Entry, Head, Recall, Source
@@ -26,6 +28,7 @@ from agent_memory.core.shortening import Shortener
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.transcript import told
 from agent_memory.core.window import is_user, passes, unshown, visible
+from agent_memory.errors import InvalidMessage
 
 _LEAST_ASKED = 50
 _TOKENS_EACH = 40  # of short messages
@@ -37,33 +40,47 @@ class Shown:
 
     Attributes:
         leading: The system message and the summary, so far as there are any.
+        leading_tokens: What each of them costs.
         turns: Entries of the window, in order, some of them in part.
-        asked: The turn so far, at the end.
+        drafts: The turn so far, at the end.
         tokens: What the context costs without recalls.
         cut: Seqs of the entries that are shown in part.
         warnings: What is not shown, or in part.
+        held: What of the log is shown by something else.
     """
 
     leading: list[Message]
+    leading_tokens: list[int]
     turns: list[Entry]
-    asked: list[Message]
+    drafts: list[Entry]
     tokens: int
     cut: frozenset[int] = frozenset()
     warnings: tuple[str, ...] = ()
+    held: frozenset[Source] = frozenset()
+
+    @property
+    def asked(self) -> list[Message]:
+        """The turn so far, as messages."""
+        return [draft.message for draft in self.drafts]
 
     @property
     def sources(self) -> frozenset[Source]:
-        """Where the entries are from that are shown whole."""
+        """Where what is shown whole is from."""
         cut = self.cut
-        return frozenset([(one.session_id, one.seq) for one in self.turns if one.seq not in cut])
+        shown = [(one.session_id, one.seq) for one in self.turns if one.seq not in cut]
+        return self.held.union(shown)
 
 
 class _Leading(NamedTuple):
     """What stands before the turns."""
 
     messages: list[Message]
-    tokens: int
+    costs: list[int]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +96,7 @@ class Packer:
         max_messages: How many turns' messages a context shows at most; None for any number.
         share: Share of the budget that short-term memory may fill.
         summary_tokens: What the strategy's summary may take; 0 for a strategy without one.
+        min_share: Share of its block's best score that a recall must have.
     """
 
     counter: TokenCounter
@@ -89,12 +107,21 @@ class Packer:
     max_messages: int | None = None
     share: float = 1.0
     summary_tokens: int = 0
+    min_share: float = 0.0
 
     @property
     def candidates(self) -> int:
         """How much to ask of each block, so that there is enough to choose from."""
         room = min(self.max_recall_tokens, self.max_tokens)
         return max(_LEAST_ASKED, room // _TOKENS_EACH)
+
+    def floors(self, question: str) -> dict[str, float]:
+        """For each block, the share of its best score that a recall must have in a context.
+
+        For what only tells something it is higher: nobody waits for an answer.
+        """
+        least = self.min_share if asks(question) else self.min_share ** (1 / 3)
+        return {name: least for name, info in self.blocks.items() if info.selective}
 
     def lowered(self, max_tokens: int | None) -> Packer:
         """The packer of a smaller budget; itself, where the other is not smaller."""
@@ -133,7 +160,8 @@ class Packer:
         total = self.counter.overhead + leading.tokens + cost_of(shown)
         if total <= self.max_tokens and not passes(shown, most):
             turns, said = _parted(shown, drafts)
-            return Shown(leading.messages, turns, said, total, warnings=warnings)
+            above = leading.messages, leading.costs
+            return Shown(*above, turns, said, total, warnings=warnings)
         return self._in_part(head, system, shown, drafts, most, warnings)
 
     def pack(
@@ -199,31 +227,31 @@ class Packer:
             left_out = ("The summary of what left the window does not fit, and is left out.",)
             if budget.shows_summary(whole.tokens):
                 messages = [*above.messages, *whole.messages]
-                yield _Leading(messages, above.tokens + whole.tokens, above.warnings)
+                yield _Leading(messages, above.costs + whole.costs, above.warnings)
         for room in (most, most // 2, 0):
             less = self._cut_system(system, room, shortener)
             yield less._replace(warnings=(*less.warnings, *left_out))
 
     def _cut_system(self, system: Message | None, room: int, shortener: Shortener) -> _Leading:
         if system is None:
-            return _Leading([], 0)
+            return _Leading([], [])
         if (tokens := self.counter.message(system)) <= room:
-            return _Leading([system], tokens)
+            return _Leading([system], [tokens])
         cut = shortener.message(system, room)
         how = "left out" if cut is None else "shown in part"
         warning = (
             f"The system message takes {tokens} of max_tokens={self.max_tokens}, and is {how}."
         )
         if cut is None:
-            return _Leading([], 0, (warning,))
-        return _Leading([cut], self.counter.message(cut), (warning,))
+            return _Leading([], [], (warning,))
+        return _Leading([cut], [self.counter.message(cut)], (warning,))
 
     def _leading(self, head: Head | None, system: Message | None) -> _Leading:
         """The system message and the session's summary, whole."""
         messages = [] if system is None else [system]
         if head is not None and head.summary is not None:
             messages.append(summary_message(head.summary, self.role))
-        return _Leading(messages, sum(map(self.counter.message, messages)))
+        return _Leading(messages, list(map(self.counter.message, messages)))
 
     def _shown(
         self,
@@ -232,11 +260,12 @@ class Packer:
         drafts: Sequence[Entry],
         warnings: tuple[str, ...],
     ) -> Shown:
-        turns, asked = _parted(fitted.entries, drafts)
+        turns, said = _parted(fitted.entries, drafts)
         return Shown(
             leading.messages,
+            leading.costs,
             turns,
-            asked,
+            said,
             self.counter.overhead + leading.tokens + cost_of(fitted.entries),
             fitted.cut,
             (*leading.warnings, *warnings, *_left_out(fitted)),
@@ -256,8 +285,8 @@ class Packer:
         question = next((one for one in reversed(shown) if is_user(one)), None)
         if question is not None:
             kept += shortener.unit([question], room // 3) or []
-        newest = shown[-1]
-        if not is_user(newest) or not kept:
+        newest = shown[-1] if shown else None  # nothing may cost more than the budget already
+        if newest is not None and not (is_user(newest) and kept):
             role = "user" if is_user(newest) else "assistant"
             text = Message(role=role, content=told(newest.message))
             cut = shortener.entry(
@@ -267,7 +296,7 @@ class Packer:
             kept += [cut] if cut is not None else []
         missing = len(shown) - len(kept)
         fitted = Fitted(kept, frozenset(one.seq for one in kept), len(kept), missing)
-        told_of = self._shown(_Leading([], 0), fitted, drafts, warnings)
+        told_of = self._shown(_Leading([], []), fitted, drafts, warnings)
         return told_of if kept else replace(told_of, tokens=min(told_of.tokens, self.max_tokens))
 
     def _drafts(
@@ -275,10 +304,23 @@ class Packer:
     ) -> list[Entry]:
         """The turn so far as entries that follow the log."""
         end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
+        return self._entries(given, end)
+
+    def entries(self, given: Sequence[Any]) -> list[Entry]:
+        """Messages in any form as entries, of no log.
+
+        Raises:
+            InvalidMessage: They are no list, or one of them is no message.
+        """
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise InvalidMessage(f"window is {quoted(given)}. Give a list of messages.")
+        return self._entries([one for each in given for one in Message.all_of(each)], 0)
+
+    def _entries(self, messages: Sequence[Message], end: int) -> list[Entry]:
         count, encoding = self.counter.message, self.counter.encoding
         return [
             Entry("", seq, message, count(message), 0, encoding, message.created_at)
-            for seq, message in enumerate(given, end + 1)
+            for seq, message in enumerate(messages, end + 1)
         ]
 
     @property
@@ -294,13 +336,13 @@ class Packer:
         return replace(entry, tokens=self.counter.message(entry.message))
 
 
-def _parted(shown: list[Entry], drafts: Sequence[Entry]) -> tuple[list[Entry], list[Message]]:
+def _parted(shown: list[Entry], drafts: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """What is shown of the log, and of the turn under way."""
     if not drafts:
         return shown, []
     first = drafts[0].seq
-    asked = [one.message for one in shown if one.seq >= first]
-    return [one for one in shown if one.seq < first], asked
+    said = [one for one in shown if one.seq >= first]
+    return [one for one in shown if one.seq < first], said
 
 
 def _is_said_already(shown: Sequence[Entry], drafts: Sequence[Entry]) -> bool:

@@ -23,6 +23,11 @@ _OF_MESSAGES = ("vector", "log")
 _LEAST_RECALLS = 4
 """So many fit, however long they are: what is longer is cut."""
 
+_USUAL_RECALLS = 12
+"""So many fit where there is room enough for what most messages say."""
+
+_USUAL_TOKENS = 150
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -45,8 +50,9 @@ class Placed:
     ) -> tuple[list[Recall], int]:
         """What is worth most for its tokens, and what it costs.
 
-        A recall that would take more than a quarter of the room is cut to the part that bears most
-        on the question. Neighbouring messages become one passage.
+        A recall that would take more than a twelfth of the room, or of a small one more than a
+        quarter, is cut to the part that bears most on the question. Neighbouring messages become
+        one passage.
 
         Args:
             recalls: The merged recalls, best first.
@@ -54,7 +60,7 @@ class Placed:
             chat: What they are placed in.
             question: What was asked.
         """
-        most = room // _LEAST_RECALLS
+        most = min(room // _LEAST_RECALLS, max(room // _USUAL_RECALLS, _USUAL_TOKENS))
         priced = [self._cut(self._priced(recall), question, most) for recall in recalls]
         limits = {name: info.max_tokens for name, info in self.blocks.items()}
         of_messages = [name for name, info in self.blocks.items() if info.kind in _OF_MESSAGES]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from agent_memory.core.ids import readable
 from agent_memory.core.messages import Message
+from agent_memory.core.usage import Usage
 
 Source = tuple[str, int]
 """Where a recall comes from: (session_id, seq)."""
@@ -128,6 +129,9 @@ class Head:
         version: Counts the changes of this record (appends excepted), for compare-and-swap.
         deleting: A deletion has begun and is to be finished.
         created_at: When the session began (UTC).
+        updated_at: Time of its newest message, or when it began (UTC); told by `sessions` and
+            `head`, else None.
+        metadata: What it was described as; told by these too.
     """
 
     session_id: str
@@ -146,6 +150,8 @@ class Head:
     version: int
     deleting: bool
     created_at: datetime
+    updated_at: datetime | None = field(default=None, compare=False)
+    metadata: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def lag(self, block: str) -> int:
         """How many of the session's messages a block has still to absorb."""
@@ -227,6 +233,7 @@ class Scope:
             use.
         only_session: In a question, that only what comes from the session is wanted, and what comes
             from none.
+        anyhow: In a question, that as much is wanted as was asked for, though it bear little on it.
         key: Names what a tool was called for, where the caller may retry it: what writes, writes
             once for it.
     """
@@ -237,6 +244,7 @@ class Scope:
     lease: Lease | None = field(default=None, compare=False, repr=False)
     shown: frozenset[Source] = field(default=frozenset(), compare=False, repr=False)
     only_session: bool = field(default=False, compare=False)
+    anyhow: bool = field(default=False, compare=False)
     key: str | None = field(default=None, compare=False, repr=False)
 
     def wants(self, sources: Sequence[Source]) -> bool:
@@ -319,6 +327,7 @@ class Recall:
         time: How that is written, as "2023-05" or "planned for 2023-07-03"; the day where empty.
         sources: `(session_id, seq)` of the messages it comes from.
         metadata: Anything else.
+        entries: The messages that it comes from, where a search was asked for them.
     """
 
     block: str
@@ -331,6 +340,7 @@ class Recall:
     metadata: dict[str, Any] = field(default_factory=dict)
     views: Mapping[str, float] = field(default_factory=dict)
     time: str = ""
+    entries: tuple[Entry, ...] = field(default=(), repr=False)
 
     @property
     def told_time(self) -> str:
@@ -364,6 +374,7 @@ class Absorbed:
         first: First seq absorbed now.
         last: Last seq absorbed now; `first - 1` where nothing could be.
         error: Why the block stopped short, or None.
+        usage: What models were asked for it, by this call.
     """
 
     session_id: str
@@ -371,6 +382,12 @@ class Absorbed:
     first: int
     last: int
     error: str | None = None
+    usage: Usage = field(default=Usage(), compare=False)
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None where the price of a model is not known."""
+        return self.usage.cost
 
 
 @dataclass(frozen=True, slots=True)

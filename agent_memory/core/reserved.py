@@ -61,6 +61,17 @@ REGISTRY = Reserved("_registry", "which blocks and indexes keep something in thi
 DELETED = Reserved(
     "_deleted", "that a session or a user was deleted, and when: its id as a hash, and no text"
 )
+VALUES = Reserved(
+    "_values",
+    "values by namespace and key, and what sessions are called",
+    goes_with_session=True,
+    goes_with_user=True,
+)
+KEYS = Reserved(
+    "_keys",
+    "keys of the service: hashes, and for whom they are; those of one user alone go with the user",
+    goes_with_user=True,
+)
 SYSTEM = Reserved(
     "_system",
     "system messages, where they have a store of their own",
@@ -72,7 +83,14 @@ INDEXES = Reserved(
     "_index_", "the vectors of an index, one collection each", goes_with_user=True, is_facts=False
 )
 
-RESERVED = (NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED, SYSTEM, INDEXES)
+SPENDING = Reserved(
+    "_spending", "what model calls took today, in all and by user: users as hashes, and no text"
+)
+
+RESERVED = (
+    *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY),
+    *(DELETED, VALUES, KEYS, SYSTEM, INDEXES, SPENDING),
+)
 """All of them: deletion, export and migration handle these, and no others."""
 
 

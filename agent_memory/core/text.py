@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _SPACE = re.compile(r"\s+")
-_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?")
+_MARKED = ((0x0483, 0x0E00), (0x0F18, 0x0FC7), (0x1B00, 0x1CD0), (0xA800, 0xAC00))
+_MARKS = "".join(
+    chr(code)
+    for start, end in _MARKED
+    for code in range(start, end)
+    if unicodedata.category(chr(code))[0] == "M"
+)
+_LETTERS = f"[^\\W_]+(?:[\u0300-\u036f{_MARKS}][\u0300-\u036f{_MARKS}\u200c\u200d]*[^\\W_]*)*"
+WORD = re.compile(f"{_LETTERS}(?:['\u2019]{_LETTERS})*")
+"""A word: letters and digits with their marks (as vowels are in Indic scripts), and apostrophes
+within it."""
 _IDENTIFIER = re.compile(
     r"https?://[^\s<>\"')]+"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
@@ -19,6 +28,12 @@ _IDENTIFIER = re.compile(
     r"|\b(?=[\w./:#-]{0,100}?\d)[A-Za-z0-9][\w./:#-]*[A-Za-z0-9%]\b%?"
     r"|\b\d+%?"
 )
+_QUANTITY = re.compile(r"\d[\d.,:/-]*[A-Za-z%]*")  # 3, 14th, 2.5kg, 10:30, 8/9, 30%
+_CALENDAR = re.compile(
+    r"(?:19|20)\d\d(?:s|[-/](?:19|20)?\d\d(?:[-/]\d\d(?:T[\d:.]+Z?)?)?)?"
+    r"|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{1,2}(?::\d\d){1,2}(?:[ap]m)?"
+)
+_CODE_DIGITS = 4
 _NAME = re.compile(r"(?<![.!?。]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
 _STOP_WORDS = (
     "a about after all also am an and any are as at be because been before being but by can could "
@@ -76,7 +91,7 @@ def pieces(text: str, size: int) -> list[str]:
 
 def terms(text: str) -> list[str]:
     """Lower-case words that carry meaning: no stop words, a plural s folded."""
-    words = (word.lower().replace("\u2019", "'") for word in _WORD.findall(text))
+    words = (word.lower().replace("\u2019", "'") for word in WORD.findall(text))
     return [_stem(word) for word in words if word not in STOP_WORDS]
 
 
@@ -85,9 +100,36 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
+def unaccented(text: str) -> str:
+    """A text with its compatible characters folded, and without accents on its letters.
+
+    Those are marks on Latin, Greek and Cyrillic letters; other marks tell words apart.
+    """
+    if text.isascii():
+        return text
+    spread = unicodedata.normalize("NFKD", text)
+    bare = "".join(one for one in spread if not "\u0300" <= one <= "\u036f")
+    return unicodedata.normalize("NFC", bare)
+
+
 def identifiers(text: str) -> list[str]:
     """Numbers, amounts, codes, links, addresses, each once, in order: what must stay verbatim."""
     return list(dict.fromkeys(found.strip() for found in _IDENTIFIER.findall(text)))
+
+
+def codes(text: str) -> list[str]:
+    """Those of the identifiers that name one thing, and that nobody could guess: links, addresses,
+    amounts of money, numbers of orders and telephones; no quantities, dates and times."""
+    return [found for found in identifiers(text) if _is_code(found)]
+
+
+def _is_code(found: str) -> bool:
+    if not found[0].isalnum() or "@" in found or "://" in found:  # money, addresses
+        return True
+    digits = sum(map(str.isdigit, found))
+    if digits < _CODE_DIGITS and (digits == len(found) or _QUANTITY.fullmatch(found)):
+        return False
+    return len(found) >= _CODE_DIGITS and not _CALENDAR.fullmatch(found)
 
 
 def names(text: str) -> list[str]:
@@ -112,11 +154,14 @@ def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
 
 def escape(text: str) -> str:
     """Text that can neither open nor close an element; NUL is left out."""
-    return html.escape(text, quote=False).replace("\x00", "")
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return plain.replace("\x00", "")
 
 
 def error_text(error: Exception) -> str:
     """An error as a model may read it: a file by its name, without its folders."""
+    from pathlib import PurePath  # a hook, which has no time, comes past here
+
     if isinstance(error, OSError) and error.filename is not None:
         return f"{type(error).__name__}: {error.strerror}: {PurePath(str(error.filename)).name!r}"
     return f"{type(error).__name__}: {error}"

@@ -43,6 +43,11 @@ class Turn:
     messages: list[dict[str, Any]]
     regenerates: Span | None = None
 
+    @property
+    def cost(self) -> float | None:
+        """US dollars that its context took; None where the price of a model is not known."""
+        return self.context.cost
+
 
 def turn_of(
     session_id: str,

@@ -21,6 +21,7 @@ from agent_memory.core.once import (
     WriteKey,
     check_end,
     key_of,
+    key_of_import,
     key_of_message,
 )
 from agent_memory.core.processes import begin_anew_in_child
@@ -112,6 +113,23 @@ class Appender:
             if done.places:
                 self._windows.appended(done.head, [drafts[place] for place in done.places])
             return done.head, done.before
+
+    def bring(
+        self, session_id: str, given: Sequence[tuple[str, Message]], user_id: str | None
+    ) -> int:
+        """Append messages that come from elsewhere, each with what it is known by there: those that
+        are new, all of them or none. Such a name is known for as long as its key is kept.
+
+        Returns:
+            How many were new.
+        """
+        drafts = self.drafts([message for _, message in given])
+        ids = tuple(key_of_import(*one) for one in given)
+        once = Once(ids=ids, at=datetime.now(UTC))
+        done = self._store.append_once(session_id, drafts, once, user_id)
+        if done.places:
+            self._windows.appended(done.head, [drafts[place] for place in done.places])
+        return len(done.places)
 
     def stored(self, session_id: str, key: WriteKey) -> list[Message] | None:
         """The messages that were stored under a key, as far as the log has them; None where it is

@@ -42,6 +42,7 @@ from agent_memory.engine.sharing.grants import Grants
 from agent_memory.engine.sharing.redaction import Redaction
 from agent_memory.engine.stats import BlockStats, Stats
 from agent_memory.engine.system_records import SystemRecords
+from agent_memory.engine.values.key_values import Cache
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
@@ -80,6 +81,7 @@ class Components:
     redaction: Redaction
     deleted: Deleted
     receipts: Receipts
+    values: Cache
     lacking_models: dict[str, str]
     """What to say of each block that absorbs nothing, since it has no model."""
 
@@ -134,8 +136,17 @@ class Components:
             name: BlockStats(lags[name], errors.get(name), len(letters.dead(name)))
             for name in absorbing
         }
-        usage = self.services.ledger.snapshot()
-        return Stats(counts.sessions, counts.entries, blocks, usage)
+        ledger, today = self.services.ledger, self.services.spending.today()
+        prompts = self.contexts.prompts.snapshot()
+        return Stats(
+            counts.sessions,
+            counts.entries,
+            blocks,
+            ledger.snapshot(),
+            prompts,
+            ledger.by_purpose(),
+            today,
+        )
 
     @property
     def repair(self) -> Repair:
@@ -145,8 +156,7 @@ class Components:
     def worker(self, threads: int, on_done: OnDone | None = None) -> Worker:
         """A worker over this store, not started; see `Worker`."""
         jobs = list(self.absorber.blocks)
-        if self.retention.job is not None:
-            jobs.append(self.retention.job)
+        jobs += [job for job in (self.retention.job, self.services.spending.job) if job]
         housekeeping = Housekeeping(self.store, self.records, self.deletion.resume, jobs)
         return Worker(self.store, self.work, housekeeping.run, threads, on_done)
 
@@ -189,11 +199,26 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     blocks, strategy = list(bound.values()), config.strategy
     records, leases = SystemRecords(store), Leases(store)
     dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
-    absorber = Absorber(store, dead_letters, blocks, config.absorb_timeout, config.recall_timeout)
-    recall_tokens = config.max_recall_tokens if blocks else 0
+    absorber = Absorber(
+        store,
+        dead_letters,
+        blocks,
+        config.absorb_timeout,
+        config.recall_timeout,
+        prepares=not services.spending.is_by_user,
+    )
+    recall_tokens = config.recall_tokens if blocks else 0
     windows = Windows(store)
+    spending = services.spending
     compaction = Compaction(
-        store, windows, strategy, resources, config.max_tokens, recall_tokens, config.max_messages
+        store,
+        windows,
+        strategy,
+        resources,
+        config.max_tokens,
+        recall_tokens,
+        config.max_messages,
+        spending.unaffordable,
     )
     retention = Retention(store, windows, dead_letters, list(absorber.blocks), config.retention)
     note_block = config.note_block
@@ -214,12 +239,16 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     packer = Packer(
         resources.counter,
         config.max_tokens,
-        config.max_recall_tokens,
+        config.recall_tokens,
         config.memory_role,
-        {block.name: BlockInfo(block.kind, block.max_tokens) for block in recalling},
+        {
+            block.name: BlockInfo(block.kind, block.max_tokens, block.selective)
+            for block in recalling
+        },
         config.max_messages,
         strategy.share,
         strategy.summary_tokens,
+        config.min_share,
     )
     recaller = FanOut(config.recall_timeout, blocks=recalling)
     searcher = FanOut(config.recall_timeout, blocks=searched)
@@ -230,7 +259,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
 
     def troubles(head: Head | None) -> list[str]:
         failing = absorber.failures.troubles(besides=lacking)
-        return [*lacking.values(), *failing, *compaction.troubles(head)]
+        reached = spending.reached(None if head is None else head.user_id)
+        told = [] if reached is None else [reached]
+        return [*lacking.values(), *failing, *told, *compaction.troubles(head)]
 
     editor = Editor(store, leases, absorber, dead_letters, tombstones, windows)
     redaction = Redaction(store, editor, grants, authors)
@@ -256,6 +287,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         strategy.absorbs,
         config.idle_minutes,
         backlog,
+        windows.of,
+        [block.name for block in blocks if block.language_models],
+        config.quiet_seconds,
     )
     return Components(
         guard=guard,
@@ -289,6 +323,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
             _out_of_reach(config),
             config.store == "memory://",
         ),
+        values=Cache(len),
         lacking_models=lacking,
     )
 

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_memory.config.settings import NOTES
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.explanation import Explanation
 from agent_memory.core.ids import check_id
-from agent_memory.core.limits import at_most, how_many, place_in_log, text_of
+from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.once import as_it_was, check_end
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
 from agent_memory.core.turns import Turn
+from agent_memory.engine.append import drafts_of
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.opened import OpenMemory
-from agent_memory.engine.paging import newest_of, page_of
+from agent_memory.engine.paging import newest_of
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.recall.explain import Explainer
+from agent_memory.engine.recall.filtering import Filter
 from agent_memory.engine.session import Session
 from agent_memory.engine.sharing.shares import Share
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.engine.user import User
+from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import InvalidInput
 from agent_memory.models.loading import load_in_background
 
 if TYPE_CHECKING:
     from agent_memory.engine.loop.offering import GivenTool
     from agent_memory.ltm_blocks.notes import Note, Notes
+    from agent_memory.models.embedders.base import Embedder
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +131,7 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         max_tokens: int | None = None,
         format: str | None = None,
+        window: Sequence[Any] | None = None,
     ) -> MemoryContext:
         """The window, plus what the blocks recall for `message`; never above the budget.
 
@@ -141,13 +147,17 @@ class AgentMemory(OpenMemory):
             format: In which format `to_messages()` gives it, such as "openai.responses" or
                 "anthropic.messages"; None for OpenAI's chat. The provider's own items are in it as
                 they are, from its newest compaction on.
+            window: What to show in the place of the session's window: messages as a framework is
+                about to send them, its own turn so far among them, each as `update` takes it. They
+                are not stored. The system message is the one among them, if any. What the session's
+                window holds is taken as shown by them, and not recalled.
 
         Raises:
-            InvalidInput: An id, the message or the format is not usable.
+            InvalidInput: An id, a message or the format is not usable.
             InvalidBudget: `max_tokens` is no number of tokens.
             StoreError: The session store failed. Blocks that fail are named in `warnings`.
         """
-        return self._contexts.get(session_id, message, user_id, max_tokens, format)
+        return self._contexts.get(session_id, message, user_id, max_tokens, format, window)
 
     def search(
         self,
@@ -156,6 +166,13 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         session_id: str | None = None,
         limit: int = 10,
+        blocks: Iterable[str] | None = None,
+        roles: Iterable[str] | None = None,
+        since: datetime | date | None = None,
+        until: datetime | date | None = None,
+        where: Mapping[str, Any] | None = None,
+        least: float | None = None,
+        entries: bool = False,
     ) -> list[Recall]:
         """What blocks recall, and what was noted, merged best first, without a window.
 
@@ -169,11 +186,20 @@ class AgentMemory(OpenMemory):
             session_id: Only what comes from this session, what was noted outright, and what holds
                 for everyone.
             limit: At most this many.
+            blocks: Only what these blocks recall, by their names; "log" for the log's words.
+            roles: Only what comes from messages of these roles.
+            since: Only what was said then or later, as a date (UTC) or with a time zone.
+            until: Only what was said before.
+            where: What the metadata of the messages must have, as for `KeyValues.search`.
+            least: Only what has this score. With one, nothing is left out for bearing little on the
+                query: 0 gives the nearest, however far, but for what has nothing in common with it.
+            entries: Whether each recall brings the messages that it comes from.
 
         Raises:
-            InvalidInput: The query is no text, the limit no number, or an id not usable.
+            InvalidInput: The query is no text, the limit no number, or something else not usable.
         """
-        found, warnings = self.components.search.run(query, user_id, session_id, limit)
+        only = Filter.of(blocks, roles, since, until, where, least, entries)
+        found, warnings = self.components.search.run(query, user_id, session_id, limit, only)
         for warning in warnings:
             logger.warning("search: %s", warning)
         return found
@@ -275,6 +301,45 @@ class AgentMemory(OpenMemory):
         self._guard.check_session(session_id, user_id)
         self._guard.admit(session_id, user_id)
         return self.components.editor.pop(session_id, how_many("count", count))
+
+    def edit(
+        self,
+        session_id: str,
+        change: Callable[[list[Entry]], Iterable[Any]],
+        *,
+        user_id: str | None = None,
+    ) -> Head:
+        """Have a session's log be what a function makes of it, in one step.
+
+            memory.edit("s-1", lambda log: log[10:])  # without its ten oldest
+            memory.edit("s-1", lambda log: [*log[:-1], corrected])
+
+        Readers see the log as it was, or as it is then. From the first message that is another,
+        numbers are given anew, and blocks forget and absorb again. The session begins if need be.
+
+        Args:
+            session_id: The conversation.
+            change: Given the entries that the log has, gives what it is to have: entries, or
+                messages as `update` takes them. It is asked anew where somebody else came first,
+                so it must do nothing else.
+            user_id: The user it belongs to.
+
+        Returns:
+            The head afterwards.
+
+        Raises:
+            InvalidInput: A message is not usable, or `change` is no function; nothing was changed.
+            SessionOfAnotherUser: The session belongs to another user.
+            UnsupportedOperation: Nothing is left, of a log whose messages a `retention` has
+                removed: delete it.
+            StoreError: The store failed, or a worker did not let go; nothing was changed.
+        """
+        self._guard.check_session(session_id, user_id)
+        drafted = partial(drafts_of, counter=self.components.services.resources.counter)
+        head = self.components.deletion.retried(
+            session_id, lambda: self.components.editor.change(session_id, change, user_id, drafted)
+        )
+        return self._settle(head)
 
     def before_turn(self, session_id: str, message: Any, *, user_id: str | None = None) -> Turn:
         """What to send a model: the context for a turn, with the turn at its end. Stores nothing.
@@ -449,6 +514,8 @@ class AgentMemory(OpenMemory):
             user_id: Only sessions of this user.
             progress: Of many sessions, called after each.
         """
+        if progress is not None:
+            check_callable("progress", progress)
         self._guard.admit(session_id, user_id)
         if session_id is not None:
             return self._flush(session_id)
@@ -491,17 +558,52 @@ class AgentMemory(OpenMemory):
         return self.components.receipts.checkpoint(head, absorbing)
 
     def sessions(
-        self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        *,
+        user_id: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        prefix: str | None = None,
+        newest: bool = False,
     ) -> list[Head]:
-        """A page of sessions in order of their ids: those after `after`, of one user if named.
+        """A page of sessions in order of their ids, each with `updated_at` and `metadata`.
 
         Those of shared namespaces are not among them: see `Share.sessions`.
 
+        Args:
+            user_id: Only this user's.
+            limit: At most so many.
+            after: Only those after the session of this id, in the order that is asked for.
+            prefix: Only those whose ids begin so.
+            newest: The one that was spoken in last first. That looks at all of them.
+
         Raises:
-            InvalidInput: `limit` is no number, or `after` no id.
+            InvalidInput: `limit` is no number, or `after` no id; or, of the newest, no session's.
         """
         self._guard.check(None, user_id)
-        return page_of(self._store, user_id, limit=limit, after=after)
+        return self._listing.page(user_id, limit, after, prefix, newest)
+
+    def head(self, session_id: str, *, user_id: str | None = None) -> Head | None:
+        """How a session stands: its end, its window, its `updated_at` and `metadata`; None where
+        there is none.
+        """
+        self._guard.check_session(session_id, user_id)
+        head = self._guard.owned(session_id, user_id)
+        return None if head is None else self._listing.told([head])[0]
+
+    def describe(
+        self, session_id: str, metadata: dict[str, Any], *, user_id: str | None = None
+    ) -> None:
+        """Keep what a session is called, as `sessions` and `head` tell it: a title, tags, whatever
+        plain JSON holds. It takes the place of what was kept, and goes with the session, which
+        begins if need be.
+
+        Raises:
+            InvalidInput: It is no dict that JSON would give back exactly. Nothing was kept.
+            SessionOfAnotherUser: The session belongs to another user.
+        """
+        self._guard.check_session(session_id, user_id)
+        self._listing.describe(session_id, self._guard.scope(user_id, session_id), metadata)
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """The calls for one conversation, with the ids bound."""
@@ -513,6 +615,17 @@ class AgentMemory(OpenMemory):
         check_id("user_id", user_id)
         self._guard.check(None, user_id)
         return User(self, user_id)
+
+    def values(self, user_id: str | None = None, *, embedder: Embedder | None = None) -> KeyValues:
+        """Values by namespace and key, beside what conversations are: settings, states of an agent,
+        whatever JSON gives back. A user's go with the user.
+
+        Args:
+            user_id: Whose; None for what is nobody's.
+            embedder: What gives texts a meaning; the memory's own by default.
+        """
+        self._guard.check(None, user_id)
+        return self._values(Scope(user_id, None), embedder)
 
     def share(self, name: str) -> Share:
         """A namespace that several agents read and write, each as far as it was granted.

@@ -57,7 +57,7 @@ class MessagePages:
         return Tool(
             READ_MESSAGE,
             "Read one message of a conversation page by page. Use it where a message is marked as "
-            "cut, or memory_read gave a part of one (pass on its `read_on` as it is), and you need "
+            "cut, or a search gave a part of one (pass on its `read_on` as it is), and you need "
             "the rest. Each page says where the next one begins.",
             arguments,
             self.read,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,14 +16,17 @@ from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.append import Appender
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.edit.regenerate import Regeneration
+from agent_memory.engine.listing import Listing
 from agent_memory.engine.loop.regenerate import Regenerate
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.sharing.shares import Shares
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.tool_calls import Toolbox
+from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import ConfigError
 from agent_memory.stores import url_of
+from agent_memory.stores.base import Store
 from agent_memory.stores.damage import undamaged
 
 if TYPE_CHECKING:
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from agent_memory.core.once import WriteKey
     from agent_memory.engine.transfer.snapshots.reading import Reading
     from agent_memory.ltm_blocks.base import FactBlock
+    from agent_memory.models.embedders.base import Embedder
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +73,7 @@ class OpenMemory:
             self.config.max_message_bytes,
             self.config.keep_keys,
         )
+        self._listing = Listing(parts.store, partial(self._values, of_session=True))
         self._will_ask_models = bool(self.config.language_models)
         self._background: Worker | None = None
         if self.config.overflow_mode == "background":
@@ -163,6 +169,21 @@ class OpenMemory:
                     progress(Progress(None, head.session_id, *at, error))
         return done
 
+    def _values(
+        self, scope: Scope, embedder: Embedder | None = None, *, of_session: bool = False
+    ) -> KeyValues:
+        """The values of a scope, or of its session; `User` and `sessions` ask for them."""
+        return KeyValues(
+            self._values_store(),
+            scope,
+            lambda: embedder or self.components.services.resources.embedders(None),
+            self.components.values,
+            of_session=of_session,
+        )
+
+    def _values_store(self) -> Store:
+        return self._store
+
     def _open(self, kind: str, scope: Scope) -> Any:
         """The handle of a kind of block, for a scope; `User` and `Session` ask for it."""
         return self.components.block(kind).open(scope)
@@ -170,6 +191,19 @@ class OpenMemory:
     def _fact_blocks(self) -> list[FactBlock]:
         """The blocks that keep facts; `User` asks for them."""
         return self.components.needed_fact_blocks()
+
+    def _bring_messages(
+        self, session_id: str, given: Sequence[tuple[str, Message]], user_id: str | None
+    ) -> int:
+        """Append what comes from elsewhere, once; importers ask for it. Nothing is absorbed or
+        summarised yet, so no model is asked: that is left to `flush`, the next update or a worker.
+
+        Returns:
+            How many messages were new.
+        """
+        self._guard.check_session(session_id, user_id)
+        bring = partial(self._appender.bring, session_id, given, user_id)
+        return self.components.deletion.retried(session_id, bring)
 
     def _bring(self, reading: Reading) -> Head:
         """Bring a session in from its snapshot; `operations.import_session` asks for it."""

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.leases import Locks
+from agent_memory.engine.spending import Spending
 from agent_memory.ltm_blocks.base import Resources
+from agent_memory.models.charges import Charges
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder
+from agent_memory.models.prices import Prices
 from agent_memory.models.usage import Ledger
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore
@@ -28,12 +31,14 @@ class Services:
 
     Attributes:
         ledger: Counts model calls, tokens and cost.
+        spending: Keeps them within the limits.
         resources: What blocks and strategies are given.
     """
 
     def __init__(self, config: AgentMemoryConfig) -> None:
         self.ledger = Ledger()
         self._owned: list[Store] = []
+        counter = TokenCounter(config.model, config.tokenizer)
 
         @cache
         def models(name: str | None) -> LLM | None:
@@ -47,7 +52,7 @@ class Services:
                 api_base=config.api_base,
                 api_key=config.api_key,
                 timeout=config.model_timeout,
-                ledger=self.ledger,
+                charges=charges,
             )
 
         @cache
@@ -57,7 +62,7 @@ class Services:
                 api_base=config.api_base,
                 api_key=config.api_key,
                 timeout=config.model_timeout,
-                ledger=self.ledger,
+                charges=charges,
             )
 
         def embedders(name: str | None) -> Embedder:
@@ -102,10 +107,14 @@ class Services:
             except BaseException:
                 self.close()
                 raise
+        prices = Prices(config.prices)
+        self.spending = Spending(store, config.spending_limits, prices)
+        meter = self.spending if self.spending.is_limited else None
+        charges = Charges(self.ledger, meter, prices, counter)
         self.resources = Resources(
             store=store,
             namespace=config.namespace,
-            counter=TokenCounter(config.model, config.tokenizer),
+            counter=counter,
             models=models,
             embedders=embedders,
             vectors=vectors,

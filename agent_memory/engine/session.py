@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO, cast
@@ -238,16 +238,38 @@ class Session(BoundSession):
         self._home = memory
 
     def get(
-        self, message: Any = None, *, max_tokens: int | None = None, format: str | None = None
+        self,
+        message: Any = None,
+        *,
+        max_tokens: int | None = None,
+        format: str | None = None,
+        window: Sequence[Any] | None = None,
     ) -> MemoryContext:
         """As `AgentMemory.get`."""
         return self._home.get(
-            self.session_id, message, user_id=self.user_id, max_tokens=max_tokens, format=format
+            self.session_id,
+            message,
+            user_id=self.user_id,
+            max_tokens=max_tokens,
+            format=format,
+            window=window,
         )
 
     def delete(self) -> Receipt:
         """As `AgentMemory.delete`."""
         return self._home.delete(self.session_id, user_id=self.user_id)
+
+    def head(self) -> Head | None:
+        """As `AgentMemory.head`."""
+        return self._home.head(self.session_id, user_id=self.user_id)
+
+    def describe(self, metadata: dict[str, Any]) -> None:
+        """As `AgentMemory.describe`."""
+        self._home.describe(self.session_id, metadata, user_id=self.user_id)
+
+    def edit(self, change: Callable[[list[Entry]], Iterable[Any]]) -> Head:
+        """As `AgentMemory.edit`."""
+        return self._home.edit(self.session_id, change, user_id=self.user_id)
 
     def checkpoint(self) -> Receipt:
         """As `AgentMemory.checkpoint`."""

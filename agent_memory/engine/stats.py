@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from agent_memory.models.usage import Usage
+from agent_memory.core.usage import Purpose, Usage
+from agent_memory.engine.spending import Today
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,21 @@ class BlockStats:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptStats:
+    """How much of the contexts of this process was the same as in their session's context before.
+
+    Attributes:
+        contexts: Contexts that had one before them.
+        tokens: Their tokens.
+        kept_tokens: How many of these were the same; see `MemoryContext.kept_tokens`.
+    """
+
+    contexts: int = 0
+    tokens: int = 0
+    kept_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """How a memory stands.
 
@@ -31,12 +47,18 @@ class Stats:
         entries: Messages in their logs.
         blocks: By name, the blocks that absorb.
         usage: Model calls of this process, their tokens and cost.
+        prompts: Contexts of this process, and how much of them prompt caches can take.
+        usage_by_purpose: The same, by what models were asked for.
+        spending: What memory spent today in all processes, where a limit of that is set; else None.
     """
 
     sessions: int
     entries: int
     blocks: dict[str, BlockStats]
     usage: Usage
+    prompts: PromptStats
+    usage_by_purpose: dict[Purpose, Usage] = field(default_factory=dict)
+    spending: Today | None = None
 
     @property
     def dead_letters(self) -> int:

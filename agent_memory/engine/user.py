@@ -16,6 +16,7 @@ from agent_memory.errors import ConfigError, InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.values.key_values import KeyValues
     from agent_memory.ltm_blocks.extractive.history.auditing import Change
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
@@ -200,6 +201,12 @@ class User:
             ConfigError: No `SpatialMemory` is configured.
         """
         return cast("SpatialHandle", self.open("spatial"))
+
+    def values(self) -> KeyValues:
+        """Values by namespace and key: the user's settings, states of an agent, whatever JSON gives
+        back. No model reads them.
+        """
+        return self._memory._values(self._scope())
 
     def open(self, kind: str) -> Any:
         """The handle of any block on what it keeps for the user.

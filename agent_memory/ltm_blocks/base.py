@@ -104,6 +104,15 @@ class Block(BaseModel, ABC):
         return True
 
     @property
+    def selective(self) -> bool:
+        """Whether it recalls only what bears on the message, scored by how much it does.
+
+        Such a block is not asked where a message only thanks or greets. Of what it recalls a
+        context leaves out what scores less than `min_share` of the best.
+        """
+        return False
+
+    @property
     def of_session(self) -> bool:
         """Whether what it keeps is a session's, so that its tools need a session at hand."""
         return False

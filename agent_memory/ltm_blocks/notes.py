@@ -16,6 +16,7 @@ from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.moments import check_moment
 from agent_memory.core.records import Recall, Record, Scope, Span
+from agent_memory.core.versions import check_version, version_of
 from agent_memory.errors import Conflict, InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, Resources
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
@@ -40,6 +41,12 @@ class Note:
     session_id: str
     metadata: dict[str, Any]
 
+    @property
+    def version(self) -> str:
+        """Another one after each change: what `expected` takes."""
+        at = self.created_at.isoformat()
+        return version_of(self.id, self.text, at, self.session_id, self.metadata)
+
 
 class _StoredForm(Form):
     """The metadata of a note's record."""
@@ -63,6 +70,10 @@ class NoteMemory(NoteBlock):
     max_chars: int = Field(default=4_000, gt=0)
 
     _embedder: BestEffort = PrivateAttr()
+
+    @property
+    def selective(self) -> bool:
+        return True
 
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
@@ -169,26 +180,42 @@ class Notes:
                 )
             return self._put(name, text, metadata or {}, moment)
 
-    def update(self, note_id: str, text: str) -> Note:
+    def update(self, note_id: str, text: str, *, expected: str | None = None) -> Note:
         """Have a note say something else.
+
+        Args:
+            note_id: The note.
+            text: What it is to say.
+            expected: Its `version` as it was read: change it only if it is that yet.
 
         Raises:
             InvalidInput: There is no such note, or the text is empty or too long; nothing changed.
+            VersionConflict: It is another version by now; nothing changed.
         """
         text = self._checked(text)
         with self._keyed.changing():
             note = self.get(note_id)
             if note is None:
                 raise InvalidInput(f"There is no note with the id {quoted(note_id)}.")
+            check_version(expected, note.version)
             return self._put(note_id, text, note.metadata)
 
-    def delete(self, note_id: str) -> bool:
-        """Forget a note; whether there was one. Idempotent."""
+    def delete(self, note_id: str, *, expected: str | None = None) -> bool:
+        """Forget a note; whether there was one. Idempotent.
+
+        Args:
+            note_id: The note.
+            expected: As for `update`.
+
+        Raises:
+            VersionConflict: It is another version by now; nothing changed.
+        """
         with self._keyed.changing():
-            there = self.get(note_id) is not None
-            if there:
+            note = self.get(note_id)
+            if note is not None:
+                check_version(expected, note.version)
                 self._keyed.drop(note_id)
-            return there
+            return note is not None
 
     def clear(self) -> None:
         """Forget all notes."""

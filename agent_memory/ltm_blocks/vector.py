@@ -127,6 +127,10 @@ class VectorMemory(Block):
         return value
 
     @property
+    def selective(self) -> bool:
+        return True
+
+    @property
     def recalls_pending(self) -> bool:
         return True
 
@@ -223,10 +227,12 @@ class VectorMemory(Block):
         query = self._query(scope, question)
         depth = depth_for(limit)
         while True:
-            found = self._ranked(scope, question, query, depth)
+            hits = self._hits(scope, query, depth)
+            found = self._ranked(scope, question, hits)
             recalls = folded(found.recalls(self.name, scope), limit)
-            # what was found bears on it, all of it: there may be more
-            enough = len(recalls) >= limit or len(found) < depth or depth >= _DEEPEST
+            # what was found bears on it, or asks the same, all of it: there may be more
+            more = len(found) + len(hits) - len(found.hits) >= depth
+            enough = len(recalls) >= limit or not more or depth >= _DEEPEST
             if enough or given_up():
                 return recalls
             depth *= _DEEPER
@@ -235,16 +241,25 @@ class VectorMemory(Block):
         question = message.text().strip()
         if not question:
             return []
+        from agent_memory.retrieval.turns import telling
+
         hits = self._hits(scope, self._query(scope, question), depth_for(limit))
-        every = self._in_order(question, hits, 0.0).recalls(self.name)
-        if not self._bear(question, hits):
+        told = telling(question, hits)
+        known = {hit.record.id for hit in told}
+        silent = [hit for hit in hits if hit.record.id not in known]
+        again = [
+            LeftOut(recall, "it only asks the same, or says that it is not known")
+            for recall in self._in_order(question, silent, 0.0).recalls(self.name)[:limit]
+        ]
+        every = self._in_order(question, told, 0.0).recalls(self.name)
+        if not self._bear(question, told):
             why = f"nothing bears on the question: min_similarity asks {self._unrelated:g} of many"
-            return [LeftOut(recall, why) for recall in every[:limit]]
+            return [*(LeftOut(recall, why) for recall in every[:limit]), *again]
         low = [recall for recall in every if _shares(recall) < self.min_score]
         return [
             LeftOut(one, f"its views give it {_shares(one):.2f}, min_score asks {self.min_score:g}")
             for one in low[:limit]
-        ]
+        ] + again
 
     def _query(self, scope: Scope, question: str) -> Query:
         """What to search for: beside the stored records, those of what is not absorbed yet."""
@@ -255,10 +270,15 @@ class VectorMemory(Block):
         waiting = self._waiting.index(tails, scope.owner, question, partial(self._made, scope))
         return query if waiting is None else query.with_beside(*waiting)
 
-    def _ranked(self, scope: Scope, question: str, query: Query, depth: int) -> Ranking:
-        hits = self._hits(scope, query, depth)
-        bearing = hits if self._bear(question, hits) else []
-        return self._in_order(question, bearing, self.min_score)
+    def _ranked(self, scope: Scope, question: str, hits: Sequence[Hit]) -> Ranking:
+        from agent_memory.retrieval.turns import Ranking, telling
+
+        told = telling(question, hits)
+        if scope.anyhow:
+            return self._in_order(question, told, 0.0)
+        if not self._bear(question, told):
+            return Ranking(told)
+        return self._in_order(question, told, self.min_score)
 
     def _hits(self, scope: Scope, query: Query, depth: int) -> list[Hit]:
         return self._vectors.search_vectors(self.name, scope.owner, query, depth)
@@ -268,6 +288,8 @@ class VectorMemory(Block):
 
         from agent_memory.retrieval.relevance import bears
 
+        if self.min_similarity == 0:
+            return bool(hits)
         scores = np.array([hit.scores for hit in hits], np.float32)
         return bears(question, [hit.record.text for hit in hits], scores, self._unrelated)
 
@@ -352,6 +374,8 @@ class VectorMemory(Block):
     def _before(self, entry: Entry) -> list[Entry]:
         """What was said right before an entry, with what else the log has there."""
         since = max(0, entry.seq - 1 - _BEFORE)
+        if since == entry.seq - 1:
+            return []
         read = self.resources.store.read(entry.session_id, after=since, limit=entry.seq - 1 - since)
         return [one for one in read if one.seq < entry.seq]
 

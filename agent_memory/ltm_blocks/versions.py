@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Generic, TypeVar
 from uuid import uuid4
 
+from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Record
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
+
+T = TypeVar("T")
+
+_MOST_REMEMBERED = 20_000
+
+
+class Remembering(Generic[T]):
+    """What was read of owners lately, as long as it has the same version. Safe to share.
+
+    Args:
+        size: How many records something was read from.
+    """
+
+    def __init__(self, size: Callable[[T], int]) -> None:
+        self._size = size
+        self._lock = fork_safe_lock()
+        self._kept: OrderedDict[str, tuple[str, T]] = OrderedDict()
+
+    def get(self, owner: str, version: str | None) -> T | None:
+        """What was read of an owner, if it is of this version still."""
+        with self._lock:
+            kept = self._kept.get(owner)
+            if kept is None or kept[0] != version:
+                return None
+            self._kept.move_to_end(owner)
+            return kept[1]
+
+    def keep(self, owner: str, version: str | None, read: T) -> None:
+        """Keep what was read, in place of what was not asked for lately."""
+        with self._lock:
+            self._kept.pop(owner, None)
+            if version is not None:
+                self._kept[owner] = (version, read)
+            while sum(self._size(one) for _, one in self._kept.values()) > _MOST_REMEMBERED:
+                self._kept.popitem(last=False)
 
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:

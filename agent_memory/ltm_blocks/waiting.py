@@ -138,19 +138,22 @@ _NEAR = 16  # entries that may belong to the surroundings of the next
 def _index(parts: Sequence[tuple[list[Record], Features]]) -> Index:
     from agent_memory.retrieval.index import TraitIndex
 
-    dimension = next((features.dimension for records, features in parts if records), 0)
-    return _extended(Index(TraitIndex(dimension), {}), parts)
+    return _extended(Index(TraitIndex(0), {}), parts)
 
 
 def _extended(index: Index, parts: Sequence[tuple[list[Record], Features]]) -> Index:
     from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.index import TraitIndex
 
     some = [part for part in parts if part[0]]
     if not some:
         return index
     records = {record.id: record for part, _ in some for record in part}
-    longer = index.traits.extended(list(records), Features.joined([part for _, part in some]))
-    return Index(longer, {**index.records, **records})
+    features = Features.joined([part for _, part in some])
+    # what was read before may have held no record, as system messages alone do: nothing told then
+    # how long vectors are
+    known = index.traits if index.records else TraitIndex(features.dimension)
+    return Index(known.extended(list(records), features), {**index.records, **records})
 
 
 def _parts_of_many(
@@ -160,12 +163,13 @@ def _parts_of_many(
 
     Each stands for itself, since to look at what was said before it would take too long.
     """
+    from agent_memory.retrieval.languages import languages_of
     from agent_memory.retrieval.words import roots
 
     waiting = [entry for tail in tails for entry in tail.entries[tail.since :]]
     newest = sorted(waiting, key=lambda entry: entry.created_at)[-_NEWEST:]
     chosen = {(entry.session_id, entry.seq): entry for entry in newest}
-    wanted = roots(question)
+    wanted = set(roots(question, languages_of(question)).values())
     if wanted:
         shared = []
         for place, entry in enumerate(waiting):

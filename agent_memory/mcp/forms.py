@@ -8,8 +8,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from agent_memory.core.tools import Arguments
+from agent_memory.engine.message_pages import ReadMessage
 
-Kind = Literal["note", "fact", "other"]
+Kind = Literal["note", "fact", "message", "other"]
 
 _ID = "The id that search_memories, get_memories or add_memory gave."
 
@@ -49,10 +50,20 @@ class Delete(Arguments):
     id: str = Field(min_length=1, max_length=200, description=_ID)
 
 
+class ReadOn(ReadMessage):
+    """What `memory_read_message` takes, where no conversation is at hand."""
+
+    session_id: str | None = Field(
+        description="The conversation, as `read_on` tells it, or as it was given to get_context."
+    )
+
+
 class Converse(Arguments):
     """What `get_context` takes."""
 
-    session_id: str = Field(min_length=1, description="A session that memory://sessions lists.")
+    session_id: str = Field(
+        min_length=1, description="A session, as `read_on` or the resource memory://sessions tells."
+    )
     query: str = Field(
         default="",
         max_length=20_000,
@@ -82,8 +93,8 @@ class Memory:
 
     Attributes:
         id: Its id.
-        kind: A "note" can be updated and deleted, a "fact" deleted; "other" is what was said in
-            conversations, or holds for everyone.
+        kind: A "note" can be updated and deleted, a "fact" deleted; a "message" was said in a
+            conversation; "other" holds for everyone.
         text: What it says.
         created_at: The time of what it tells of (UTC), where known.
         time: How a fact's time is written, such as "2023-05" or "planned for 2023-07-03".
@@ -93,7 +104,7 @@ class Memory:
     id: str
     kind: Kind
     text: str
-    created_at: str | None
+    created_at: str | None = None
     read_on: Place | None = None
     time: str | None = None
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 
-from agent_memory.errors import ConfigError
-from agent_memory.mcp.listener import Listener
 from agent_memory.mcp.server import Asked, build
 
 if TYPE_CHECKING:
@@ -24,7 +20,6 @@ PATH = "/mcp"
 
 _USER = "agent_memory.user"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_GRACE = 10
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.%]+\]|[^][:@/\s]+)(?::[0-9]{1,5})?")
 """A name and a port: of what comes behind a colon the SDK looks at nothing."""
 
@@ -52,46 +47,6 @@ def asgi(memory: AgentMemory, tokens: Tokens, host: str) -> ASGIApp:
         transport_security=security,
     )
     return _Door(app, tokens)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections; for port 0 on one that is free.
-
-    Raises:
-        ConfigError: There is no such address here, or it is taken.
-    """
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=128)
-    except OSError as error:
-        raise ConfigError(
-            f"Cannot listen on port {port} of {host!r}: {error.strerror or error}. Give another "
-            "--host or --port."
-        ) from None
-    # connections have it from here; asyncio sets it only where it made the socket
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Listener.of(listener)
-
-
-def serve(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, which then is raised anew; what is under way is finished."""
-    import uvicorn
-
-    from agent_memory.mcp.connections import Connection, Waiting, most_connections
-
-    most = most_connections()
-    config = uvicorn.Config(
-        app,
-        http=cast("Any", partial(Connection, Waiting(most))),
-        backlog=max(1, most // 8),  # so many are taken before one can be closed
-        log_config=None,
-        log_level="error",  # requests that are none, of which anybody may send many, are no news
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=_GRACE,
-    )
-    uvicorn.Server(config).run(sockets=[listener])
 
 
 class _Door:

@@ -6,17 +6,19 @@ import json
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from copy import copy
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from agent_memory.errors import ModelOutputInvalid
+from agent_memory.models.charges import Charges
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider, hang_up
-from agent_memory.models.usage import Ledger, Usage
+from agent_memory.models.usage import Account, Ledger, Usage
 
-__all__ = ["LLM", "Ledger", "Usage"]
+__all__ = ["LLM", "Charges", "Ledger", "Usage"]
 
 T = TypeVar("T", bound=BaseModel)
 ChatMessages = Sequence[dict[str, Any]]
@@ -41,7 +43,8 @@ class LLM:
         attempts: How often a request is tried in all.
         max_wait: Most seconds between two attempts.
         initial_wait: Seconds before the second attempt.
-        ledger: Where usage is added up; share one to add up several models.
+        charges: Where usage is added up, and what says whether the model may be asked; share one
+            to add up several models.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class LLM:
         attempts: int = 4,
         max_wait: float = 20.0,
         initial_wait: float = 0.5,
-        ledger: Ledger | None = None,
+        charges: Charges | None = None,
     ) -> None:
         self.model = model
         self._provider = Provider(
@@ -65,7 +68,7 @@ class LLM:
             attempts=attempts,
             max_wait=max_wait,
             initial_wait=initial_wait,
-            ledger=ledger,
+            charges=charges,
         )
         self._window: int | None = None
 
@@ -76,6 +79,12 @@ class LLM:
     def ledger(self) -> Ledger:
         """Where usage is added up."""
         return self._provider.ledger
+
+    def charged_to(self, account: Account) -> Self:
+        """The same model, with all its calls on one account."""
+        other = copy(self)
+        other._provider = self._provider.charged_to(account)
+        return other
 
     def complete(
         self,
@@ -108,15 +117,14 @@ class LLM:
     ) -> Iterator[str]:
         """The answer in pieces, as they arrive. Nothing is tried again after the first piece.
 
-        The usage of a stream that is not read to its end stays unknown: only the call is counted.
+        The usage of a stream that is not read to its end is an estimate, of what was read.
 
         Raises:
             ModelError: As for `complete`.
         """
         with closing(self.chunks(messages, max_tokens=max_tokens, timeout=timeout)) as chunks:
             for chunk in chunks:
-                text = chunk.choices[0].delta.content if chunk.choices else None
-                if text:
+                if text := _text_of(chunk):
                     yield text
 
     def respond(self, messages: ChatMessages, **options: Any) -> Any:
@@ -129,17 +137,18 @@ class LLM:
         Raises:
             ModelError: As for `complete`.
         """
+        call = self._provider.begin("completion", messages, options.get("max_tokens"))
         response = self._provider.retried(
-            "completion",
-            lambda: self._provider.send("completion", messages=list(messages), **options),
+            call, lambda: self._provider.send("completion", messages=list(messages), **options)
         )
-        return self._booked(response)
+        self._provider.charges.done(call, getattr(response, "usage", None), response)
+        return self._checked(response)
 
     def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
         """The response in litellm's chunks, as they arrive; returns the whole, put together.
 
         Nothing is tried again after the first chunk. The usage of a stream that is not read to its
-        end stays unknown: only the call is counted.
+        end is an estimate, of what was read.
 
         Args:
             messages: What to answer.
@@ -150,23 +159,29 @@ class LLM:
             ModelError: As for `complete`.
         """
         fields = {"stream_options": {"include_usage": True}, **options, "stream": True}
+        call = self._provider.begin("completion", messages, options.get("max_tokens"))
 
         def begin() -> tuple[list[Any], Any]:
             stream = self._provider.send("completion", messages=list(messages), **fields)
             return list(islice(stream, 1)), stream
 
-        read, stream = self._provider.retried("completion", begin)
+        read, stream = self._provider.retried(call, begin)
         try:
             yield from read
-            with self._provider.translated(midway=True):
+            with self._provider.translated(call, midway=True):
                 for chunk in stream:
                     read.append(chunk)
                     yield chunk
-                self._provider.whole(stream)
+                self._provider.whole(call, stream)
                 response = load_litellm().stream_chunk_builder(read, messages=list(messages))
+        except GeneratorExit:
+            self._provider.charges.left(call, "".join(map(_text_of, read)))
+            raise
         finally:
             hang_up(stream)
-        return self._booked(response)
+        told = any(getattr(chunk, "usage", None) for chunk in read)  # else litellm counts
+        self._provider.charges.done(call, response.usage, response, estimated=not told)
+        return self._checked(response)
 
     def as_response(self, message: Mapping[str, Any]) -> Any:
         """An assistant's message as litellm gives a response that holds it."""
@@ -249,13 +264,12 @@ class LLM:
             raise ModelOutputInvalid(f"{self.model} answered with no text.")
         return str(text)
 
-    def _booked(self, response: Any) -> Any:
-        """A response, once its usage is booked.
+    def _checked(self, response: Any) -> Any:
+        """A response.
 
         Raises:
             ModelOutputInvalid: It says nothing.
         """
-        self._provider.account("completion", getattr(response, "usage", None), response)
         choice = response.choices[0] if response.choices else None
         if choice is None or not _says_something(choice.message):
             reason = getattr(choice, "finish_reason", None)
@@ -264,6 +278,10 @@ class LLM:
                 "allow it more tokens."
             )
         return response
+
+
+def _text_of(chunk: Any) -> str:
+    return (chunk.choices[0].delta.content if chunk.choices else None) or ""
 
 
 def _says_something(message: Any) -> bool:

@@ -11,10 +11,11 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import SecretStr
 
@@ -25,14 +26,14 @@ from agent_memory.errors import (
     ModelRefused,
     ModelUnavailable,
 )
+from agent_memory.models.charges import Call, Charges, Kind
 from agent_memory.models.loading import load_litellm
-from agent_memory.models.usage import Ledger
+from agent_memory.models.usage import Account, Ledger, current_account
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
 T = TypeVar("T")
-Kind = Literal["completion", "embedding"]
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,10 @@ class Provider:
         attempts: How often a request is tried in all.
         initial_wait: Seconds before the second attempt; doubled for each further one, plus jitter.
         max_wait: Most seconds between two attempts, whatever the provider's Retry-After says.
-        ledger: Where usage is added up.
+        charges: Whether it may be asked, and where usage is added up.
+
+    Attributes:
+        charges: As given.
     """
 
     def __init__(
@@ -88,11 +92,12 @@ class Provider:
         attempts: int = 4,
         initial_wait: float = 0.5,
         max_wait: float = 20.0,
-        ledger: Ledger | None = None,
+        charges: Charges | None = None,
     ) -> None:
         self.model = model
         self.api_base = api_base
-        self.ledger = Ledger() if ledger is None else ledger
+        self.charges = Charges() if charges is None else charges
+        self._account: Account | None = None
         self._api_key = api_key
         self._timeout = timeout
         self._attempts = attempts
@@ -101,6 +106,28 @@ class Provider:
 
     def __repr__(self) -> str:
         return f"Provider({self.model!r})"
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where usage is added up."""
+        return self.charges.ledger
+
+    def charged_to(self, account: Account) -> Self:
+        """The same, with all its calls on one account."""
+        other = copy(self)
+        other._account = account
+        return other
+
+    def begin(self, kind: Kind, sent: Sequence[Any], answer: int | None = None) -> Call:
+        """What is known of a request before it is made: to be handed to `retried`.
+
+        Args:
+            kind: Of model.
+            sent: OpenAI-style messages, or texts to embed.
+            answer: Most tokens that it may answer with, where that is bounded.
+        """
+        account = self._account or current_account() or Account("other")
+        return Call(kind, self.model, account, sent, answer)
 
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
         """Make one attempt at a request; call it within `retried`.
@@ -124,10 +151,11 @@ class Provider:
             **_readable(fields),
         )
 
-    def retried(self, kind: Kind, work: Callable[[], T]) -> T:
+    def retried(self, call: Call, work: Callable[[], T]) -> T:
         """Do work, again and again while its failures look passing.
 
         Raises:
+            SpendingLimitReached: No further attempt may be made today.
             ModelUnavailable: Every attempt failed.
             ModelRefused: The provider refused, so that no further attempt was made.
         """
@@ -144,18 +172,24 @@ class Provider:
             stop=tenacity.stop_after_attempt(self._attempts),
             wait=wait,
             retry=tenacity.retry_if_exception(_is_passing),
-            before_sleep=self._note,
+            before_sleep=partial(self._note, call),
             reraise=True,
         )
-        with self.translated():
-            result: T = retrying(self._attempt, kind, work)
+
+        def attempt() -> T:
+            self.charges.begin(call)
+            return work()
+
+        with self.translated(call):
+            result: T = retrying(attempt)
             return result
 
     @contextmanager
-    def translated(self, *, midway: bool = False) -> Iterator[None]:
+    def translated(self, call: Call, *, midway: bool = False) -> Iterator[None]:
         """Raise provider errors as this library's. The originals may quote the key: not chained.
 
         Args:
+            call: What failed.
             midway: Whether a part of the answer is here, so that nothing was tried again.
         """
         load_litellm()  # before openai, a part of it, which else two threads would import at once
@@ -164,10 +198,10 @@ class Provider:
         try:
             yield
         except OpenAIError as error:
-            self.ledger.add(failures=1)
+            self.charges.failed(call, _may_be_billed(error, midway))
             raise self._translate(error, midway) from None
 
-    def whole(self, stream: Any) -> None:
+    def whole(self, call: Call, stream: Any) -> None:
         """Refuse a stream that is read to its end and did not say that the answer ends there.
 
         litellm takes a connection that was closed early for the end of the answer.
@@ -176,38 +210,13 @@ class Provider:
             ModelUnavailable: It broke off.
         """
         if not (stream.received_finish_reason or stream.intermittent_finish_reason):
-            self.ledger.add(failures=1)
+            self.charges.failed(call, may_be_billed=True)
             raise self._broke_off("the connection was closed")
 
-    def account(self, kind: Kind, usage: Any, response: Any) -> None:
-        """Add a response's tokens and cost to the ledger."""
-        cost = self._cost(response)
-        asked = getattr(usage, "prompt_tokens", None) or 0
-        told = getattr(usage, "completion_tokens", None) or 0
-        if kind == "embedding":
-            self.ledger.add(embedding_tokens=asked, cost=cost)
-        else:
-            self.ledger.add(prompt_tokens=asked, completion_tokens=told, cost=cost)
-
-    def _attempt(self, kind: Kind, work: Callable[[], T]) -> T:
-        if kind == "embedding":
-            self.ledger.add(embedding_calls=1)
-        else:
-            self.ledger.add(calls=1)
-        return work()
-
-    def _cost(self, response: Any) -> float:
-        try:
-            return float(load_litellm().completion_cost(response, model=self.model))
-        except Exception as error:  # older litellm raises no class of its own here
-            if "isn't mapped" not in str(error):
-                raise
-            return 0.0
-
-    def _note(self, state: RetryCallState) -> None:
+    def _note(self, call: Call, state: RetryCallState) -> None:
         """Book and log a failure that is followed by another attempt."""
-        self.ledger.add(failures=1)
         error = state.outcome.exception() if state.outcome is not None else None
+        self.charges.failed(call, _may_be_billed(error))
         logger.info(
             "%s: attempt %d of %d failed (%s); trying again in %.1f s",
             self.model,
@@ -283,6 +292,13 @@ def _is_passing(error: BaseException) -> bool:
     if isinstance(status, int):
         return status in _TRY_AGAIN or status >= 500
     return isinstance(error, APIConnectionError)
+
+
+def _may_be_billed(error: BaseException | None, midway: bool = False) -> bool:
+    """Whether the provider may have answered all the same: nobody heard whether it did."""
+    from openai import APITimeoutError
+
+    return midway or isinstance(error, APITimeoutError)
 
 
 def _retry_after(error: BaseException | None) -> float:

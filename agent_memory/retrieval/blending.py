@@ -15,14 +15,18 @@ from agent_memory.retrieval.views import WEIGHTS
 _RRF = 60
 
 
-def shares(scores: np.ndarray) -> np.ndarray:
+def shares(scores: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
     """Each view's scores over its best; 0 throughout for a view that found nothing.
 
     Args:
         scores: (n, views), those of the best of each view among them.
+        scale: (n,) which of them the best is looked for among, where they have any; None: all.
     """
     best = scores.max(axis=0, initial=0.0)
-    return np.asarray(np.maximum(scores, 0) / np.where(best > 0, best, 1))
+    if scale is not None:
+        meant = scores[scale].max(axis=0, initial=0.0)
+        best = np.where(meant > 0, meant, best)
+    return np.asarray(np.clip(scores / np.where(best > 0, best, 1), 0, 1))
 
 
 def blended(shares: np.ndarray, weights: Sequence[float] = WEIGHTS) -> np.ndarray:

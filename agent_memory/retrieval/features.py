@@ -13,15 +13,17 @@ import numpy as np
 from agent_memory.core.long_texts import WHOLE, Part
 from agent_memory.retrieval.beside import Beside
 from agent_memory.retrieval.dates import MONTHS
+from agent_memory.retrieval.languages import ENGLISH
 from agent_memory.retrieval.surroundings import FARTHEST, claims
 from agent_memory.retrieval.terms import (
     NO_TERMS,
     SURROUNDED_LENGTH,
     TURN_LENGTH,
     Terms,
+    Written,
     asked,
-    terms_of,
     weighted,
+    written,
 )
 
 if TYPE_CHECKING:
@@ -114,8 +116,8 @@ class Features:
             embed: As `Embedder.embed`.
         """
         meaning = np.asarray(embed([str(turn) for turn in turns]), np.float32)
-        written = [[terms_of(piece) for piece in str(turn).split()] for turn in turns]
-        lengths = [len(pieces) for pieces in written]
+        said = [written(str(turn)) for turn in turns]
+        lengths = [len(pieces) for pieces in said]
         around = np.zeros((len(turns) - since, meaning.shape[1]), np.float32)
         words, words_around = [], []
         before = [at for at in range(since) if turns[at].part.is_last][-FARTHEST:]
@@ -124,12 +126,12 @@ class Features:
             near = [*before, place]
             if turns[place].part.is_last:
                 before = near[-FARTHEST:]
-            pieces = [day]
+            pieces = [*day]
             for nth, size in claims([lengths[at] for at in near], len(near) - 1):
                 at = near[nth]
                 around[place - since] += size * meaning[at]
-                pieces += written[at][lengths[at] - size :]
-            words.append(weighted([day, *written[place]], TURN_LENGTH))
+                pieces += said[at][lengths[at] - size :]
+            words.append(weighted([*day, *said[place]], TURN_LENGTH))
             words_around.append(weighted(pieces, SURROUNDED_LENGTH))
         norms = np.linalg.norm(around, axis=1, keepdims=True)
         around = np.divide(around, norms, out=around, where=norms > 0)
@@ -164,6 +166,5 @@ class Query:
 
 
 @lru_cache(_DAYS)
-def _day(day: date) -> tuple[int, ...]:
-    named = (str(day.day), MONTHS[day.month - 1], str(day.year))
-    return tuple(term for piece in named for term in terms_of(piece))
+def _day(day: date) -> list[Written]:
+    return written(f"{day.day} {MONTHS[day.month - 1]} {day.year}", ENGLISH)

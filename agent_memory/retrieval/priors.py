@@ -15,18 +15,22 @@ import numpy as np
 
 from agent_memory.retrieval.dates import dates
 from agent_memory.retrieval.features import Turn
+from agent_memory.retrieval.languages import persons
+from agent_memory.retrieval.telling import FULL, only_asks
 from agent_memory.retrieval.words import words_up_to
 
 _MEANT_SPEAKER = 0.15
 _OF_ONESELF = 0.25
 _MEANT_CONVERSATION = 0.1
 _MEANT_DATE = 0.15
-_FULL = 12  # words of a turn that says enough to be an answer
+_NEIGHBOUR = 0.2
+_NEAR = (-2, -1, 1, 2)
 _SAYS_LITTLE = 0.3
 _ONLY_ASKS = 0.1
 
 _MOST_KNOWN = 4_000
 
+# of English, where "i" is also a name for much else
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'd|I'll|me|my|mine|myself)\b")
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)
 
@@ -45,10 +49,8 @@ def priors(question: str, turns: Sequence[Turn]) -> np.ndarray:
 @lru_cache(_MOST_KNOWN)
 def _against(text: str) -> float:
     """What a text loses by saying little, or by only asking."""
-    said = words_up_to(_FULL, text)
-    short = _SAYS_LITTLE * (_FULL - said) / _FULL
-    asks = said < _FULL and text.rstrip().endswith(("?", "\uff1f"))
-    return short + _ONLY_ASKS if asks else short
+    short = _SAYS_LITTLE * (FULL - words_up_to(FULL, text)) / FULL
+    return short + _ONLY_ASKS if only_asks(text) else short
 
 
 def of_conversation(scores: np.ndarray, conversations: Sequence[str]) -> np.ndarray:
@@ -66,6 +68,20 @@ def of_conversation(scores: np.ndarray, conversations: Sequence[str]) -> np.ndar
     return np.array(shares, np.float32) * _MEANT_CONVERSATION
 
 
+def of_neighbours(scores: np.ndarray, places: Sequence[tuple[str, int]]) -> np.ndarray:
+    """What is to be added for the best of what was said right before and after a turn.
+
+    Args:
+        scores: The turns' scores.
+        places: For each turn, its session and its number there.
+    """
+    best: dict[tuple[str, int], float] = {}
+    for place, score in zip(places, scores.tolist(), strict=True):
+        best[place] = max(score, best.get(place, 0.0))
+    near = [max(best.get((session, seq + step), 0.0) for step in _NEAR) for session, seq in places]
+    return np.array(near, np.float32) * _NEIGHBOUR
+
+
 def _meant(question: str, turns: Sequence[Turn]) -> np.ndarray:
     """For turns of whom is meant: of a speaker who is named, or of a user who asks of himself.
 
@@ -79,7 +95,8 @@ def _meant(question: str, turns: Sequence[Turn]) -> np.ndarray:
     }
     if named:
         return _MEANT_SPEAKER * np.array([turn.speaker in named for turn in turns], np.float32)
-    if not _FIRST_PERSON.search(question):
+    first, second = persons(question)
+    if not (first or _FIRST_PERSON.search(question)):
         return np.zeros(len(turns), np.float32)
-    worth = _MEANT_SPEAKER if _SECOND_PERSON.search(question) else _OF_ONESELF
+    worth = _MEANT_SPEAKER if second or _SECOND_PERSON.search(question) else _OF_ONESELF
     return worth * np.array([turn.is_user for turn in turns], np.float32)

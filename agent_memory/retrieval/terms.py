@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from agent_memory.retrieval.words import words, words_of
+from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
+from agent_memory.retrieval.words import forms_of
 
 TURN_LENGTH = 20.0
 """Words of a turn that is neither long nor short; stop words are not counted."""
@@ -27,6 +29,7 @@ SURROUNDED_LENGTH = 50.0
 """The same for a turn within its surroundings."""
 
 _K1 = 0.9
+_PLAIN = 0.25  # of a word that is there in its own language too
 _B = 0.75  # texts are of very different lengths
 _MOST_KNOWN = 100_000
 
@@ -54,29 +57,76 @@ def term_of(word: str) -> int:
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
 
 
+class Written(NamedTuple):
+    """What stands between two blanks.
+
+    Attributes:
+        ids: The numbers of its words, in each language of the text.
+        plain: Those of the words as they are in any language, where they are others: for who asks
+            in another one, and for what was stored before languages were told apart.
+        size: How many words it has, in however many forms.
+        vote: For which languages it votes; see `agent_memory.retrieval.languages`.
+    """
+
+    ids: tuple[int, ...]
+    plain: tuple[int, ...]
+    size: int
+    vote: int = 0
+
+
+_IDS, _OF_PLAIN, _SIZE, _VOTE = map(itemgetter, range(4))
+
+
+def written(text: str, languages: frozenset[str] | None = None) -> list[Written]:
+    """The numbers of a text's words, between blanks.
+
+    Args:
+        text: The text.
+        languages: Of its words in Latin letters; None for those that it may be in.
+    """
+    pieces = text.split()
+    read = list(map(_in_english, pieces))
+    if languages is None:
+        languages = elected(map(_VOTE, read))
+    return read if languages == ENGLISH else list(map(_written, pieces, repeat(languages)))
+
+
 @lru_cache(_MOST_KNOWN)
-def terms_of(written: str) -> tuple[int, ...]:
-    """The numbers of the words of what stands between two blanks."""
-    return tuple(term_of(word) for word in words_of(written))
+def _in_english(piece: str) -> Written:
+    return _written(piece, ENGLISH)
 
 
-def asked(question: str) -> tuple[int, ...]:
-    """The numbers of a question's words, each once."""
-    return tuple(dict.fromkeys(term_of(word) for word in words(question)))
+@lru_cache(_MOST_KNOWN)
+def _written(piece: str, languages: frozenset[str]) -> Written:
+    forms = forms_of(piece, languages)
+    return Written(
+        tuple(term_of(stem) for one in forms for stem in one.stems),
+        tuple(term_of(one.plain) for one in forms if one.plain not in one.stems),
+        len(forms),
+        vote_of(piece),
+    )
 
 
-def weighted(written: Iterable[Sequence[int]], usual: float) -> Terms:
+def asked(question: str, languages: frozenset[str] | None = None) -> tuple[int, ...]:
+    """The numbers of a question's words, each once; see `written`."""
+    found = [number for piece in written(question, languages) for number in piece.ids + piece.plain]
+    return tuple(dict.fromkeys(found))
+
+
+def weighted(pieces: Sequence[Written], usual: float) -> Terms:
     """What the words of a text are worth in it.
 
     Args:
-        written: The numbers of its words, in pieces.
+        pieces: Its words.
         usual: The length that it is compared with.
     """
-    counts = Counter(chain.from_iterable(written))
+    counts: dict[int, float] = {**Counter(chain.from_iterable(map(_IDS, pieces)))}
+    for number in chain.from_iterable(map(_OF_PLAIN, pieces)):
+        counts[number] = counts.get(number, 0) + _PLAIN
     if not counts:
         return NO_TERMS
     times = np.fromiter(counts.values(), np.float32, len(counts))
-    damping = _K1 * (1 - _B + _B * float(times.sum()) / usual)
+    damping = _K1 * (1 - _B + _B * sum(map(_SIZE, pieces)) / usual)
     weights = (_K1 + 1) * times / (times + np.float32(damping))
     # as stores keep them
     return Terms(

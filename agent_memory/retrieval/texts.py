@@ -10,7 +10,7 @@ from agent_memory.retrieval.blending import blended, shares
 from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.index import TraitIndex
 from agent_memory.retrieval.relevance import bears
-from agent_memory.retrieval.terms import NO_TERMS, terms_of, weighted
+from agent_memory.retrieval.terms import NO_TERMS, weighted, written
 from agent_memory.retrieval.views import VIEWS
 
 _VIEWS = (0.5, 0.0, 0.5, 0.0)  # words and meaning count alike; such a text has no surroundings
@@ -28,7 +28,7 @@ class TextIndex:
     def __init__(self, texts: Sequence[str], vectors: np.ndarray) -> None:
         self._texts = texts
         self._dimension = int(vectors.shape[1])
-        words = [weighted([terms_of(word) for word in one.split()], _USUAL_LENGTH) for one in texts]
+        words = [weighted(written(one), _USUAL_LENGTH) for one in texts]
         features = Features(vectors, np.zeros_like(vectors), words, [NO_TERMS] * len(texts))
         ids = [str(place) for place in range(len(texts))]
         self._index = TraitIndex(self._dimension).extended(ids, features)

@@ -15,9 +15,12 @@ from agent_memory.core.transcript import speaker
 from agent_memory.core.window import role_of
 from agent_memory.retrieval.blending import blended, by_ranks, shares
 from agent_memory.retrieval.features import Turn
-from agent_memory.retrieval.priors import of_conversation, priors
+from agent_memory.retrieval.languages import languages_of
+from agent_memory.retrieval.priors import of_conversation, of_neighbours, priors
 from agent_memory.retrieval.surroundings import FARTHEST
+from agent_memory.retrieval.telling import only_asks, tells_nothing
 from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion
+from agent_memory.retrieval.words import words
 
 _PRIORS = "priors"
 
@@ -104,6 +107,13 @@ class Ranking:
         ]
 
 
+def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Those of what was found that tell something, beside what was asked."""
+    languages = languages_of(question)
+    asked = frozenset(words(question, languages))
+    return [hit for hit in hits if not tells_nothing(asked, languages, _turn(hit.record))]
+
+
 def ranked(
     question: str,
     hits: Sequence[Hit],
@@ -125,12 +135,15 @@ def ranked(
     """
     if not hits:
         return Ranking(hits)
-    parts = shares(np.array([hit.scores for hit in hits], np.float32))
+    turns = [_turn(hit.record) for hit in hits]
+    telling = np.array([not only_asks(turn.text) for turn in turns])
+    parts = shares(np.array([hit.scores for hit in hits], np.float32), telling)
     fused = blended(parts, weights) if fusion == "blend" else by_ranks(parts, weights)
-    said = priors(question, [_turn(hit.record) for hit in hits])
+    said = priors(question, turns)
     said = said + of_conversation(fused + said, [hit.record.session_id for hit in hits])
+    said = said + of_neighbours(fused + said, [(h.record.session_id, h.record.first) for h in hits])
     scores = fused + prior_weight * said
-    bearing = np.flatnonzero((fused > 0) & (fused >= least)).tolist()
+    bearing = np.flatnonzero((fused >= least) & ((fused > 0) | (least <= 0))).tolist()
     order = sorted(bearing, key=lambda place: (-scores[place], hits[place].record.id))
     return Ranking(hits, order, scores, np.column_stack([parts, prior_weight * said]))
 

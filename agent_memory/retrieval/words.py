@@ -3,48 +3,76 @@
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from itertools import chain, repeat
+from typing import NamedTuple
 
-from agent_memory.core.lazy import made_once
-from agent_memory.core.text import STOP_WORDS
+from agent_memory.core.text import STOP_WORDS, WORD, unaccented
+from agent_memory.retrieval.languages import COMMON_WORDS, ENGLISH, is_latin, script_of
+from agent_memory.retrieval.stems import stem
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
-# scripts that are written without blanks: Thai, Lao, Burmese, Khmer, kana, Han
+# scripts that are written without blanks: Thai, Lao, Burmese, Khmer, kana, Han; and Hangul, whose
+# blanks part words with their particles from others
 _RUN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\U00020000-\U0003134f]+"
+    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
 )
+_HANGUL = "\uac00\ud7a3"
+_COMMON_PAIRS = frozenset().union(
+    *(COMMON_WORDS[name] for name in ("chinese", "japanese", "korean"))
+)
+_ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # as WORD, in less time
+_JOINERS = re.compile("[\u200c\u200d]")
 _MOST_KNOWN = 100_000
 _LEAST_ROOT = 2
 
 
-def words(text: str) -> list[str]:
+class Forms(NamedTuple):
+    """What one word is found by.
+
+    Attributes:
+        plain: The word, folded; of Latin letters without English endings, whatever language it is.
+        stems: Its stems in the languages of its text; `plain` is that of English.
+    """
+
+    plain: str
+    stems: tuple[str, ...]
+
+
+def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
     """The words of a text, in order, as they are compared: folded, stemmed, no stop words.
 
-    Case, width and accents are folded. English endings are cut (Porter's second stemmer). Of a
-    script that is written without blanks, each two neighbouring characters are a word.
+    Case, width and accents are folded. Of a script that is written without blanks, each two
+    neighbouring characters are a word. Each other script stands for one language.
+
+    Args:
+        text: The text.
+        languages: What the words in Latin letters are compared in. Of several it is the shortest
+            stem.
     """
-    return [word for written in text.split() for word in words_of(written)]
+    return list(chain.from_iterable(map(_words_of, text.split(), repeat(languages))))
 
 
-def roots(text: str) -> set[str]:
-    """What a text that has one of these words has in it, its case aside: what they begin with.
+def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
+    """For each of these words what it begins with: what a text with it has in it, its case aside.
 
     For a quick first look: others have it too, and one whose accents are written otherwise may not.
     """
-    found = {word.casefold() for written in text.split() for word in _WORD.findall(written)}
-    told = {written for written in found if words_of(written)}
-    return {_root(written, word) for written in told for word in words_of(written)}
+    found = {word.casefold() for written in text.split() for word in WORD.findall(written)}
+    begun: dict[str, str] = {}
+    for written in found:
+        for word in _words_of(written, languages):
+            roots = [begun.get(word, written), _root(written, word)]
+            begun[word] = min(roots, key=_size)
+    return begun
 
 
 def _root(written: str, word: str) -> str:
     """What a word and what it was made of have in common; half of an ending may stand otherwise."""
     same = 0
-    while same < min(len(written), len(word)) and written[same] == word[same]:
+    while same < min(len(written), len(word)) and unaccented(written[same]) == word[same]:
         same += 1
     if same > _LEAST_ROOT and written[same - 1] in "iy":
         same -= 1
@@ -55,67 +83,72 @@ def words_up_to(most: int, text: str) -> int:
     """How many words a text has, counted no further than `most`."""
     count = 0
     for written in text.split():
-        count += len(words_of(written))
+        count += len(forms_of(written))
         if count >= most:
             return most
     return count
 
 
 @lru_cache(_MOST_KNOWN)
-def words_of(written: str) -> tuple[str, ...]:
-    """The words of what stands between two blanks."""
-    return tuple(word for found in _WORD.findall(_folded(written)) for word in _parts(found))
+def _words_of(written: str, languages: frozenset[str]) -> tuple[str, ...]:
+    """As `words`, of what stands between two blanks."""
+    forms = forms_of(written, languages)
+    if languages == ENGLISH:
+        return tuple(one.stems[0] for one in forms)
+    return tuple(min(one.stems, key=_size) for one in forms)
 
 
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    spread = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFC", "".join(c for c in spread if not _is_accent(c)))
+def _size(word: str) -> tuple[int, str]:
+    return len(word), word
 
 
-def _is_accent(character: str) -> bool:
-    """Whether it is a mark on a Latin, Greek or Cyrillic letter; other marks tell words apart."""
-    return "\u0300" <= character <= "\u036f"
+@lru_cache(_MOST_KNOWN)
+def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, ...]:
+    """The words of what stands between two blanks.
+
+    Args:
+        written: What stands there.
+        languages: What the words in Latin letters may be of.
+    """
+    if not written.isascii():
+        folded = unicodedata.normalize("NFKC", written.casefold())
+        return tuple(one for word in WORD.findall(folded) for one in _parts(word, languages))
+    found = _ASCII_WORD.findall(written.lower())
+    if languages == ENGLISH:
+        stems = [stem(word, "english") for word in found if word not in STOP_WORDS]
+        return tuple(Forms(one, (one,)) for one in stems)
+    return tuple(one for word in found for one in _of_letters(word, languages))
 
 
-def _parts(word: str) -> Iterator[str]:
+def _parts(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     start = 0
     for run in _RUN.finditer(word):
         if start < run.start():
-            yield from _parts_of_letters(word[start : run.start()])
-        yield from _pairs(run[0])
+            yield from _of_letters(word[start : run.start()], languages)
+        yield from (Forms(pair, (pair,)) for pair in _pairs(run[0]) if pair not in _COMMON_PAIRS)
         start = run.end()
     if start < len(word):
-        yield from _parts_of_letters(word[start:])
+        yield from _of_letters(word[start:], languages)
 
 
-def _parts_of_letters(word: str) -> Iterator[str]:
-    word = word.replace("\u2019", "'")
-    if word not in STOP_WORDS:
-        yield _stem(word) if word.isascii() else word
+def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
+    word = _JOINERS.sub("", word.replace("\u2019", "'"))
+    bare = unaccented(word)
+    if not bare or bare in STOP_WORDS:  # of a lone accent nothing is left
+        return
+    script = script_of(word)
+    own_script = ENGLISH if script is None else frozenset([script])
+    known = languages if is_latin(word) else own_script
+    if not known & ENGLISH and any(word in COMMON_WORDS.get(name, ()) for name in known):
+        return
+    plain = stem(bare, "english") if bare.isascii() else bare
+    own = [plain] if known & ENGLISH else []
+    stems = [unaccented(stem(word, name)) for name in sorted(known - ENGLISH)]
+    yield Forms(plain, tuple(dict.fromkeys([*own, *stems])))
 
 
 def _pairs(run: str) -> Iterator[str]:
-    if len(run) == 1:
+    if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
         yield run
     for place in range(len(run) - 1):
         yield run[place : place + 2]
-
-
-def _stem(word: str) -> str:
-    stemmed: str = _stemmers.english.stemWord(word.removesuffix("'s"))
-    return stemmed
-
-
-class _Stemmers(threading.local):
-    """One for each thread: a stemmer keeps the word that it is at."""
-
-    @made_once
-    def english(self) -> Any:
-        import Stemmer
-
-        return Stemmer.Stemmer("english", 0)  # words are kept by `words_of`
-
-
-_stemmers = _Stemmers()

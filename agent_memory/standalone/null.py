@@ -12,6 +12,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Scope, empty_head
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
+from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class NullMemory(AgentMemory):
         block = cast("type[Block]", find_kind("agent_memory.ltm_blocks", kind)).model_validate({})
         resources = self.components.services.resources
         return block.bind(replace(resources, store=MemoryStore())).open(scope)
+
+    def _values_store(self) -> Store:
+        return MemoryStore()
 
     def _fact_blocks(self) -> list[FactBlock]:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.core.ids import check_id
-from agent_memory.core.limits import quoted
+from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.records import Hit, Record, Scope
 from agent_memory.core.reserved import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
@@ -163,6 +163,40 @@ class VectorIndex:
         (wanted,) = self._vectors_of([_asked(query)], "The query").values()
         return self._best(owner, wanted, top_k, -inf if threshold is None else float(threshold))
 
+    def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:
+        """The items of these ids that there are, in their order, each with its vector, up to a
+        factor.
+
+        Args:
+            ids: One or many.
+            user_id: Whose they are; None for everybody's.
+
+        Raises:
+            UnsupportedOperation: The store is encrypted on a server that searches by itself.
+        """
+        owner = self._owner(user_id)
+        found = (self._read(owner, session_id=self._key(owner, one)) for one in _ids(ids))
+        return [item for items in found for item in items]
+
+    def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterator[Item]:
+        """All items whose ids begin so, in no order, read some at a time. It looks at the whole
+        index.
+
+        Args:
+            prefix: What their ids begin with.
+            user_id: Whose they are; None for everybody's.
+
+        Raises:
+            UnsupportedOperation: As for `get`.
+        """
+        owner, prefix = self._owner(user_id), text_of("prefix", prefix)
+        return (item for item in self._read(owner) if item.id.startswith(prefix))
+
+    def delete_prefix(self, prefix: str, *, user_id: str | None = None) -> None:
+        """Forget all items whose ids begin so. Idempotent; see `items`."""
+        found = [item.id for item in self.items(prefix=prefix, user_id=user_id)]
+        self.delete(found, user_id=user_id)
+
     def delete(self, ids: str | Iterable[str], *, user_id: str | None = None) -> None:
         """Forget items by their ids, one after the other. Idempotent.
 
@@ -171,10 +205,7 @@ class VectorIndex:
             user_id: Whose they are; None for everybody's.
         """
         owner = self._owner(user_id)
-        given = [ids] if isinstance(ids, str) else list(ids)
-        for one in given:
-            check_id("The id of an item", one)
-        for one in given:
+        for one in _ids(ids):
             self._vectors.delete_vectors(self._block, session_id=self._key(owner, one))
 
     def delete_user(self, user_id: str) -> None:
@@ -273,6 +304,17 @@ class VectorIndex:
             depth *= 4
         return []
 
+    def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:
+        from agent_memory.retrieval.cosine import unpacked
+
+        for records, _ in self._vectors.all_vectors(self._block, session_id=session_id):
+            for record in records:
+                if record.owner == owner:
+                    kept = record.metadata
+                    vector = unpacked(kept["vector"], self.dimension)
+                    text = None if "bare" in kept else record.text
+                    yield Item(kept["id"], text, vector, deepcopy(kept["metadata"]))
+
     def _matches(self, hits: Sequence[Hit], wanted: np.ndarray) -> list[Match]:
         """What was found, best first, by the vectors as they were given."""
         import numpy as np
@@ -288,6 +330,13 @@ class VectorIndex:
             for hit, one, score in zip(hits, kept, cosines(rows, wanted), strict=True)
         ]
         return sorted(found, key=lambda match: (-match.score, match.id))
+
+
+def _ids(given: str | Iterable[str]) -> list[str]:
+    ids = [given] if isinstance(given, str) else list(given)
+    for one in ids:
+        check_id("The id of an item", one)
+    return ids
 
 
 def _embedder(given: str | Embedder | None, dimension: int | None) -> Embedder | None:

@@ -245,8 +245,32 @@ class RecordStore(Protocol):
         """
         ...
 
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        """Compare-and-swap: write a record if the stored one with its id still has this `last`.
+
+        Of several writers at once one wins, whatever process it is in.
+
+        Args:
+            block: Name of the block.
+            record: What to keep, with another `last`.
+            last: Of the one that it follows; None: it is the first.
+
+        Returns:
+            Whether it was written. Where a connection broke meanwhile, it may have been in any
+            case.
+        """
+        ...
+
     def records(self, block: str, owner: str) -> list[Record]:
         """All records of one owner, oldest first (by created_at, then id)."""
+        ...
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        """One record of a block by its id, or None."""
+        ...
+
+    def owners(self, block: str, beginning: str) -> list[str]:
+        """The owners of a block's records whose names begin so, in order of code points."""
         ...
 
     def all_records(self) -> Iterator[tuple[str, Record]]:

@@ -55,13 +55,14 @@ class _Collection:
         """Ids of the records that match all that is given."""
         if owner is None and session_id is None and record_id is None:
             raise ValueError("Name an owner, a session or a record.")
-        ids = set(self.records)
+        which = []
         if record_id is not None:
-            ids = ids & {record_id}
+            which.append({record_id} & self.records.keys())
         if owner is not None:
-            ids = ids & self.by_owner.get(owner, set())
+            which.append(self.by_owner.get(owner, set()))
         if session_id is not None:
-            ids = ids & self.by_session.get(session_id, set())
+            which.append(self.by_session.get(session_id, set()))
+        ids = set.intersection(*which)
         return [name for name in ids if not after or self.records[name].last > after]
 
 
@@ -102,11 +103,31 @@ class MemoryRecords(ABC):
             for record in owned:
                 collection.put(record)
 
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        owned = _own(record)
+        with self._lock:
+            collection = self._facts.setdefault(block, _Collection())
+            stored = collection.records.get(record.id)
+            if (None if stored is None else stored.last) != last:
+                return False
+            collection.put(owned)
+            return True
+
     def records(self, block: str, owner: str) -> list[Record]:
         with self._lock:
             collection = self._facts.get(block, _Collection())
             found = [collection.records[name] for name in collection.by_owner.get(owner, ())]
         return [_own(r) for r in sorted(found, key=lambda r: (r.created_at, r.id))]
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        with self._lock:
+            found = self._facts.get(block, _Collection()).records.get(record_id)
+        return None if found is None else _own(found)
+
+    def owners(self, block: str, beginning: str) -> list[str]:
+        with self._lock:
+            names = list(self._facts.get(block, _Collection()).by_owner)
+        return sorted(name for name in names if name.startswith(beginning))
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         with self._lock:

@@ -182,8 +182,17 @@ class StoreWrapper(VectorStoreWrapper):
     ) -> None:
         self._inner.put_records(block, records, replacing=replacing, lease=lease)
 
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        return self._inner.swap_record(block, record, last)
+
     def records(self, block: str, owner: str) -> list[Record]:
         return self._inner.records(block, owner)
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        return self._inner.record(block, record_id)
+
+    def owners(self, block: str, beginning: str) -> list[str]:
+        return self._inner.owners(block, beginning)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         return self._inner.all_records()

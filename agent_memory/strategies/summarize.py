@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from agent_memory.core.extracts import extract, keep_identifiers
+from agent_memory.core.extracts import extract, keep_codes
 from agent_memory.core.records import Entry, Summary
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import Count, chunks, clip, told
@@ -37,10 +37,10 @@ _MAX_CHUNK = 12_000
 class Summarize(Strategy):
     """Fold what leaves the window into one summary, which stands at the window's beginning.
 
-    All that leaves is read, in pieces where it passes the model's context. Identifiers (numbers,
-    amounts, codes, links) that the model's answer lost are added to it verbatim. Without a model,
-    or while it is down, an extract made locally stands in; the model's work is done later from the
-    log, which still has every message.
+    All that leaves is read, in pieces where it passes the model's context. Codes (order numbers,
+    telephones, amounts of money, links) that the model's answer lost are added to it verbatim.
+    Without a model, or while it is down, an extract made locally stands in; the model's work is
+    done later from the log, which still has every message.
 
     Attributes:
         max_summary_tokens: The summary never passes this, whatever the model returns.
@@ -111,7 +111,7 @@ class Summarize(Strategy):
                 piece //= 2
             else:
                 sources = [previous, *(told(entry.message) for entry in entries)]
-                return keep_identifiers(summary, sources, count, limit)
+                return keep_codes(summary, sources, count, limit)
 
     def _roll(
         self,

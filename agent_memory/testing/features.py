@@ -8,7 +8,15 @@ import numpy as np
 
 from agent_memory.core.records import Hit, Record
 from agent_memory.retrieval.features import Features, Query
-from agent_memory.retrieval.terms import SURROUNDED_LENGTH, TURN_LENGTH, Terms, asked, weighted
+from agent_memory.retrieval.languages import ENGLISH
+from agent_memory.retrieval.terms import (
+    SURROUNDED_LENGTH,
+    TURN_LENGTH,
+    Terms,
+    asked,
+    weighted,
+    written,
+)
 from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import VectorStore
 
@@ -60,7 +68,7 @@ def worded(
 
 def for_words(words: str, vector: np.ndarray | None = None) -> Query:
     """A question for words, and for a vector if one is given."""
-    return Query(np.empty(0, np.float32) if vector is None else vector, asked(words))
+    return Query(np.empty(0, np.float32) if vector is None else vector, asked(words, ENGLISH))
 
 
 def ranked(hits: Sequence[Hit], view: str = "meaning") -> list[tuple[Record, float]]:
@@ -79,4 +87,4 @@ def everything(store: VectorStore, block: str, owner: str, dimension: int) -> li
 
 
 def _terms(text: str, usual: float) -> Terms:
-    return weighted([asked(word) for word in text.split()], usual)
+    return weighted(written(text, ENGLISH), usual)

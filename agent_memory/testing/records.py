@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import DAY, record
+from agent_memory.testing.contract import DAY, record, together
 from agent_memory.testing.reading import AllFactsContract
 
 
@@ -40,6 +42,43 @@ class RecordStoreContract(AllFactsContract):
         store.put_records("facts", [record("r", owner="user:b", text="newest")])
         assert store.records("facts", "user:a") == []
         assert [r.text for r in store.records("facts", "user:b")] == ["newest"]
+
+    def test_a_record_is_swapped_by_who_saw_the_one_before(
+        self, store: Store, other: Store, elsewhere: Store
+    ) -> None:
+        """Else: a counter goes back to what one writer had seen of it."""
+        one, two = record("n", last=1, text="1"), record("n", last=2, text="2", owner="user:b")
+        assert not store.swap_record("facts", two, 1)
+        assert store.record("facts", "n") is None
+        assert store.swap_record("facts", one, None)
+        assert elsewhere.swap_record("facts", one, None)
+        assert not other.swap_record("facts", two, None)
+        assert not other.swap_record("notes", two, 1)
+        assert not other.swap_record("facts", replace(two, id="N"), 1)
+        assert store.record("facts", "n") == one
+        assert other.swap_record("facts", two, 1)
+        assert not store.swap_record("facts", two, 1)
+        assert store.record("facts", "n") == two
+        assert store.records("facts", "user:a") == []
+        assert elsewhere.record("facts", "n") == one
+        store.delete_records("facts", owner="user:b")
+        assert store.swap_record("facts", one, None)
+
+    def test_of_writers_who_swap_at_once_one_wins(self, store: Store, other: Store) -> None:
+        """Else: two writers pass a limit that both have read, or nobody gets on."""
+
+        def add(of: Store) -> None:
+            for _ in range(5):
+                while True:
+                    before = of.record("facts", "n")
+                    last = None if before is None else before.last
+                    if of.swap_record("facts", record("n", last=(last or 0) + 1), last):
+                        break
+
+        together([partial(add, one) for one in (store, other) * 3])
+        kept = store.record("facts", "n")
+        assert kept is not None
+        assert kept.last == 30
 
     def test_facts_replacing(self, store: Store) -> None:
         """Else: a second answer stands beside the first, or takes neighbours with it."""
@@ -88,6 +127,34 @@ class RecordStoreContract(AllFactsContract):
         assert len(store.records("notes", "user:a")) == 1
         with pytest.raises(ValueError, match="Name an owner"):
             store.delete_records("facts")
+
+    def test_a_record_is_found_by_its_id(self, store: Store, elsewhere: Store) -> None:
+        """Else: another block's or deployment's is given, or one that is gone."""
+        store.put_records("facts", [record("r", text="ours"), record("r2", owner="user:b")])
+        store.put_records("notes", [record("r", text="a note")])
+        elsewhere.put_records("facts", [record("r", text="theirs")])
+        found = store.record("facts", "r")
+        assert found is not None
+        assert found == store.records("facts", "user:a")[0]
+        assert found.text == "ours"
+        store.delete_records("facts", record_id="r")
+        assert store.record("facts", "r") is None
+        assert store.record("facts", "R2") is None
+
+    def test_owners_are_told_by_the_beginning_of_their_names(
+        self, store: Store, elsewhere: Store
+    ) -> None:
+        """Else: an owner is passed over or told twice, or one that has nothing any more is told."""
+        owners = ["a", "a\x1fb", "a\x1fb\x1fc", "a\x1fB", "ab", "\u00e4\x1fb", "a%", "b"]
+        for number, owner in enumerate(owners):
+            store.put_records("facts", [record(f"{number}-{n}", owner=owner) for n in range(3)])
+        elsewhere.put_records("facts", [record("r", owner="a\x1fd")])
+        assert store.owners("facts", "a\x1f") == ["a\x1fB", "a\x1fb", "a\x1fb\x1fc"]
+        assert store.owners("facts", "") == sorted(owners)
+        assert store.owners("facts", "a%") == ["a%"]
+        assert store.owners("notes", "") == []
+        store.delete_records("facts", owner="a\x1fb")
+        assert store.owners("facts", "a\x1f") == ["a\x1fB", "a\x1fb\x1fc"]
 
     def test_facts_returned_records_are_the_callers(self, store: Store) -> None:
         """Else: a caller who changes metadata changes what is stored."""

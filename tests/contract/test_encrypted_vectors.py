@@ -9,6 +9,7 @@ import pytest
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.languages import ENGLISH
 from agent_memory.retrieval.terms import asked
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
@@ -75,7 +76,7 @@ def test_numbers_of_words_are_secret() -> None:
     store.open_vectors("v", 0, "none")
     store.put_vectors("v", [record("a")], worded([words], [f"{words} tree"]))
     (found,) = store.search_vectors("v", "user:a", for_words(words), 9)
-    plain = set(asked(f"{words} tree"))
+    plain = set(asked(f"{words} tree", ENGLISH))
     assert (len(plain), len(inner.stored), len(inner.query)) == (4, 4, 3)
     assert not plain & (inner.stored | inner.query)
     assert inner.query < inner.stored

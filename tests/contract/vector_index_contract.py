@@ -52,6 +52,18 @@ class Index(Protocol):
         """Forget items."""
         ...
 
+    def get(self, ids: Iterable[str], /, *, user_id: str | None = None) -> Sequence[Any]:
+        """Items by their ids."""
+        ...
+
+    def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterable[Any]:
+        """All items whose ids begin so."""
+        ...
+
+    def delete_prefix(self, prefix: str, /, *, user_id: str | None = None) -> None:
+        """Forget these."""
+        ...
+
 
 Opened = Callable[[int], Index]
 """Opens the same index once more, for vectors of so many numbers."""
@@ -112,6 +124,22 @@ class VectorIndexContract:
         (first, *_) = other.search([1.0, 1.0, 1.0])
         assert first.id == "ne"
         assert first.score == pytest.approx(7 / (5 * sqrt(3)), abs=1e-12)
+
+    def test_items_are_read_by_id_and_by_prefix(self, index: Index, other: Index) -> None:
+        """Else: an item can be found only by what it is like, or another user's is given."""
+        index.store([{**one, "metadata": {"of": one["id"]}} for one in items(COMPASS)])
+        index.store({"id": "n", "vector": EAST, "text": "hers"}, user_id="ana")
+        found = other.get(["n", "none", "e"])
+        assert [one.id for one in found] == ["n", "e"]
+        assert found[0].text is None
+        assert found[0].metadata == {"of": "n"}
+        assert [number > 0 for number in found[0].vector] == [False, True, False]
+        assert [one.text for one in other.get("n", user_id="ana")] == ["hers"]
+        assert sorted(one.id for one in other.items()) == sorted(COMPASS)
+        assert sorted(one.id for one in other.items(prefix="n")) == ["n", "ne"]
+        other.delete_prefix("n")
+        assert sorted(one.id for one in index.items()) == ["e", "w"]
+        assert [one.id for one in index.items(user_id="ana")] == ["n"]
 
     def test_the_threshold_is_exclusive(self, index: Index) -> None:
         """Else: what is just as much alike as the threshold says is found."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -22,7 +23,8 @@ EXPECTED = {
     "hr_chatbot": [
         "have left the window.",
         "  vector: user: Hi, I'm Sarah from Marketing.",
-        "  vector: assistant: With 2 years of service and good reviews you are eligible, Sarah.",
+        "  vector: user: I have been here for 2 years and my reviews are good.",
+        "assistant: With 2 years of service and good reviews you are eligible, Sarah.",
         "  static: Eligible for remote work: 6 months of service",
     ],
     "swap_a_block": [
@@ -31,7 +33,7 @@ EXPECTED = {
         "With VectorMemory: user: I planted sage in pot 4.",
     ],
     "find_again": [
-        "  1.00  user: The mountains, ten days. Last year we walked from Oberstdorf to Meran.",
+        "  1.10  user: The mountains, ten days. Last year we walked from Oberstdorf to Meran.",
         "(words 1.00, words_around 1.00, meaning 1.00, meaning_around 1.00, priors",
         "  user: The mountains, ten days.",
     ],
@@ -100,6 +102,12 @@ EXPECTED = {
         "Broken off, so that it stays at 4.",
         "  6 messages to send, recalled: Ana wears size 42.",
     ],
+    "langchain_agent": [
+        "The model is sent 2 messages:\n  system: You are Ana's assistant.",
+        "- [20",
+        "] user: I have a cat. She is called Mia.",
+        "Answer: She is called Mia.",
+    ],
     "standalone": [
         "Saved: ['Which of these is a berry?', 'The banana.', 'Really?']",
         "  0.977  pear\n  0.870  apple\n  0.862  banana\n",
@@ -155,30 +163,72 @@ EXPECTED = {
     ],
 }
 
+CATS = ["She is Mia."]
+FRAMEWORKS = {
+    "agent_framework_agent": ("agent_framework", CATS),
+    "anthropic_tool": ("anthropic", ["     1\tShe is called Mia.", "'memory_20250818'"]),
+    "crewai_memory": ("crewai", ["Recalled: The cat is called Mia.", "'/crew/home/pets'"]),
+    "google_adk_agent": ("google.adk", ["tuesday: She is Mia."]),
+    "hermes_provider": ("agent.memory_provider", ["Every message up to", "user: My cat is called"]),
+    "langgraph_store": ("langgraph", ["Goes on from: {'visits': 1}", "Kept: [{'last': 1}]"]),
+    "llama_index_agent": ("llama_index.core", ["tuesday: She is Mia."]),
+    "openai_agents_session": ("agents", ["tuesday: She is Mia."]),
+    "pydantic_ai_agent": ("pydantic_ai", ["tuesday: She is Mia."]),
+    "strands_agent": ("strands", ["I was sent 1 messages.\nI was sent 3 messages.\n"]),
+}
+
 
 def test_each_example_is_expected_to_say_something() -> None:
     """Wrong: an example was added that no test runs."""
     assert sorted(EXPECTED) == sorted(file.stem for file in EXAMPLES.glob("*.py"))
+    assert sorted(FRAMEWORKS) == sorted(file.stem for file in EXAMPLES.glob("frameworks/*.py"))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_example(name: str, tmp_path: Path) -> None:
     """Wrong: the example fails without key and network, says something else, or leaves files."""
-    env = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("AGENT_MEMORY_") and not key.endswith("_API_KEY")
-    }
-    done = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", EXAMPLES / f"{name}.py"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(EXAMPLES / f"{name}.py", tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     for expected in EXPECTED[name]:
         assert expected in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_example_of_a_framework(name: str, tmp_path: Path) -> None:
+    """Wrong: the example fails without key and network, or says something else."""
+    module, expected = FRAMEWORKS[name]
+    if not is_there(module):
+        pytest.skip(f"{module} is not here: the example's first lines say what to install")
+    quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
+    home = {"HERMES_HOME": str(tmp_path)}
+    done = run(EXAMPLES / "frameworks" / f"{name}.py", tmp_path, **quiet, **home)
+    assert done.returncode == 0, done.stderr  # frameworks may warn there
+    for said in expected:
+        assert said in done.stdout
+
+
+def is_there(module: str) -> bool:
+    """Whether a module can be imported; it is not."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # nor is the package that it would be in
+        return False
+
+
+def run(example: Path, folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run an example in a folder, without settings and keys."""
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("AGENT_MEMORY_") and not key.endswith("_API_KEY")
+    } | settings
+    return subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", example],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

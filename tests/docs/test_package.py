@@ -209,7 +209,7 @@ def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
     modules = {file.relative_to(ROOT).as_posix() for file in package.rglob("*.py")}
     assert modules | {"agent_memory/py.typed", f"{info}/licenses/LICENSE"} <= names
     assert (
-        "agent-memory = agent_memory.cli.app:main"
+        "agent-memory = agent_memory.cli.entry:main"
         in wheel.read(f"{info}/entry_points.txt").decode()
     )
     metadata = message_from_bytes(wheel.read(f"{info}/METADATA"))

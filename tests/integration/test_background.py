@@ -96,6 +96,7 @@ def until(true: Callable[[], object]) -> None:
 def background(book: Block, absorb: Any = "every_update", **fields: Any) -> AgentMemory:
     fields.setdefault("store", "memory://")
     fields.setdefault("max_tokens", 4000)
+    fields.setdefault("quiet_seconds", 0)
     overflow = FlushToLTM(blocks=[book], absorb=absorb)
     return AgentMemory(overflow=overflow, overflow_mode="background", **fields)
 

@@ -51,7 +51,7 @@ class Notes(Block):
 
 
 blocks = [Notes()]
-options = {"max_tokens": 4000, "overflow_mode": "background"}
+options = {"max_tokens": 4000, "quiet_seconds": 0, "overflow_mode": "background"}
 
 
 def opened(store):
@@ -352,7 +352,7 @@ FORKS_IN_MEMORY = (
     BEGIN
     + """
 from agent_memory.models.embedders import open_embedder
-from agent_memory.models.usage import Ledger
+from agent_memory.models.usage import Ledger, Usage
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tokenizers would tell of each fork
 blocks[0] = VectorMemory()
@@ -366,7 +366,7 @@ def busy():
     while not going.is_set():
         memory.update(f"s{n % 7}", user(f"message {n}"), user_id="u")
         embedder.embed([f"text {n % 50}"])
-        ledger.add(calls=1)
+        ledger.add(Usage(calls=1))
         n += 1
 
 
@@ -380,7 +380,7 @@ for n in range(30):
         memory.update("child", user("hello"), user_id="u")
         memory.get("child", "hello")
         embedder.embed([f"text {n} of the child"])
-        ledger.add(calls=1)
+        ledger.add(Usage(calls=1))
         memory.close()
         os._exit(0 if memory._store.head("child").lag("vector") == 0 else 1)
     children.append(child)

@@ -68,6 +68,8 @@ def arguments_of(call: str, turn: Turn) -> list[Any]:
         "call_tool": ["working_get", {}],
         "export": [io.StringIO()],
         "remember": ["Eve was here."],
+        "describe": [{"title": "Eve's"}],
+        "edit": [lambda log: []],
     }.get(call, [])
 
 

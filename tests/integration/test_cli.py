@@ -40,7 +40,7 @@ COMMANDS = {
     *("demo", "chat", "sessions", "show", "search", "explain", "stats", "export", "import"),
     *("facts", "profile", "audit", "forget", "mcp", "snapshot", "backup", "restore"),
     *("flush", "worker", "retry", "replay", "delete", "migrate", "shares", "doctor", "config"),
-    "verify",
+    *("verify", "hook", "serve", "keys", "cost"),
 }
 runner = CliRunner()
 

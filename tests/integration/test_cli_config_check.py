@@ -201,7 +201,7 @@ MISTAKES = {
         "warning embedding",
         "text-embedding-3-small needs OPENAI_API_KEY",
     ),
-    'max_tokens = 1000\nblocks = [{ kind = "notes" }]': (
+    'max_tokens = 1000\nmax_recall_tokens = 2000\nblocks = [{ kind = "notes" }]': (
         "warning max_recall_tokens",
         "Recalls may take 2,000 tokens of 1,000",
     ),

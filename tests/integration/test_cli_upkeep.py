@@ -32,6 +32,7 @@ CONFIG = """
 store = "sqlite:///m.db"
 max_tokens = 400
 absorb_attempts = 1
+quiet_seconds = 0
 [overflow]
 kind = "flush_to_ltm"
 absorb = "every_update"

@@ -26,7 +26,7 @@ from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.models.embedders.local import WordLlamaEmbedder
 from agent_memory.models.embedders.onnx import FastEmbedEmbedder
 from agent_memory.models.embedders.remote import LiteLLMEmbedder
-from agent_memory.models.llm import Ledger
+from agent_memory.models.llm import Charges, Ledger
 from agent_memory.testing import FakeLLM
 
 KEY = "sk-test-canary"
@@ -60,7 +60,7 @@ def remote(
         attempts=attempts,
         initial_wait=0.01,
         max_wait=0.05,
-        ledger=ledger,
+        charges=Charges(ledger),
     )
 
 
@@ -209,7 +209,7 @@ def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:
     """A wrong one forgets the cache, or asks the provider before the first text."""
     ledger = Ledger()
     embedder = open_embedder(
-        "openai/test-model", api_base=fake.api_base, api_key=SecretStr(KEY), ledger=ledger
+        "openai/test-model", api_base=fake.api_base, api_key=SecretStr(KEY), charges=Charges(ledger)
     )
     assert isinstance(embedder, CachedEmbedder)
     assert embedder.name == "openai/test-model"

@@ -44,7 +44,7 @@ def test_below_the_floor() -> None:
     blocks = [VectorMemory(min_score=0.9, min_similarity=0)]
     with AgentMemory(store="memory://", blocks=blocks, recall_timeout=30) as memory:
         memory.update("mon", [user(LISBON), user("Lisbon is hilly.")], user_id="ana")
-        explained = memory.explain("Lisbon spring light", user_id="ana")
+        explained = memory.explain("What of the Lisbon spring light?", user_id="ana")
     assert [LISBON in one.text for one in explained.recalls] == [True]
     assert [one.recall.text for one in explained.left_out] == ["user: Lisbon is hilly."]
     assert "min_score asks 0.9" in reasons(explained)

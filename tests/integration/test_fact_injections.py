@@ -291,6 +291,7 @@ def talk(fake: FakeLLM, **how: Any) -> Talk:
         api_base=fake.api_base,
         api_key=SecretStr("sk-test"),
         max_tokens=60_000,
+        min_share=0,
     )
     return Talk(memory, model)
 
@@ -369,7 +370,9 @@ def test_where_all_may_tell_the_user_is_believed(
         recalled = it.recalled("ann")
         assert recalled >= OWN
         assert all(f"according to the {place})" in text for text in recalled - OWN)
-        message, _ = it.memory.get("ann-new", "Where?", user_id="ann").to_messages()
+        message, _ = it.memory.get(
+            "ann-new", "Where do I live and work?", user_id="ann"
+        ).to_messages()
         tags = re.findall(r"<\s*/?\s*\w+", message["content"])
         assert tags == ["<memory", "<extractive_memory", "</extractive_memory", "</memory"]
         assert it.memory.user("bob").facts() == []

@@ -15,7 +15,13 @@ from tests.integration.fact_model import Model, absorbed, remembering, said, tex
 
 def recalled(memory: AgentMemory, user_id: str = "ada") -> list[str]:
     """What a context shows of facts, in order of the alphabet."""
-    return sorted(texts(memory.get("new", "Where does she live?", user_id=user_id).recalls))
+    return sorted(
+        texts(
+            memory.get(
+                "new", "Where does she live, and what does she row?", user_id=user_id
+            ).recalls
+        )
+    )
 
 
 @pytest.fixture

@@ -302,7 +302,7 @@ def test_nothing_is_recalled() -> None:
     blocks = [FileMemory(), StaticMemory(facts=["The plan is in your files."])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
         memory.user("ana").files().create(PLAN, "Plan the trip.")
-        memory.update("s", {"role": "user", "content": "What of the trip?"}, user_id="ana")
+        memory.update("s", {"role": "user", "content": "The trip is planned."}, user_id="ana")
         context = memory.get("s", "plan the trip")
         assert [recall.block for recall in context.recalls] == ["static"]
         assert context.warnings == []

@@ -54,6 +54,16 @@ def test_the_next_chat_knows_what_the_last_one_said(memory: AgentMemory) -> None
     assert texts(memory.search(ASKED, session_id="a")) == [f"user: {SAID}"]
 
 
+def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemory) -> None:
+    """Wrong: a question that comes right after the system message hides all that is said then."""
+    memory.update("s", {"role": "system", "content": "Be kind."}, user_id="ana")
+    assert memory.search("cat", user_id="ana") == []
+    memory.update("s", {"role": "user", "content": "My cat is called Mia."})
+    assert "Mia" in memory.search("cat", user_id="ana")[0].text
+    memory.update("t", {"role": "user", "content": "Hello."}, user_id="ana")
+    assert "Mia" in str(memory.get("t", "What is my cat called?").recalls)
+
+
 def test_nothing_changes_when_it_is_absorbed(memory: AgentMemory) -> None:
     """Wrong: a message is found twice, under another id, or with another score, before it is
     absorbed than after."""

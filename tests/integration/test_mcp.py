@@ -51,7 +51,7 @@ IN_VAIN: list[tuple[str, dict[str, Any], str]] = [
     ("add_memory", {"text": " "}, "empty"),
     ("add_memory", {"text": "x" * 4_001}, "4000"),
     ("get_context", {"session_id": "x" * 300}, "255"),
-    ("memory_read_message", {"seq": 1}, "Say which session"),
+    ("memory_read_message", {"seq": 1}, "session_id: Field required"),
     ("memory_read_message", {"seq": 1, "session_id": "bens"}, "There is no session 'bens'"),
     ("memory_read_message", {"seq": 1, "session_id": "nobodys"}, "There is no session 'nobodys'"),
     ("memory_read_message", {"seq": 2, "session_id": "sarahs"}, "It has 1 to 1"),
@@ -190,7 +190,7 @@ def test_what_was_said_is_found(memory: AgentMemory) -> None:
     found = speak(memory, talk)
     assert {(one["kind"], one["text"]) for one in found} == {
         ("note", "The canary is called Kiri."),
-        ("other", "user: The canary of sarahs sings."),
+        ("message", "user: The canary of sarahs sings."),
     }
 
 

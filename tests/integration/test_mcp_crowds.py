@@ -17,12 +17,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from agent_memory.mcp.connections import MOST, most_connections
-from agent_memory.mcp.http import listen
+from agent_memory.listening.connections import MOST, most_connections
+from agent_memory.listening.serving import listen
 
 USUAL = "from agent_memory.cli.app import main; main()"
 QUICK = f"""
-from agent_memory.mcp import connections
+from agent_memory.listening import connections
 connections.HEADERS_SECONDS = connections.BODY_SECONDS = 1.0
 {USUAL}
 """

@@ -174,7 +174,10 @@ def test_an_adapter_adds_a_format() -> None:
         chat = memory.get("s").to_messages()
         assert [one["content"] for one in chat] == ["Which way?", "Left.", "Sure?"]
         assert [entry.message.raw for entry in memory.history("s")][:2] == [item, silent]
-        with pytest.raises(InvalidInput, match=r"anthropic\.messages, openai\.responses, xai"):
+        with pytest.raises(
+            InvalidInput,
+            match=r"anthropic\.messages, .*, openai\.responses, .*xai",
+        ):
             memory.get("s", format="mine")
 
 
@@ -190,3 +193,66 @@ def test_recalls_stand_beside_the_providers_items() -> None:
             assert str(told).count("opens at nine") == str(told).count("When?") == 1
             assert (asked in told) == (role == "system")
             assert OUTPUT in told
+
+
+def a_long_run() -> list[dict[str, Any]]:
+    """Reasoning before each call; calls that a chat shows, and calls that none shows."""
+    items: list[dict[str, Any]] = [user("Book it.")]
+    for at in range(8):
+        items += [
+            {"type": "reasoning", "id": f"rs_{at}", "summary": [], "encrypted_content": "g" * 150},
+            {"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}",
+             "id": f"fc_{at}"},
+            {"type": "function_call_output", "call_id": f"c{at}", "output": "found " * 90},
+            {"type": "reasoning", "id": f"rq_{at}", "summary": [], "encrypted_content": "g" * 150},
+            {"type": "computer_call", "call_id": f"k{at}", "id": f"cu_{at}",
+             "action": {"type": "click", "x": at}},
+            {"type": "computer_call_output", "call_id": f"k{at}",
+             "output": {"type": "computer_screenshot", "image_url": "data:," + "x" * 400}},
+            {"type": "mcp_approval_request", "id": f"ap_{at}", "name": "pay", "arguments": "{}"},
+            {"type": "mcp_approval_response", "approval_request_id": f"ap_{at}", "approve": True},
+        ]  # fmt: skip
+    return items
+
+
+def test_what_belongs_together_is_sent_together() -> None:
+    """Wrong: a run that does not fit is sent with reasoning that lost the item after it, with an
+    item that lost its reasoning, or with half of a call that no chat shows."""
+    run = a_long_run()
+    follower = {
+        one["id"]: run[at + 1] for at, one in enumerate(run) if one.get("type") == "reasoning"
+    }
+    given = [raw(item) for item in run]
+    lengths = set()
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        for budget in range(200, 6_000, 200):
+            context = memory.get("s", window=given, format=RESPONSES, max_tokens=budget)
+            sent = context.to_messages()
+            assert context.tokens <= budget
+            lengths.add(len(sent))
+            for at, item in enumerate(sent):
+                before, after = sent[at - 1], sent[at + 1 : at + 2]
+                match item.get("type"):
+                    case "reasoning":
+                        assert after == [follower[item["id"]]]
+                    case "function_call" if "id" in item:
+                        assert before.get("id") == item["id"].replace("fc", "rs")
+                    case "computer_call":
+                        assert before.get("id") == item["id"].replace("cu", "rq")
+                        assert after[0]["call_id"] == item["call_id"]
+                    case "computer_call_output":
+                        assert before["call_id"] == item["call_id"]
+                    case "mcp_approval_request":
+                        assert after[0]["approval_request_id"] == item["id"]
+                    case "mcp_approval_response":
+                        assert before["id"] == item["approval_request_id"]
+    assert len(run) in lengths
+    assert len(lengths) > 5
+
+
+def test_notes_of_a_caller_say_nothing_of_pairs() -> None:
+    """Wrong: a message is left out since its caller's notes are taken for ours."""
+    given = {**raw(OUTPUT), "metadata": {"pair": "x", "hidden_item": True}}
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", [user("Buy."), given])
+        assert memory.get("s", format=RESPONSES).to_messages()[1] == OUTPUT

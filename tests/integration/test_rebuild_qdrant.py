@@ -434,10 +434,12 @@ def test_a_wrong_key_is_told_at_the_start(rig: Rig, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
     with rig.memory(OLD) as memory:
         rig.server.key = "changed"
-        memory.update("s", user("hello"), user_id="ada")
-        assert any("QDRANT_API_KEY" in warning for warning in memory.get("s", "hello").warnings)
+        memory.update("s", user("hello: a fact"), user_id="ada")
+        assert any(
+            "QDRANT_API_KEY" in warning for warning in memory.get("s", "which fact?").warnings
+        )
         rig.server.key = "right"
         clock[0] += 1000.0
         memory.flush()
-        assert recalled(memory) == ["user: hello"]
+        assert recalled(memory) == ["user: hello: a fact"]
         assert operations.dead_letters(memory) == []

@@ -30,6 +30,7 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.ltm_blocks.registry import erase
 from agent_memory.operations import import_session
+from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
@@ -42,6 +43,7 @@ NAMES = [collection.name for collection in RESERVED]
 KEEPING = {
     "records",
     "put_records",
+    "swap_record",
     "delete_records",
     "open_vectors",
     "put_vectors",
@@ -107,6 +109,7 @@ def world() -> Iterator[World]:
             system_store=system,
             overflow=FlushToLTM(blocks=blocks),
             absorb_attempts=1,
+            spending_limits={"per_user": {"calls": 1_000}},
             **asked,  # type: ignore[arg-type]
         )
         with memory:
@@ -123,6 +126,10 @@ def world() -> Iterator[World]:
             share.agent(USER).update("t", say("hello"))
             with VectorIndex(store, dimension=2) as index:
                 index.store({"id": "a", "vector": [1, 0]}, user_id=USER)
+            memory.values(USER).put(("state",), "k", 1)
+            KeyRing(store).create("Ada's phone", [USER], ["read"])
+            KeyRing(store).create("the backend", ["*"], ["read", "write"])
+            memory.describe("s", {"title": "Hello"})
             memory.update("gone", say("hello"), user_id=USER)
             memory.delete("gone")
             memory.components.worker(1).run_once()

@@ -58,7 +58,7 @@ def view(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> dict[
         "sources": [sorted((one.id, one.sources) for one in recalls) for recalls in found],
         **(_known(memory.user(user)) if "extractive" in memory.blocks else {}),
         "dead": operations.dead_letters(memory),
-        "stats": replace(memory.stats(), usage=None),
+        "stats": replace(memory.stats(), usage=None, prompts=None, usage_by_purpose={}),
     }
 
 

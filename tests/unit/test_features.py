@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent_memory.retrieval.features import Features, Query, Turn
 from agent_memory.retrieval.surroundings import BUDGET, claims
-from agent_memory.retrieval.terms import asked, rarity, term_of, weighted
+from agent_memory.retrieval.terms import Written, asked, rarity, term_of, weighted
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ def test_surroundings_hold_the_turn(lengths: list[int], data: st.DataObject) -> 
 def test_weights_are_bm25() -> None:
     """Wrong: a word said twice weighs twice as much, or long texts win by their length."""
     a, b = term_of("a"), term_of("b")
-    found = weighted([(a, b), (a,)], 6.0)
+    found = weighted([Written((a, b), (), 2), Written((a,), (), 1)], 6.0)
     damping = 0.9 * (0.25 + 0.75 * 3 / 6)
     assert found.ids.tolist() == [a, b]
     assert found.weights == pytest.approx([1.9 * 2 / (2 + damping), 1.9 / (1 + damping)], rel=1e-3)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.retrieval.dates import Date, dates
-from agent_memory.retrieval.words import words, words_of, words_up_to
+from agent_memory.retrieval.words import Forms, forms_of, words, words_up_to
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ DAY = datetime(2023, 5, 8, tzinfo=UTC)
         ("Straße \uff21\uff22\uff11", ["strass", "ab1"]),
         ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
         ("木", ["木"]),
-        ("я живу в Москве", ["я", "живу", "в", "москве"]),
+        ("я живу в Москве", ["жив", "москв"]),
         ("GPT4とClaude", ["gpt4", "と", "claud"]),
         ("the of and", []),
         ("", []),
@@ -90,10 +90,10 @@ def hurried() -> Iterator[None]:
 def test_threads_stem_at_the_same_time() -> None:
     """Wrong: what one thread stems is mixed with another's, and kept so for the process's life."""
     texts = ["organizations", "relational", "conditionally", "happiness", "international"]
-    stem = words_of.__wrapped__  # nothing kept
+    stem = forms_of.__wrapped__  # nothing kept
     expected = [stem(text) for text in texts]
 
-    def work(_: int) -> list[list[tuple[str, ...]]]:
+    def work(_: int) -> list[list[tuple[Forms, ...]]]:
         return [found for _ in range(300) if (found := [*map(stem, texts)]) != expected]
 
     with ThreadPoolExecutor(4) as pool:

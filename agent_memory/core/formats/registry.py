@@ -6,14 +6,51 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_memory.core.formats import claude, responses
+from agent_memory.core.formats import (
+    agent_framework,
+    claude,
+    converse,
+    gemini,
+    langchain,
+    llama_index,
+    pydantic_ai,
+    responses,
+)
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
 
-__all__ = ["RESPONSES", "Format", "register"]
+__all__ = [
+    "ADK",
+    "AGENT_FRAMEWORK",
+    "CONVERSE",
+    "LANGCHAIN",
+    "LLAMA_INDEX",
+    "PYDANTIC_AI",
+    "RESPONSES",
+    "Format",
+    "register",
+]
 
 RESPONSES = "openai.responses"
 """The format of the items of OpenAI's Responses API."""
+
+LANGCHAIN = "langchain"
+"""The format of LangChain's messages."""
+
+ADK = "google.adk"
+"""The format of events of Google's ADK."""
+
+CONVERSE = "bedrock.converse"
+"""The format of Bedrock's Converse API, in which Strands keeps messages."""
+
+LLAMA_INDEX = "llama_index"
+"""The format of LlamaIndex's messages."""
+
+AGENT_FRAMEWORK = "agent_framework"
+"""The format of messages of Microsoft's Agent Framework."""
+
+PYDANTIC_AI = "pydantic_ai"
+"""The format of pydantic-ai's messages."""
 
 Raw = Mapping[str, Any]
 Chat = Sequence[dict[str, Any]]
@@ -21,6 +58,10 @@ Chat = Sequence[dict[str, Any]]
 
 def _never(raw: Raw) -> bool:
     return False
+
+
+def _nobody(raw: Raw) -> str | None:
+    return None
 
 
 def _itself(raw: Raw) -> Sequence[Any]:
@@ -40,6 +81,7 @@ class Format:
             format.
         compacts: Whether an item stands for all before it, for this provider.
         items: What an item is sent back as.
+        pair: For a call that no chat shows, and for what answers it: what both are known by.
     """
 
     name: str
@@ -47,11 +89,12 @@ class Format:
     from_chat: Callable[[Raw], Sequence[Any]] | None = None
     compacts: Callable[[Raw], bool] = _never
     items: Callable[[Raw], Sequence[Any]] = _itself
+    pair: Callable[[Raw], str | None] = _nobody
 
 
 def _of_responses(name: str) -> Format:
     own = responses
-    return Format(name, own.to_chat, own.from_chat, own.compacts, own.items)
+    return Format(name, own.to_chat, own.from_chat, own.compacts, own.items, own.pair)
 
 
 _FORMATS = {
@@ -60,6 +103,12 @@ _FORMATS = {
     "anthropic.messages": Format(
         "anthropic.messages", claude.to_chat, claude.from_chat, claude.compacts
     ),
+    AGENT_FRAMEWORK: Format(AGENT_FRAMEWORK, agent_framework.to_chat, agent_framework.from_chat),
+    ADK: Format(ADK, gemini.to_chat, gemini.from_chat),
+    CONVERSE: Format(CONVERSE, converse.to_chat, converse.from_chat),
+    LANGCHAIN: Format(LANGCHAIN, langchain.to_chat, langchain.from_chat),
+    PYDANTIC_AI: Format(PYDANTIC_AI, pydantic_ai.to_chat, pydantic_ai.from_chat),
+    LLAMA_INDEX: Format(LLAMA_INDEX, llama_index.to_chat, llama_index.from_chat),
 }
 
 

@@ -19,6 +19,7 @@ COMPACTED = "response.compaction"
 
 _CHAT_FIELDS = ("name", "tool_call_id")
 _CHAT_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_APPROVALS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
 _TEXTS = {"input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
 
 
@@ -84,6 +85,15 @@ def compacts(raw: Mapping[str, Any]) -> bool:
         for one in items(raw)
         if isinstance(one, Mapping)
     )
+
+
+def pair(raw: Mapping[str, Any]) -> str | None:
+    """What a call and its output are known by: a screen's, a shell's, a request for approval."""
+    kind, called = str(raw.get("type")), raw.get("call_id")
+    if kind in _APPROVALS:
+        kind, called = "approval", raw.get(_APPROVALS[kind])
+    name = kind.removesuffix("_output").removesuffix("_call")
+    return f"{name} {called}" if isinstance(called, str) else None
 
 
 def calls_of(view: Mapping[str, Any]) -> list[Json]:

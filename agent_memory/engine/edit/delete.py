@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from agent_memory.core.receipts import Part
 from agent_memory.core.records import Head, Lease, Scope
-from agent_memory.core.reserved import reserved
+from agent_memory.core.reserved import KEYS, reserved
 from agent_memory.core.threads import apart
 from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.edit.receipts import Deleted
@@ -23,6 +23,7 @@ from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.system_records import Kind, SystemRecords
+from agent_memory.engine.values.key_values import erase_values
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import Damaged, SessionDeleting, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
@@ -178,6 +179,7 @@ class Deletion:
             resolve(block.delete(Scope(user_id)))
         parts += map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])
         self._tombstones.user(user_id)
+        self._store.delete_records(KEYS.name, owner=Scope(user_id).owner)
         self._shared.erase(user_id)
         # what the user has said since the deletion began is absorbed again
         for head in all_heads(self._store, user_id):
@@ -195,6 +197,7 @@ class Deletion:
         for name in self._former_manual_blocks():
             erase(self._store, name, Scope(user_id))
         erase_indexed(self._store, user_id)
+        erase_values(self._store, Scope(user_id))
 
     def _note_scrub(self) -> None:
         """Have the traces erased, whatever becomes of this call."""

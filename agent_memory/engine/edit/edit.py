@@ -7,16 +7,16 @@ If it stops before the last step the log is as it was, and what was forgotten is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span, empty_head
 from agent_memory.core.threads import apart, given_up
-from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, listed, popped
+from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
 from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.processing.absorb import Absorber
@@ -137,9 +137,20 @@ class Editor:
             UnsupportedOperation: None are given, and messages of it have expired.
             StoreUnavailable: It is being absorbed, and what was absorbed is to be replaced.
         """
+        self.change(session_id, lambda log: messages, user_id, drafted)
+
+    def change(
+        self,
+        session_id: str,
+        change: Callable[[list[Entry]], Iterable[Any]],
+        user_id: str | None,
+        drafted: Drafts,
+    ) -> Head:
+        """Have a session's log be what a function makes of it; as `save`. The head afterwards."""
         begins = empty_head(session_id, user_id, datetime.now(UTC))
-        plan = listed(messages, user_id, drafted)
-        self.edit(session_id, plan, "Nothing was saved; try again.", begins)
+        plan = changed(change, user_id, drafted)
+        done = self.edit(session_id, plan, "Nothing was changed; try again.", begins)
+        return done.head if done else self._store.head(session_id) or begins
 
     @apart
     def edit(

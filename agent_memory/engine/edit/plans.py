@@ -5,15 +5,22 @@ Pure: a plan reads the log through what it is given for that, and changes nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from agent_memory.core.limits import check_callable
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Span
 from agent_memory.core.redacted import redacted_message
 from agent_memory.core.window import begun_anew, ruled
-from agent_memory.errors import InvalidInput, SessionOfAnotherUser, UnsupportedOperation
-from agent_memory.stores.log import entries_after
+from agent_memory.errors import (
+    InvalidInput,
+    InvalidMessage,
+    SessionOfAnotherUser,
+    UnsupportedOperation,
+)
+from agent_memory.stores.log import entries_after, entry_for_caller
 
 Log = Callable[[int, int], Sequence[Entry]]
 """Gives the entries of a session after a seq, up to another, as far as its log has them."""
@@ -156,6 +163,35 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
             return None
         anew = (name for name, cursor in head.cursors.items() if cursor > end)
         return replace(edit, anew=frozenset(anew))
+
+    return plan
+
+
+def changed(
+    change: Callable[[list[Entry]], Iterable[Any]], user_id: str | None, drafted: Drafts
+) -> Plan:
+    """Has a session consist of what a function makes of its log; see `listed`.
+
+    Args:
+        change: The function.
+        user_id: Whose the session is to be, if it is nobody's.
+        drafted: Counts the messages that are new.
+
+    Raises:
+        InvalidInput: It is no function.
+    """
+    check_callable("change", change)
+
+    def plan(head: Head, log: Log) -> LogEdit | None:
+        given = change([entry_for_caller(entry) for entry in log(head.expired, head.end)])
+        if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+            raise InvalidMessage("Give back a list of entries or messages: all of the log.")
+        messages = [
+            message
+            for one in given
+            for message in ([one.message] if isinstance(one, Entry) else Message.all_of(one))
+        ]
+        return listed(messages, user_id, drafted)(head, log)
 
     return plan
 

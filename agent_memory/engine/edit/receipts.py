@@ -13,6 +13,7 @@ from agent_memory.core.receipts import Part, Receipt, digest_of, merged
 from agent_memory.core.records import Head, Record, Scope
 from agent_memory.core.reserved import DELETED
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.values.items import is_owned
 from agent_memory.errors import Damaged, Undecryptable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore, Store
@@ -166,7 +167,7 @@ class Receipts:
 
         def is_left(record: Record) -> bool:
             is_new = record.session_id in begun or record.created_at > receipt.at
-            return record.owner == owner and not is_new
+            return is_owned(record.owner, owner) and not is_new
 
         yield from self._left(is_left)
 

@@ -17,6 +17,7 @@ from agent_memory.core.turns import (
 )
 from agent_memory.engine.loop.offering import Offer
 from agent_memory.errors import ModelOutputInvalid
+from agent_memory.models.usage import Account, Usage
 
 if TYPE_CHECKING:
     from agent_memory.engine.recall.contexts import Pack
@@ -135,16 +136,28 @@ class CompletionStream:
 
     Args:
         chunks: What `Conversation.rounds` gives.
+        account: What models are asked on.
 
     Attributes:
-        response: At the end, all chunks of the last round put together.
+        response: At the end, all chunks of the last round put together; its `cost` is the turn's.
     """
 
-    def __init__(self, chunks: Chunks) -> None:
+    def __init__(self, chunks: Chunks, account: Account) -> None:
         self._chunks = chunks
+        self._account = account
         self._reading = threading.Lock()
         self._stopped = False
         self.response: Any = None
+
+    @property
+    def usage(self) -> Usage:
+        """What models were asked for in this turn so far, by all rounds and by recalling."""
+        return self._account.usage
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars that it took so far; None where the price of a model is not known."""
+        return self.usage.cost
 
     def __iter__(self) -> Self:
         return self
@@ -156,6 +169,7 @@ class CompletionStream:
             except StopIteration as end:
                 if end.value is not None:
                     self.response = end.value
+                    setattr(self.response, "cost", self.cost)  # noqa: B010 - litellm's own class
                 raise
             finally:
                 if self._stopped:

@@ -15,6 +15,7 @@ from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.contexts import Contexts, Seen, View
 from agent_memory.errors import InvalidInput
+from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
@@ -63,11 +64,12 @@ class Regenerate:
         packer, asked = self._contexts.packer, [question.message]
         window = packer.window(before, entries, asked)
         scope = replace(scope_of(head, user_id, session_id), shown=window.sources)
-        found, warnings = self._contexts.recall(scope, question.message)
+        with Account("other", scope.user_id).charged() as account:
+            found, warnings = self._contexts.recall(scope, question.message)
         found = asking.without(head, question, found)
         warnings += self._contexts.troubles(head)
         seen = Seen(packer, before, entries, asked, question.message, scope, window)
-        context = View(seen, found, warnings).context()
+        context = View(seen, found, warnings, usage=account.usage).context()
         part = Span(session_id, question.seq, head.end)
         return turn_of(session_id, user_id, asked, context, part)
 

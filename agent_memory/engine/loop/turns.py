@@ -23,6 +23,7 @@ from agent_memory.engine.loop.conversing import CompletionStream, Conversation
 from agent_memory.engine.loop.offering import GivenTool, Offer
 from agent_memory.engine.loop.retrying import answered_before
 from agent_memory.errors import InvalidInput, ModelRequired
+from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
     from agent_memory.core.messages import Message
@@ -150,16 +151,20 @@ class Turns:
                 'AgentMemory(model="openai/gpt-4o-mini"), or name it in the call.'
             )
 
+        account = Account("completion", user_id)
+        llm = llm.charged_to(account)
         said = None if own is None else self.stored(session_id, own, user_id=user_id)
         if said is not None:
-            chunks = CompletionStream(answered_before(llm, said, key, stream=stream))
+            before = answered_before(llm, said, key, stream=stream)
+            chunks = CompletionStream(before, account)
             return chunks if stream else _read(chunks)
 
         def call(name: str, arguments: str) -> str:
             return self.call_tool(session_id, name, arguments, user_id=user_id)
 
         offer = Offer(tools, self.toolbox() if tools else {}, call)
-        pack = self.begin(session_id, asked, user_id=user_id)
+        with Account("other", within=account).charged():
+            pack = self.begin(session_id, asked, user_id=user_id)
         turn = turn_of(session_id, user_id, asked, pack(asked))
         for warning in turn.context.warnings:
             logger.warning("completion: %s", warning)
@@ -168,7 +173,7 @@ class Turns:
             self.after(turn, answer, own, expected_end)
 
         talk = Conversation(turn, pack, llm, offer, max_rounds, options, store)
-        chunks = CompletionStream(talk.rounds(stream=stream))
+        chunks = CompletionStream(talk.rounds(stream=stream), account)
         return chunks if stream else _read(chunks)
 
 

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from math import inf
+from time import monotonic
 
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
@@ -19,8 +21,9 @@ from agent_memory.engine.leases import Leases
 from agent_memory.engine.processing.dead_letters import DeadLetters, is_passing
 from agent_memory.engine.processing.failures import Failures
 from agent_memory.engine.recall.runner import TimeLimited, resolve, together
-from agent_memory.errors import ConfigError, LeaseLost, StoreError
+from agent_memory.errors import ConfigError, LeaseLost, SpendingLimitReached, StoreError
 from agent_memory.ltm_blocks.base import Block
+from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import read_around
 from agent_memory.stores.log import LOST, entry_for_caller
@@ -88,6 +91,14 @@ class Batches:
         return without_system([entry for entry in read if entry.seq <= last]), last
 
 
+_State = tuple[datetime, int, int]
+
+
+def _state(head: Head) -> _State:
+    """What is another where the log is."""
+    return head.created_at, head.version, head.end
+
+
 class Absorber:
     """Brings blocks up to date with sessions, each block a consumer of its own.
 
@@ -97,6 +108,8 @@ class Absorber:
         blocks: Bound blocks; those that do not absorb are passed over.
         timeout: Seconds that one batch may take.
         patience: Seconds to wait for what the store says of failures.
+        prepares: Whether blocks are told of many users' sessions at once. What that costs is
+            nobody's, so it is not done where users have spending limits.
 
     Attributes:
         blocks: Those that absorb, by name.
@@ -110,7 +123,10 @@ class Absorber:
         blocks: Sequence[Block],
         timeout: float,
         patience: float,
+        *,
+        prepares: bool = True,
     ) -> None:
+        self._prepares = prepares
         self._store = store
         self._leases = Leases(store)
         self._dead_letters = dead_letters
@@ -118,30 +134,41 @@ class Absorber:
         self.blocks = {block.name: block for block in blocks if block.absorbs}
         self.failures = Failures(dead_letters, self.blocks, patience)
         self._backoff = Backoff()
+        self._unaffordable: dict[tuple[str, str], float] = {}  # until when it waits
         self._clean: set[tuple[str, str]] = set()  # no attempts of before this process are noted
+        self._prepared: dict[str, tuple[_State, Batches]] = {}  # what was read ahead
         self._time_limited = TimeLimited()
 
     def wait(self, session_id: str, block: str) -> float:
-        """Seconds until a block may be fed this session after a failure; 0 for now."""
-        return self._backoff.seconds(block, (block, session_id))
+        """Seconds until a block may be fed this session; 0 for now.
+
+        It waits after a failure, and where a spending limit lets no model be asked.
+        """
+        until = self._unaffordable.get((block, session_id), 0.0)
+        return max(until - monotonic(), self._backoff.seconds(block, (block, session_id)))
 
     def prepare(self, heads: Sequence[Head]) -> None:
         """Tell blocks what waits in sessions that are about to be absorbed, all of it at once."""
-        for name, block in self.blocks.items():
+        self._prepared = {
+            head.session_id: (_state(head), Batches(self._store, head.session_id)) for head in heads
+        }
+        for name, block in self.blocks.items() if self._prepares else ():
             if type(block).prepare is Block.prepare or self._backoff.seconds(name):
                 continue
             try:
-                call = partial(block.prepare, self._first_batches(heads, name))
+                call = partial(block.prepare, self._first_batches(heads, name, self._prepared))
                 self._time_limited.run(name, call, self._timeout, lambda: None)
             except Exception as error:  # noqa: BLE001 - absorbing them meets it again, and tells
                 logger.info("block %r could not prepare: %s", name, error_text(error))
 
-    def _first_batches(self, heads: Sequence[Head], name: str) -> list[Entry]:
+    def _first_batches(
+        self, heads: Sequence[Head], name: str, prepared: Mapping[str, tuple[_State, Batches]]
+    ) -> list[Entry]:
         waiting: list[Entry] = []
         for head in heads:
             cursor = head.cursors.get(name, 0)
             if cursor < head.end and len(waiting) < _MOST_PREPARED:
-                waiting += Batches(self._store, head.session_id).after(cursor, head.end)[0]
+                waiting += prepared[head.session_id][1].after(cursor, head.end)[0]
         return waiting
 
     def absorb(
@@ -162,7 +189,9 @@ class Absorber:
         Returns:
             What was absorbed, by each block for which something was waiting.
         """
-        log = Batches(self._store, lease.session_id)
+        state, log = self._prepared.pop(lease.session_id, (None, None))
+        if log is None or state != _state(head):
+            log = Batches(self._store, lease.session_id)
         most = most_batches or inf
         calls = [
             partial(self._absorb, head, *one, lease, log, most, unwanted())
@@ -182,17 +211,18 @@ class Absorber:
     ) -> Absorbed | None:
         begun = cursor = head.cursors.get(block, 0)
         target, error, fed = min(upto, head.end), None, 0
+        account = Account("extraction", head.user_id)
         if cursor >= target:
             return None
         while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
             batch, last = log.after(cursor, target)
-            done = self._feed(head, block, batch, cursor, last, lease)
+            done = self._feed(head, block, batch, cursor, last, lease, account)
             fed += 1
             if isinstance(done, str):
                 error = done
             else:
                 head, cursor = done, last
-        return Absorbed(lease.session_id, block, begun + 1, cursor, error)
+        return Absorbed(lease.session_id, block, begun + 1, cursor, error, account.usage)
 
     def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
         """Feed a block a batch that it had given up."""
@@ -203,21 +233,27 @@ class Absorber:
             return Absorbed(session_id, name, first, letter.last)
         last, block = still[0].last, self.blocks[name]
         batch = without_system(read_around(self._store, session_id, first - 1, last - first + 1)[0])
-        message = _TAKEN_OVER
+        message, account = _TAKEN_OVER, Account("extraction", head.user_id)
+
+        def update() -> None:
+            with account.charged():
+                self._update(block, head, lease, batch)
+
         try:
             try:
                 if batch:
-                    self._limited(block, head, lambda: self._update(block, head, lease, batch))
+                    self._limited(block, head, update)
                 self._dead_letters.clear(name, first, lease)
-                return Absorbed(session_id, name, first, last)
+                return Absorbed(session_id, name, first, last, usage=account.usage)
             except LeaseLost:
                 raise
             except Exception as error:  # noqa: BLE001 - it stays a dead letter
-                message = error_text(error)
-                self._dead_letters.count(name, first, last, message, lease)
+                message = error_text(account.refusal or error)
+                if account.refusal is None:
+                    self._dead_letters.count(name, first, last, message, lease)
         except LeaseLost:
             self.undo_stale_writes(name, head, lease)
-        return Absorbed(session_id, name, first, first - 1, message)
+        return Absorbed(session_id, name, first, first - 1, message, account.usage)
 
     def rewind(self, block: str, lease: Lease | None, session_id: str) -> None:
         """Put a block's cursor back to the beginning of a session, and make that due."""
@@ -277,7 +313,14 @@ class Absorber:
         return self._leases.hold(session_id, waiting=True)
 
     def _feed(
-        self, head: Head, name: str, batch: list[Entry], cursor: int, last: int, lease: Lease
+        self,
+        head: Head,
+        name: str,
+        batch: list[Entry],
+        cursor: int,
+        last: int,
+        lease: Lease,
+        account: Account,
     ) -> Head | str:
         """Give a block one batch and move its cursor; the head then, or what went wrong."""
         begun = wrote = False
@@ -289,7 +332,8 @@ class Absorber:
                 wrote = True
             begun = True
             if batch:
-                self._update(block, head, lease, batch)
+                with account.charged():
+                    self._update(block, head, lease, batch)
                 wrote = True
 
         block = self.blocks[name]
@@ -304,6 +348,8 @@ class Absorber:
                 raise
             except Exception as error:  # noqa: BLE001 - any block's failure must not lose a message
                 wrote = True  # some of it, perhaps
+                if account.refusal is not None:
+                    return self._put_off(name, account.refusal, lease)
                 if is_passing(error) or not begun:  # not begun: the messages are not at fault
                     return self._postpone(name, error, cursor, last, lease)
                 return self._failed(name, error, cursor, last, head, lease)
@@ -342,12 +388,20 @@ class Absorber:
     def _worked(self, block: str, cursor: int, lease: Lease) -> None:
         self._backoff.succeeded(block)
         self._backoff.succeeded((block, lease.session_id))
+        self._unaffordable.pop((block, lease.session_id), None)
         self.failures.over(block, lease.session_id)
         if (block, lease.session_id) not in self._clean:
             self._dead_letters.clear(block, cursor + 1, lease)
             if len(self._clean) >= _MOST_CLEAN:
                 self._clean.clear()
             self._clean.add((block, lease.session_id))
+
+    def _put_off(self, block: str, refusal: SpendingLimitReached, lease: Lease) -> str:
+        """A spending limit was reached, which is nobody's failure: it waits for the next day."""
+        self._unaffordable[block, lease.session_id] = monotonic() + refusal.seconds
+        if not self._held(lease):
+            raise LeaseLost(_TAKEN_OVER)
+        return error_text(refusal)
 
     def _postpone(self, block: str, error: Exception, cursor: int, last: int, lease: Lease) -> str:
         """What failed will work some day: nothing is counted, and nothing passed over."""

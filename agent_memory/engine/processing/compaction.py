@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_memory.core.budget import SUMMARY_FRAME, Budget
 from agent_memory.core.records import Entry, Head, Summary
+from agent_memory.core.spending import seconds_left
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import clip
 from agent_memory.core.window import Cut, apply, guarded, passes, snap, visible
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.absorb import without_system
+from agent_memory.engine.spending import now_utc
 from agent_memory.engine.windows import Windows
 from agent_memory.ltm_blocks.base import Resources
+from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Departure, Strategy, Window
 
@@ -38,6 +41,7 @@ class Compaction:
         max_tokens: The budget of a context.
         recall_tokens: What to leave free for recalls, where the strategy takes the whole budget.
         max_messages: How many messages a window may show; None for any number.
+        unaffordable: Whether a spending limit lets no model be asked for a user.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Compaction:
         max_tokens: int,
         recall_tokens: int,
         max_messages: int | None = None,
+        unaffordable: Callable[[str | None], bool] = lambda user_id: False,
     ) -> None:
         self._store = store
         self._windows = windows
@@ -64,6 +69,7 @@ class Compaction:
         self._limit = self._budget.turns(0)
         self._max_messages = max_messages
         self._backoff = Backoff()
+        self._unaffordable = unaffordable
 
     def limit(self, head: Head) -> int:
         """Tokens that the turns of the session's window may take."""
@@ -137,6 +143,8 @@ class Compaction:
     def refresh_wait(self, head: Head) -> float | None:
         """Seconds until the model may be asked again for a summary; None where none waits."""
         waits = head.summary is not None and head.summary.redo_after is not None
+        if waits and self._unaffordable(head.user_id):
+            return seconds_left(now_utc())
         return self._backoff.seconds(_MODEL) if waits and not self._backoff.idle(_MODEL) else None
 
     def troubles(self, head: Head | None) -> list[str]:
@@ -215,11 +223,17 @@ class Compaction:
         def models(name: str | None) -> LLM | None:
             if not insist and not self._backoff.ready(_MODEL):
                 return None
+            if not insist and self._unaffordable(head.user_id):
+                return None
             llm = self._resources.models(name)
             asked.extend([llm.model] if llm else [])
             return llm
 
-        written = self._strategy.summarize(departure, replace(self._resources, models=models))
+        account = Account("summary", head.user_id)
+        with account.charged():
+            written = self._strategy.summarize(departure, replace(self._resources, models=models))
+        if account.refusal is not None:  # the model did not fail
+            return written and self._clipped(written, most)
         if asked and written and written.redo_after is not None:
             self._backoff.failed(_MODEL)
         elif asked:

@@ -12,13 +12,22 @@ from agent_memory.errors import (
     ModelForbidden,
     ModelRequired,
     ModelUnavailable,
+    SpendingLimitReached,
     StoreError,
 )
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
 _PLACE = FAILED.name
-_PASSING = (ModelUnavailable, ModelForbidden, ModelRequired, ConfigError, StoreError, OSError)
+_PASSING = (
+    SpendingLimitReached,
+    ModelUnavailable,
+    ModelForbidden,
+    ModelRequired,
+    ConfigError,
+    StoreError,
+    OSError,
+)
 
 
 def is_passing(error: Exception) -> bool:

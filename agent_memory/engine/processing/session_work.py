@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from agent_memory.core.records import Absorbed, DeadLetter, Head
+from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
 from agent_memory.core.threads import apart
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, Absorber
 from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.retention import Retention
@@ -56,6 +56,23 @@ def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
     return max(0.0, minutes * 60 - silent)
 
 
+def quiet_seq(said: Sequence[tuple[int, datetime]], now: datetime | None, seconds: float) -> int:
+    """The last seq that was followed by a pause; 0: none was. Pure.
+
+    Args:
+        said: Seqs and times of messages, in order.
+        now: The time, which ends a pause too; None: the last message has just been said, whatever
+            its own time is.
+        seconds: What counts as a pause.
+    """
+    after = now
+    for seq, at in reversed(said):
+        if after is not None and (after - at).total_seconds() >= seconds:
+            return seq
+        after = at
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Processed:
     """What was done for a session.
@@ -84,6 +101,9 @@ class SessionWork:
         absorb: When blocks absorb, by the strategy's word.
         idle_minutes: Silence after which a session is absorbed wholly; None for never.
         backlog: Sessions that are absorbed wholly whatever that word is.
+        recent: Reads what a session's window holds.
+        quiet: The blocks that absorb at every update, but after a pause: each time asks a model.
+        quiet_seconds: The pause.
 
     Attributes:
         backlog: As given.
@@ -100,8 +120,16 @@ class SessionWork:
         absorb: Absorb,
         idle_minutes: float | None,
         backlog: Backlog,
+        recent: Callable[[Head], list[Entry]],
+        quiet: Collection[str] = (),
+        quiet_seconds: float = 0.0,
     ) -> None:
         self.backlog = backlog
+        self._recent = recent
+        self._quiet = (
+            frozenset(quiet) if absorb == "every_update" and quiet_seconds else frozenset()
+        )
+        self._quiet_seconds = quiet_seconds
         self._store = store
         self._leases = leases
         self._compaction = compaction
@@ -156,38 +184,40 @@ class SessionWork:
             What was done. With `everything` or `scheduled`, also when to look again, which the
             store knows too.
         """
-        head = self._store.head(session_id)
-        if head is None or head.deleting:
-            self.backlog.done(session_id, None)
-        if head is None:
-            return Processed([])
-        if head.deleting:
-            self._finish_deletion(session_id, raising=not everything)
-            return Processed([])
         with self._leases.hold(session_id, waiting=everything) as lease:
-            head = self._store.head(session_id)  # much may have happened meanwhile
-            if head is None or head.deleting:
-                return Processed([])
-            if lease is None:
-                return Processed(self._refused(head) if everything else [], _HELD_SECONDS)
-            head = self._compact(head)
-            idle = self._idle_wait(head) if scheduled else None
-            targets = self._waiting(head, 0.0 if everything else idle)
-            if not everything:
-                targets = self._awake(session_id, targets)
-            done = self._absorber.absorb(head, targets, lease, most_batches=1 if scheduled else 0)
-            now = self._store.head(session_id) or head
-            self.backlog.done(session_id, now)
-            if everything:
-                now = self._compaction.refresh_summary(now, insist=True)
-            now = self._retention.shorten(now)
-            # where messages came meanwhile, the session is due
-            if now.end != head.end or not (everything or scheduled):
-                return Processed(done)
-            again = self._again(now, self._idle_wait(now) if everything else idle)
-            if everything or again != 0:  # a worker goes on at once without asking the store
-                self._store.schedule(now, again)
-            return Processed(done, again)
+            head = self._store.head(session_id)
+            if head is not None and not head.deleting:
+                return self._process(head, lease, everything=everything, scheduled=scheduled)
+        self.backlog.done(session_id, None)
+        if head is not None:
+            self._finish_deletion(session_id, raising=not everything)
+        return Processed([])
+
+    def _process(
+        self, head: Head, lease: Lease | None, *, everything: bool, scheduled: bool
+    ) -> Processed:
+        session_id = head.session_id
+        if lease is None:
+            return Processed(self._refused(head) if everything else [], _HELD_SECONDS)
+        head = self._compact(head)
+        idle = self._idle_wait(head) if scheduled else None
+        now = datetime.now(UTC) if scheduled else None
+        targets = self._waiting(head, 0.0 if everything else idle, now)
+        if not everything:
+            targets = self._awake(session_id, targets)
+        done = self._absorber.absorb(head, targets, lease, most_batches=1 if scheduled else 0)
+        after = self._store.head(session_id) or head
+        self.backlog.done(session_id, after)
+        if everything:
+            after = self._compaction.refresh_summary(after, insist=True)
+        after = self._retention.shorten(after)
+        # where messages came meanwhile, the session is due
+        if after.end != head.end or not (everything or scheduled):
+            return Processed(done)
+        again = self._again(after, self._idle_wait(after) if everything else idle)
+        if everything or again != 0:  # a worker goes on at once without asking the store
+            self._store.schedule(after, again)
+        return Processed(done, again)
 
     @apart
     def absorb(self, session_id: str, block: str, *, anew: bool = False) -> str | None:
@@ -265,19 +295,46 @@ class SessionWork:
             name: seq for name, seq in targets.items() if not self._absorber.wait(session_id, name)
         }
 
-    def _waiting(self, head: Head, idle: float | None) -> dict[str, int]:
+    def _waiting(
+        self, head: Head, idle: float | None, now: datetime | None = None
+    ) -> dict[str, int]:
         """The blocks that are due to absorb the session, in order, each with the seq to reach."""
-        targets = {name: self._target(head, name, idle) for name in self._absorber.blocks}
+        targets = {name: self._target(head, name, idle, now) for name in self._absorber.blocks}
         return {name: seq for name, seq in targets.items() if seq > head.cursors.get(name, 0)}
 
-    def _target(self, head: Head, block: str, idle: float | None) -> int:
+    def _target(self, head: Head, block: str, idle: float | None, now: datetime | None) -> int:
         def total_at(seq: int) -> int:
             found = self._store.pick(head.session_id, [seq]) if seq else []
             return found[0].total if found else 0
 
         if idle == 0 or self.backlog.holds(head.session_id, block):
             return head.end
+        if block in self._quiet:
+            return self._after_pause(head, head.cursors.get(block, 0), now)
         return target_seq(head, head.cursors.get(block, 0), self._absorb, total_at)
+
+    def _after_pause(self, head: Head, cursor: int, now: datetime | None) -> int:
+        """The seq up to which a block is to absorb that waits for pauses, or for a full batch."""
+        if cursor >= head.end:
+            return cursor
+        try:
+            waiting = [entry for entry in self._recent(head) if entry.seq > cursor]
+        except Damaged:  # what can be read around it is
+            return head.end
+        tokens = sum(entry.counted for entry in waiting)
+        if len(waiting) >= BATCH_ENTRIES or tokens >= BATCH_TOKENS:
+            return head.end
+        said = [(entry.seq, entry.created_at) for entry in waiting]
+        return max(head.start, quiet_seq(said, now, self._quiet_seconds))
+
+    def _pause_wait(self, head: Head) -> float | None:
+        """Seconds until a pause is long enough; None where no block waits for one."""
+        if not any(head.lag(name) for name in self._quiet & self._absorber.blocks.keys()):
+            return None
+        newest = self._store.pick(head.session_id, [head.end])
+        if not newest:
+            return None
+        return idle_wait(newest[0].created_at, datetime.now(UTC), self._quiet_seconds / 60)
 
     def _idle_wait(self, head: Head) -> float | None:
         """Seconds until the session counts as idle; None where that makes no difference."""
@@ -289,11 +346,13 @@ class SessionWork:
         return idle_wait(newest[0].created_at, datetime.now(UTC), self._idle_minutes)
 
     def _again(self, head: Head, idle: float | None) -> float | None:
-        waiting = self._waiting(head, idle)
+        waiting = self._waiting(head, idle, datetime.now(UTC))
         times = [self._absorber.wait(head.session_id, name) for name in waiting]
         refresh = self._compaction.refresh_wait(head)
         times += [refresh] if refresh is not None else []
         expiry = self._retention.wait(head)
         times += [expiry] if expiry is not None else []
+        pause = self._pause_wait(head)
+        times += [pause] if pause else []
         times += [idle] if idle and any(map(head.lag, self._absorber.blocks)) else []
         return min(times, default=None)

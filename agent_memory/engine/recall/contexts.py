@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from agent_memory.core.asking import asked_for
 from agent_memory.core.context import MemoryContext
+from agent_memory.core.courtesies import is_courtesy
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.native import native
 from agent_memory.core.packing import Packer, Shown
-from agent_memory.core.records import Entry, Head, Recall, Scope
+from agent_memory.core.records import Entry, Head, Recall, Scope, empty_head
 from agent_memory.core.threads import apart
-from agent_memory.core.window import role_of
+from agent_memory.core.usage import Usage
+from agent_memory.core.window import role_of, ruled
 from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.fan_out import FanOut
+from agent_memory.engine.recall.prompts import Prompts
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidBudget
+from agent_memory.models.usage import Account, current_account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.pending import Pending
 
@@ -61,32 +66,44 @@ class View(NamedTuple):
         found: What was recalled.
         warnings: What to warn of.
         among: The blocks whose sources are of the session's own store; None for all of them.
+        usage: What models were asked for it.
     """
 
     seen: Seen
     found: Found
     warnings: list[str]
     among: Collection[str] | None = None
+    usage: Usage = Usage()
 
     def context(self, window: Shown | None = None) -> MemoryContext:
         """The context; of another window, where the turn has grown."""
         seen = self.seen
         window = window or seen.window
         text = seen.query.text() if seen.query is not None else ""
-        return seen.packer.pack(seen.head, window, self.merged(window), self.warnings, text)
+        recalls = self.merged(window)
+        packed = seen.packer.pack(seen.head, window, recalls, self.warnings, text)
+        return packed if self.usage == Usage() else replace(packed, usage=self.usage)
 
-    def merged(self, window: Shown) -> list[Recall]:
-        """What was recalled and the window does not show whole, merged, best first."""
+    def merged(self, window: Shown, *, all_of_it: bool = False) -> list[Recall]:
+        """What was recalled and the window does not show whole, merged, best first.
+
+        Args:
+            window: The window.
+            all_of_it: Also what bears much less on the question than the best.
+        """
         if not any(self.found.values()):
             return []
-        return merge(self.found, window.sources, self.among)
+        query = self.seen.query
+        text = query.text() if query is not None else ""
+        floors = {} if all_of_it else self.seen.packer.floors(text)
+        return merge(self.found, window.sources, self.among, floors)
 
-    def pack(self, asked: Sequence[Message]) -> MemoryContext:
-        """The context for the turn so far."""
+    def window(self, asked: Sequence[Message]) -> Shown:
+        """What a context shows for the turn so far."""
         seen = self.seen
         if asked is seen.asked:
-            return self.context()
-        return self.context(seen.packer.window(seen.head, seen.entries, asked))
+            return seen.window
+        return seen.packer.window(seen.head, seen.entries, asked)
 
 
 class Contexts:
@@ -105,6 +122,7 @@ class Contexts:
         packer: As given.
         blocks: The blocks that are asked.
         troubles: As given.
+        prompts: What contexts were, and how much of each was kept.
     """
 
     def __init__(
@@ -124,6 +142,7 @@ class Contexts:
         self._recaller = recaller
         self.packer, self.blocks = packer, recaller.blocks
         self.troubles = troubles
+        self.prompts = Prompts()
 
     @apart
     def get(
@@ -133,15 +152,14 @@ class Contexts:
         user_id: str | None,
         max_tokens: int | None = None,
         form: str | None = None,
+        given: Sequence[Any] | None = None,
     ) -> MemoryContext:
         """See `AgentMemory.get`."""
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
-        asked = to_add(query)
-        seen = self.see(
-            session_id, asked, user_id, packer=packer, query=query, once=True, form=form
-        )
-        context = self._view(seen).context()
+        how: dict[str, Any] = {"once": True, "form": form, "given": given}
+        seen = self.see(session_id, to_add(query), user_id, packer=packer, query=query, **how)
+        context = self.sending(session_id, self._view(seen))(seen.asked)
         return context if form is None else replace(context, format=form)
 
     @apart
@@ -153,7 +171,16 @@ class Contexts:
             asked: The turn so far.
             user_id: The user.
         """
-        return self._view(self.see(session_id, asked, user_id)).pack
+        return self.sending(session_id, self._view(self.see(session_id, asked, user_id)))
+
+    def sending(self, session_id: str, view: View) -> Pack:
+        """What packs contexts of a view that are sent to a model: these are counted."""
+
+        def pack(asked: Sequence[Message]) -> MemoryContext:
+            window = view.window(asked)
+            return self.prompts.noted(session_id, view.context(window), window)
+
+        return pack
 
     def see(
         self,
@@ -165,6 +192,7 @@ class Contexts:
         query: Message | None = None,
         once: bool = False,
         form: str | None = None,
+        given: Sequence[Any] | None = None,
     ) -> Seen:
         """Read a session.
 
@@ -176,16 +204,24 @@ class Contexts:
             query: What to recall for; None for the newest message of the user.
             once: See `Packer.window`.
             form: A format; see `AgentMemory.get`.
+            given: What is shown in the window's place; see `AgentMemory.get`.
 
         Raises:
-            InvalidInput: An id is not usable.
+            InvalidInput: An id, or a message, is not usable.
             SessionOfAnotherUser: The session belongs to another user.
         """
         self._guard.check_session(session_id, user_id)
         head = self._guard.owned(session_id, user_id)
         entries = self._windows.of(head) if head else []
         packer = packer or self.packer
-        window = _window(packer, head, entries, asked, once, form)
+        if given is None:
+            window = _window(packer, head, entries, asked, once, form)
+        else:
+            held = frozenset([(session_id, entry.seq) for entry in entries])
+            entries = packer.entries(given)
+            begun = head or empty_head(session_id, user_id, datetime.now(UTC))
+            window = _window(packer, ruled(begun, entries), entries, asked, once, form)
+            window = replace(window, held=held)
         if query is None:
             said = (entry.message for entry in reversed(entries))
             query = newest_user(asked) or next(
@@ -196,9 +232,10 @@ class Contexts:
         return Seen(packer, head, entries, asked, query and asked_for(query), scope, window)
 
     def _view(self, seen: Seen) -> View:
-        found, warnings = self.recall(seen.scope, seen.query)
+        with Account("other", seen.scope.user_id, within=current_account()).charged() as account:
+            found, warnings = self.recall(seen.scope, seen.query)
         troubles = [*self.troubles(seen.head), *self.waiting(seen.scope, seen.head)]
-        return View(seen, found, [*warnings, *troubles])
+        return View(seen, found, [*warnings, *troubles], usage=account.usage)
 
     def waiting(self, scope: Scope, head: Head | None) -> list[str]:
         """What a context should tell of messages that wait for a block, most often for its model.
@@ -222,8 +259,14 @@ class Contexts:
         return told
 
     def recall(self, scope: Scope, message: Message | None) -> tuple[Found, list[str]]:
-        """What blocks recall, and a warning for each that could not be asked."""
-        found, warnings = self._recaller.recall(scope, message, self.packer.candidates)
+        """What blocks recall, and a warning for each that could not be asked.
+
+        For what only thanks or greets that is what they recall whatever is asked.
+        """
+        always = None
+        if message is not None and is_courtesy(message.text()):
+            always = [block.name for block in self.blocks if not block.selective]
+        found, warnings = self._recaller.recall(scope, message, self.packer.candidates, always)
         return existing(self._store, found), warnings
 
 

@@ -59,10 +59,10 @@ class Explainer:
             notes.append(_OF_NOBODY.format(session_id))
         found, warnings = contexts.recall(scope, message)
         view = View(seen, found, [])
-        merged, context = view.merged(seen.window), view.context()
+        merged, context = view.merged(seen.window, all_of_it=True), view.context()
         recalled = [one for recalls in found.values() for one in recalls]
         left_out = [
-            *left_out_of(recalled, merged, context),
+            *left_out_of(recalled, merged, view.merged(seen.window), context),
             *self._passed_over(scope, asked_for(message)),
         ]
         warnings += [*notes, *contexts.troubles(head), *contexts.waiting(scope, head)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +17,9 @@ from agent_memory.core.records import Recall, Scope
 from agent_memory.core.text import error_text
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.recall.runner import TimeLimited, resolve
+from agent_memory.errors import SpendingLimitReached
 from agent_memory.ltm_blocks.base import Block
+from agent_memory.models.usage import Account, current_account
 
 LOAD_SECONDS = 10.0
 """So long at most is waited for what a block loads before it is asked for the first time."""
@@ -55,7 +57,11 @@ class FanOut:
         begin_anew_in_child(self, lambda one: one._loading.clear())
 
     def recall(
-        self, scope: Scope, message: Message | None, limit: int
+        self,
+        scope: Scope,
+        message: Message | None,
+        limit: int,
+        only: Collection[str] | None = None,
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """What each block recalls, and a warning for each that failed or was too slow.
 
@@ -63,18 +69,24 @@ class FanOut:
             scope: Whose memory.
             message: What it is to bear on; of a long one, what it asks.
             limit: So much of each block at most.
+            only: The blocks to ask, by name; None for all.
         """
         message = message and asked_for(message)
-        asked = [block for block in self.blocks if concerns(block, scope)]
+        asked = [
+            block
+            for block in self.blocks
+            if concerns(block, scope) and (only is None or block.name in only)
+        ]
         if message is not None:
             for block in asked:
                 self.load(block.name, block)
-        return self.ask(
-            {
-                block.name: partial(ask_block, block, block.name, scope, message, limit)
-                for block in asked
-            }
-        )
+        with Account("other", scope.user_id, within=current_account()).charged():
+            return self.ask(
+                {
+                    block.name: partial(ask_block, block, block.name, scope, message, limit)
+                    for block in asked
+                }
+            )
 
     def load(self, name: str, block: Block) -> None:
         """Have a block load what it needs, the first time; the limit of its answer begins later.
@@ -102,7 +114,12 @@ class FanOut:
         Args:
             calls: By the block's name.
         """
-        asked = {name: call for name, call in calls.items() if self._admits(name)}
+        account = current_account()
+        asked = {
+            name: call if account is None else account.charging(call)
+            for name, call in calls.items()
+            if self._admits(name)
+        }
         outcomes, slow = self._limited.run_all(asked, self._timeout, self._timeouts)
         warnings = [
             f"The block {name!r} failed before, and is asked again later."
@@ -115,8 +132,11 @@ class FanOut:
             warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
         found: dict[str, list[Recall]] = {}
         for name, outcome in outcomes.items():
-            self._note(name, worked=not isinstance(outcome, Exception))
-            if isinstance(outcome, Exception):
+            refused = isinstance(outcome, SpendingLimitReached)  # which is no failure
+            self._note(name, worked=refused or not isinstance(outcome, Exception))
+            if refused:
+                warnings.append(f"The block {name!r} was not asked. {outcome}")
+            elif isinstance(outcome, Exception):
                 warnings.append(f"The block {name!r} failed: {error_text(outcome)}")
             else:
                 found[name] = outcome

@@ -38,6 +38,10 @@ class LogBlock(ManualBlock):
 
     _waiting: dict[str, Waiting] = PrivateAttr()
 
+    @property
+    def selective(self) -> bool:
+        return True
+
     def bind(self, resources: Resources) -> Self:
         """As `Block.bind`."""
         bound = super().bind(resources)
@@ -67,12 +71,20 @@ class LogBlock(ManualBlock):
         import numpy as np
 
         from agent_memory.retrieval.features import Query
-        from agent_memory.retrieval.turns import ranked
+        from agent_memory.retrieval.relevance import bears
+        from agent_memory.retrieval.turns import ranked, telling
+        from agent_memory.retrieval.views import LEAST
         from agent_memory.stores.indexes import hits
 
         query = Query.of(question, np.zeros(0, np.float32))
         found = known.traits.search(query, len(known.records))
-        return ranked(question, hits(found, known.records)).recalls(self.name, scope)
+        told = telling(question, hits(found, known.records))
+        if scope.anyhow:
+            return ranked(question, told, least=0.0).recalls(self.name, scope)
+        scores = np.array([hit.scores for hit in told], np.float32)
+        if not bears(question, [hit.record.text for hit in told], scores, 0.0):
+            return []
+        return ranked(question, told, least=LEAST).recalls(self.name, scope)
 
 
 def _made(groups: Sequence[Group]) -> list[tuple[list[Record], Features]]:

@@ -13,6 +13,7 @@ from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.contexts import Found, existing
 from agent_memory.engine.recall.fan_out import FanOut
+from agent_memory.engine.recall.filtering import Filter
 from agent_memory.stores.base import SessionStore
 
 SPARE = 2
@@ -21,6 +22,9 @@ SPARE = 2
 ELSEWHERE = 20
 """So many times as much is asked for where only a session's part of it is shown: how much of it
 comes from elsewhere nobody knows."""
+
+
+_ALL = Filter()
 
 
 class Search:
@@ -51,17 +55,28 @@ class Search:
 
     @apart
     def run(
-        self, query: str, user_id: str | None, session_id: str | None, limit: int
+        self,
+        query: str,
+        user_id: str | None,
+        session_id: str | None,
+        limit: int,
+        only: Filter = _ALL,
     ) -> tuple[list[Recall], list[str]]:
         """As `AgentMemory.search`, with a warning for each block that could not be asked."""
         self._guard.check(session_id, user_id)
         query, limit = text_of("query", query), how_many("limit", limit)
         head = self._guard.owned(session_id, user_id) if session_id is not None else None
-        scope = replace(scope_of(head, user_id, session_id), only_session=session_id is not None)
+        scope = replace(
+            scope_of(head, user_id, session_id),
+            only_session=session_id is not None,
+            anyhow=only.least is not None,
+        )
         message = Message(role="user", content=query)
-        found, warnings = self._searcher.recall(scope, message, most_of(limit, scope))
-        merged = merge(wanted(existing(self._store, found), scope))
-        return self.priced(merged[:limit]), warnings
+        most = limit * ELSEWHERE if only.narrows else most_of(limit, scope)
+        found, warnings = self._searcher.recall(scope, message, most, only.blocks)
+        there = wanted(existing(self._store, found), scope)
+        kept = {block: only.kept(recalls, self._store) for block, recalls in there.items()}
+        return self.priced(merge(kept)[:limit]), warnings
 
     def priced(self, recalls: list[Recall]) -> list[Recall]:
         """Recalls with their size in tokens."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.keeping import Keeper
     from agent_memory.ltm_blocks.extractive.meanings import Meanings
     from agent_memory.ltm_blocks.extractive.recalling import Remembered
-    from agent_memory.ltm_blocks.extractive.remembering import Remembering
+    from agent_memory.ltm_blocks.versions import Remembering
     from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class ExtractiveMemory(FactBlock):
     superseded: bool = False
 
     _form: Form | None = PrivateAttr(default=None)
-    _remembering: Remembering = PrivateAttr()
+    _remembering: Remembering[Remembered] = PrivateAttr()
     _compared: Meanings | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -93,14 +93,18 @@ class ExtractiveMemory(FactBlock):
         return self
 
     @property
+    def selective(self) -> bool:
+        return True
+
+    @property
     def language_models(self) -> tuple[str | None, ...]:
         return (self.model,)
 
     def bind(self, resources: Resources) -> Self:
-        from agent_memory.ltm_blocks.extractive.remembering import Remembering
+        from agent_memory.ltm_blocks.versions import Remembering
 
         bound = super().bind(resources)
-        bound._remembering, bound._compared = Remembering(), None
+        bound._remembering, bound._compared = Remembering(lambda one: len(one.facts)), None
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -155,6 +159,9 @@ class ExtractiveMemory(FactBlock):
         if not shown:
             return []
         query = self._meanings.query(question) if question else None
+        unrelated = self._meanings.unrelated
+        if query and not (scope.anyhow or known.bear(question, query, unrelated, shown)):
+            return []
         return recalls(known, shown, query, self.scorer, now, limit)
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:

@@ -40,6 +40,11 @@ class Meanings:
             return True
         return self._embedder.has_vectors() is False
 
+    @property
+    def unrelated(self) -> float:
+        """As `Embedder.unrelated`."""
+        return self._embedder.unrelated
+
     def query(self, question: str) -> Query:
         """What a question looks for."""
         return self._embedder.query(question)

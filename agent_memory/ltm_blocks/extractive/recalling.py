@@ -55,6 +55,10 @@ class Remembered:
         """Days since a fact was last said."""
         return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
 
+    def bear(self, question: str, query: Query, unrelated: float, places: Sequence[int]) -> bool:
+        """Whether any of some facts has to do with a question; see `TextIndex.bearing`."""
+        return bool(self._index.bearing(question, query, unrelated, places).any())
+
     def relevance(self, query: Query, places: Sequence[int]) -> np.ndarray:
         """What some facts have in common with a question, over the best of them; 0 for all else."""
         return self._index.relevance(query, places)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from agent_memory.core.text import escape
 from agent_memory.ltm_blocks.extractive.forms import AnswerPart, Numbers, one_of
 from agent_memory.ltm_blocks.extractive.history.claims import Relation
+from agent_memory.models.usage import Account, current_account
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM
@@ -82,7 +83,9 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
     ]
     by_number = {group.number: group for group in groups}
     answers: dict[int, Answer] = {}
-    for one in llm.structured(messages, Answers).answers:
+    with Account("comparison", within=current_account()).charged():
+        answered = llm.structured(messages, Answers).answers
+    for one in answered:
         group = by_number.get(one.number)
         which = [other for other in one.which if group is not None and other in group.older]
         if which and one.answer != "add":

@@ -12,6 +12,7 @@ from agent_memory.core.forms import Form, Name
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Record, Scope
 from agent_memory.core.tools import Tool
+from agent_memory.core.versions import check_version, version_of
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.ltm_blocks.files.commands import DESCRIPTION, FileCommand
@@ -109,6 +110,14 @@ class Files:
         path = checked_path(path)
         return _found(self._all(), path, self._say.missing, "The path {path} is not a file.").text
 
+    def version(self, path: str) -> str:
+        """The version of a file: another one after each change of its text.
+
+        Raises:
+            ToolRefused: There is no such file.
+        """
+        return version_of(self.read(path))
+
     def view(self, path: str, view_range: Sequence[int] | None = None) -> str:
         """Show a directory, two levels deep, or a file with its lines numbered.
 
@@ -138,17 +147,34 @@ class Files:
         check_text(file_text)
         with self._keyed.changing():
             files = self._all()
-            if is_there(files, path):
-                raise ToolRefused(self._say.exists.format(path=path))
-            _check_directories(files, path)
-            if len(files) >= self._limits.max_files:
-                raise ToolRefused(
-                    f"There are {len(files)} files, and no more are kept. Delete some that are not "
-                    "needed any more."
-                )
+            self._check_new(files, path)
             self._check_room(files, path, file_text)
             self._put(uuid4().hex, path, file_text)
         return self._say.created.format(path=path)
+
+    def write(self, path: str, file_text: str, *, expected: str | None = None) -> None:
+        """Have a file say this, whatever it said; it is made if need be.
+
+        Args:
+            path: The file.
+            file_text: What it is to say.
+            expected: Its `version` as it was read: write it only if it is that yet.
+
+        Raises:
+            ToolRefused: It is a directory, or there is no room; nothing was written.
+            VersionConflict: It is another version by now, or gone; nothing was written.
+        """
+        path = checked_path(path)
+        check_text(file_text)
+        with self._keyed.changing():
+            files = self._all()
+            known = files.get(path)
+            check_version(expected, None if known is None else version_of(known.text))
+            if known is None:
+                self._check_new(files, path)
+            self._check_room(files, path, file_text)
+            name = uuid4().hex if known is None else known.metadata["id"]
+            self._put(name, path, file_text)
 
     def str_replace(self, path: str, old_str: str, new_str: str) -> str:
         """Replace a text that a file holds once.
@@ -179,11 +205,16 @@ class Files:
             lambda path, text: inserted(say, path, text, insert_line, insert_text),
         )
 
-    def delete(self, path: str) -> str:
+    def delete(self, path: str, *, expected: str | None = None) -> str:
         """Delete a file, or a directory with all that is in it.
+
+        Args:
+            path: Either.
+            expected: Of a file its `version` as it was read: delete it only if it is that yet.
 
         Raises:
             ToolRefused: There is no such path, or it is the root.
+            VersionConflict: It is another version by now; nothing was deleted.
         """
         path = checked_path(path)
         self._keep_root(path, "delete")
@@ -192,6 +223,7 @@ class Files:
             gone = below(files, path)
             if not gone:
                 raise ToolRefused(self._say.missing_to_move.format(path=path))
+            check_version(expected, version_of(files[path].text) if path in files else None)
             for one in gone:
                 self._keyed.drop(files[one].metadata["id"])
         return self._say.deleted.format(path=path)
@@ -250,6 +282,16 @@ class Files:
     def _keep_root(self, path: str, verb: str) -> None:
         if path == ROOT:
             raise ToolRefused(self._say.keep_root.format(verb=verb))
+
+    def _check_new(self, files: Mapping[str, Record], path: str) -> None:
+        if is_there(files, path):
+            raise ToolRefused(self._say.exists.format(path=path))
+        _check_directories(files, path)
+        if len(files) >= self._limits.max_files:
+            raise ToolRefused(
+                f"There are {len(files)} files, and no more are kept. Delete some that are not "
+                "needed any more."
+            )
 
     def _check_room(self, files: Mapping[str, Record], path: str, text: str) -> None:
         limits = self._limits

@@ -10,10 +10,10 @@ from agent_memory.core.tools import Arguments
 from agent_memory.errors import ToolRefused
 
 DESCRIPTION = (
-    "Your files, kept under /memories beyond this conversation: look there before you begin, and "
-    "write down what will be of use later. `view` shows a directory or a file, `create` makes a "
-    "new file, `str_replace` and `insert` change one, `delete` and `rename` work on files and "
-    "directories."
+    "Your files, kept under /memories beyond this conversation, for lists, plans and longer texts. "
+    "Look there where a task goes on from earlier work. `view` shows a directory or a file, "
+    "`create` makes a new file, `str_replace` and `insert` change one, `delete` and `rename` work "
+    "on files and directories."
 )
 
 _NEEDED = {

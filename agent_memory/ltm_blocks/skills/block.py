@@ -26,7 +26,7 @@ from agent_memory.models.embedders.best_effort import BestEffort
 
 _RECALLED = 4_000
 _READABLE = 24
-_NEAR = 0.8  # of `Embedder.unrelated`, which is the best of many texts; each skill is one
+_NEAR = 0.7  # of `Embedder.unrelated`, which is the best of many texts; each skill is one
 
 
 class SkillMemory(ManualBlock):
@@ -59,6 +59,10 @@ class SkillMemory(ManualBlock):
             return value.expanduser()
         except RuntimeError as error:
             raise ConfigError(f"{value}: {error} Give the folder's whole path.") from None
+
+    @property
+    def selective(self) -> bool:
+        return True
 
     @property
     def library(self) -> Library:
@@ -96,6 +100,7 @@ class SkillMemory(ManualBlock):
         """
         if not skills or not question:
             return []
+        from agent_memory.retrieval.languages import languages_of
         from agent_memory.retrieval.texts import TextIndex
         from agent_memory.retrieval.words import words
 
@@ -107,8 +112,9 @@ class SkillMemory(ManualBlock):
             least = _NEAR * unrelated if self.min_similarity is None else self.min_similarity
             near = (vectors @ query.meaning >= least).tolist()
         else:
-            asked = set(words(question))
-            near = [2 * len(asked & set(words(text))) >= len(asked) for text in texts]
+            languages = languages_of(question)
+            asked = set(words(question, languages))
+            near = [2 * len(asked & set(words(text, languages))) >= len(asked) for text in texts]
         found = [one for one in zip(skills, scores.tolist(), near, strict=True) if one[1] > 0]
         return sorted(found, key=lambda one: (-one[1], one[0].name))
 
@@ -144,7 +150,7 @@ class SkillMemory(ManualBlock):
             Tool(
                 f"{self.name}_find",
                 "Look for a skill: how a task is done, step by step, as it was written down. Use "
-                "it before you begin a task that may have been done before.",
+                "it before a task of several steps, and when the user asks how something is done.",
                 Find,
                 self._find,
             ),
@@ -285,6 +291,21 @@ class Skills:
                 self._check(skill.name, self._owner)
                 self._begin()
             return self._library.save(self._owner, skill)
+
+    def write(
+        self,
+        name: str,
+        description: str,
+        *,
+        steps: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        body: str = "",
+    ) -> Skill:
+        """As `save`, of a skill's parts: see `Skill`."""
+        for given, what in ((steps, "steps"), (tags, "tags")):
+            if not isinstance(given, list | tuple):
+                raise InvalidInput(f"{what} is {quoted(given)}. Give a list of texts.")
+        return self.save(Skill(name, description, tuple(steps), tuple(tags), body))
 
     def delete(self, name: str) -> bool:
         """Remove a skill's file; whether there was one. Everybody's are left to whoever opened

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from uuid import uuid4
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
-from agent_memory.errors import InvalidInput
+from agent_memory.errors import Conflict, InvalidInput
 from agent_memory.ltm_blocks.keyed_records import plain_json, require_plain
 from agent_memory.ltm_blocks.spatial.observation import (
     Observation,
@@ -20,6 +21,8 @@ from agent_memory.ltm_blocks.spatial.observation import (
     SpatialMatch,
     confidence_of,
     detached,
+    id_of_key,
+    is_same,
     moment_of,
     position_of,
     radius_of,
@@ -71,6 +74,7 @@ class SpatialHandle:
         at: datetime | None = None,
         confidence: float = 1.0,
         metadata: dict[str, Any] | None = None,
+        key: str | None = None,
     ) -> Observation:
         """Write down an observation.
 
@@ -80,13 +84,22 @@ class SpatialHandle:
             at: When; now by default.
             confidence: How sure it is, 0 to 1.
             metadata: Your own, as plain JSON.
+            key: Names this write, where it may be retried.
 
         Raises:
             InvalidInput: One of these can't be kept, or there are too many; nothing was stored.
+            Conflict: The key was used for another observation; nothing was stored.
         """
         made = self._made(text, position, at, confidence, metadata)
-        self._keeper.add([made], self._block.max_observations)
-        return detached(made)
+        if key is not None:
+            made = replace(made, id=id_of_key(text_of("key", key)))
+        known = self._keeper.add([made], self._block.max_observations, once=key is not None)
+        if known is not None and not is_same(known, made, timed=at is not None):
+            raise Conflict(
+                f"The key {quoted(key)} was used for another observation. Nothing was stored; give "
+                "what is new a key of its own."
+            )
+        return detached(made if known is None else known)
 
     def observe_many(self, observations: Sequence[Mapping[str, Any]]) -> list[Observation]:
         """Write down many at once: all or none.

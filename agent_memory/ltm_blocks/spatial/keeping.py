@@ -94,12 +94,18 @@ class Keeper:
         sessions = set(named) - {""}
         return {"", *(self._store.existing(sessions) if sessions else ())}
 
-    def add(self, observations: Sequence[Observation], most: int) -> None:
+    def add(
+        self, observations: Sequence[Observation], most: int, *, once: bool = False
+    ) -> Observation | None:
         """Keep observations, all or none.
 
         Args:
             observations: Which; of the session at hand.
             most: So many the owner can have.
+            once: Whether none is kept where the first is there already, by its id.
+
+        Returns:
+            With `once`, what is there already.
 
         Raises:
             InvalidInput: There would be more than that; nothing was kept.
@@ -111,6 +117,9 @@ class Keeper:
         with self._keyed.changing():
             version = self._version()
             index = self._index(version)
+            known = index.get(observations[0].id) if once else None
+            if known is not None and known.session_id in self.existing([known.session_id]):
+                return known
             if len(index) + len(observations) > most:
                 raise InvalidInput(
                     f"There are {len(index)} observations, and no more than {most} are kept. "
@@ -128,6 +137,7 @@ class Keeper:
             ):
                 self._store.put_records(self._block, [*records, renewed])
                 index.add(observations)
+        return None
 
     def remove(self, observation_id: str) -> bool:
         """Erase an observation; whether there was one."""

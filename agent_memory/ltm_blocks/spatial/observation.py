@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from math import inf, nan
 from numbers import Real
 from typing import Any
@@ -62,6 +63,22 @@ class SpatialMatch:
     confidence: float
     relevance: float | None
     score: float
+
+
+def id_of_key(key: str) -> str:
+    """The id of an observation that is written under a key."""
+    return sha256(f"key {key}".encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def is_same(known: Observation, made: Observation, *, timed: bool) -> bool:
+    """Whether an observation is the one that is known.
+
+    Args:
+        known: What is kept.
+        made: What a writer says.
+        timed: Whether the writer says when.
+    """
+    return replace(made, at=made.at if timed else known.at, session_id=known.session_id) == known
 
 
 def position_of(given: object, dimensions: int, name: str = "position") -> Position:

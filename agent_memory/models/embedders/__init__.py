@@ -6,10 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from agent_memory.models.embedders.base import Embedder
-from agent_memory.models.usage import Ledger
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
+
+    from agent_memory.models.charges import Charges
 
 __all__ = ["Embedder", "is_remote", "open_embedder"]
 
@@ -21,7 +22,7 @@ def open_embedder(
     *,
     api_base: str | None = None,
     api_key: SecretStr | None = None,
-    ledger: Ledger | None = None,
+    charges: Charges | None = None,
     timeout: float = 30.0,
 ) -> Embedder:
     """The embedder of a name, behind a cache. Loads no model and asks no provider yet.
@@ -32,7 +33,7 @@ def open_embedder(
             "openai/text-embedding-3-small".
         api_base: Address of the provider's API, for a litellm model.
         api_key: The provider's key, for a litellm model.
-        ledger: Where the usage of a litellm model is added up.
+        charges: Where the usage of a litellm model is added up, and whether it may be asked.
         timeout: Seconds for one request, for a litellm model.
 
     Raises:
@@ -60,7 +61,7 @@ def open_embedder(
         from agent_memory.models.embedders.remote import LiteLLMEmbedder
 
         inner = LiteLLMEmbedder(
-            name, api_base=api_base, api_key=api_key, ledger=ledger, timeout=timeout
+            name, api_base=api_base, api_key=api_key, charges=charges, timeout=timeout
         )
     return CachedEmbedder(inner)
 

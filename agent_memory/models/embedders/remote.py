@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from agent_memory.errors import DimensionMismatch, ModelOutputInvalid
+from agent_memory.models.charges import Charges
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
-from agent_memory.models.usage import Ledger
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,7 @@ class LiteLLMEmbedder:
         attempts: How often a request is tried in all.
         max_wait: Most seconds between two attempts.
         initial_wait: Seconds before the second attempt.
-        ledger: Where usage is added up.
+        charges: Where usage is added up, and what says whether the model may be asked.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class LiteLLMEmbedder:
         attempts: int = 4,
         max_wait: float = 20.0,
         initial_wait: float = 0.5,
-        ledger: Ledger | None = None,
+        charges: Charges | None = None,
     ) -> None:
         self.model = model
         self._asked = dimension
@@ -58,7 +58,7 @@ class LiteLLMEmbedder:
             attempts=attempts,
             max_wait=max_wait,
             initial_wait=initial_wait,
-            ledger=ledger,
+            charges=charges,
         )
 
     def __repr__(self) -> str:
@@ -116,13 +116,14 @@ class LiteLLMEmbedder:
         return rows
 
     def _request(self, texts: list[str]) -> list[list[float]]:
+        call = self._provider.begin("embedding", texts, 0)
         response = self._provider.retried(
-            "embedding",
+            call,
             lambda: self._provider.send(
                 "embedding", input=texts, dimensions=self._asked, encoding_format="float"
             ),
         )
-        self._provider.account("embedding", response.usage, response)
+        self._provider.charges.done(call, response.usage, response)
         if len(response.data) != len(texts):
             raise ModelOutputInvalid(
                 f"{self.model} answered with {len(response.data)} vectors for {len(texts)} texts."

@@ -205,6 +205,9 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         sealed = [self._records.sealed("fact", block, record) for record in records]
         self._inner.put_records(block, sealed, replacing=replacing, lease=lease)
 
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        return self._inner.swap_record(block, self._records.sealed("fact", block, record), last)
+
     def records(self, block: str, owner: str) -> list[Record]:
         """See `RecordStore.records`.
 
@@ -213,6 +216,15 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         """
         found = self._inner.records(block, owner)
         return opened_of(found, partial(self._records.opened, "fact", block))
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        """See `RecordStore.record`.
+
+        Raises:
+            Undecryptable: It cannot be opened, or a key is missing.
+        """
+        found = self._inner.record(block, record_id)
+        return None if found is None else self._records.opened("fact", block, found)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         """See `RecordStore.all_records`.

@@ -253,6 +253,10 @@ class Table:
             lambda it: list(it.find(which, fields, sort=order, limit=limit)), again=False
         )
 
+    def distinct(self, field: str, which: Doc) -> list[Any]:
+        """The values that a field has in the documents that match."""
+        return self._run(lambda it: it.distinct(field, which), again=False)
+
     def insert(self, docs: Sequence[Doc]) -> set[int]:
         """Insert those whose `_id` is free; places in the list of those whose is not."""
 

@@ -25,6 +25,10 @@ Doc = dict[str, Any]
 _PAGE = 200
 
 
+class _AnotherCameFirst(Exception):
+    """The record is not the one that was to be followed; what was tagged is let go."""
+
+
 class MongoDBRecords:
     """Facts and vectors in MongoDB."""
 
@@ -65,12 +69,44 @@ class MongoDBRecords:
 
         self._fact_writes.write(key, lease, stage)
 
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        key = key_of(self._namespace, block)
+        docs = _docs(key, [record])
+        self._blocks.note(block)
+
+        def stage(write: Write) -> bool:
+            self._fact_writes.put(write, docs)  # nobody else changes what is tagged
+            stored = self._facts.one({"_id": docs[0]["_id"], "live": 1})
+            if (None if stored is None else stored["last"]) != last:
+                raise _AnotherCameFirst
+            return True
+
+        try:
+            self._fact_writes.write(key, None, stage)
+        except _AnotherCameFirst:
+            return False
+        return True
+
     def records(self, block: str, owner: str) -> list[Record]:
         key = key_of(self._namespace, block)
         self._fact_writes.settle(key)
         docs = self._facts.all({"block": key, "owner": owner, "live": 1})
         found = undamaged(docs, lambda doc: _record(doc, "fact", block))
         return sorted(found, key=lambda record: (record.created_at, record.id))
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        key = key_of(self._namespace, block)
+        self._fact_writes.settle(key)
+        doc = self._facts.one({"_id": key_of(key, record_id), "live": 1})
+        return None if doc is None else _record(doc, "fact", block)
+
+    def owners(self, block: str, beginning: str) -> list[str]:
+        key = key_of(self._namespace, block)
+        self._fact_writes.settle(key)
+        names = self._facts.distinct(
+            "owner", {"block": key, "owner": {"$gte": beginning}, "live": 1}
+        )
+        return sorted(name for name in names if name.startswith(beginning))
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         for block in self._blocks.names():

@@ -122,12 +122,35 @@ local stored = call('GET', COLLECTION)
 if stored ~= ARGV[6] then return stored end
 """
 
+# ARGV[6] is the last seq that the stored record must have; empty: there must be none
+_SAME_LAST = r"""
+local stored = call('HGET', SPANS, ARGV[7])
+local seq = stored and select(2, parts(stored))
+if (seq and string.format('%d', seq) or '') ~= ARGV[6] then return 0 end
+"""
+
 _FACTS, _VECTORS = "local has_vectors = false\n", "local has_vectors = true\n"
 
 PUT_FACTS = script(_FACTS, _RECORDS, _PUT, _DONE)
+SWAP_FACT = script(_FACTS, _RECORDS, _SAME_LAST, _PUT, _DONE)
 FORGET_FACTS = script(_FACTS, _RECORDS, _FORGET)
 PUT_VECTORS = script(_VECTORS, _RECORDS, _SAME_COLLECTION, _PUT, _RENEW)
 FORGET_VECTORS = script(_VECTORS, _RECORDS, _FORGET)
+
+# ARGV: what the owners begin with; each step leaps over an owner's records
+OWNERS = script(
+    r"""
+local beginning, found = ARGV[1], {}
+local from = '[' .. beginning
+while true do
+  local member = redis.call('ZRANGEBYLEX', KEYS[3], from, '+', 'LIMIT', 0, 1)[1]
+  local owner = member and string.match(member, '^[^%z]*')
+  if not owner or string.sub(owner, 1, #beginning) ~= beginning then return found end
+  found[#found + 1] = owner
+  from = '(' .. owner .. '\1'
+end
+"""
+)
 
 FACTS = script(
     r"""

@@ -28,8 +28,10 @@ from agent_memory.stores.redis.record_scripts import (
     FACTS,
     FORGET_FACTS,
     FORGET_VECTORS,
+    OWNERS,
     PUT_FACTS,
     PUT_VECTORS,
+    SWAP_FACT,
 )
 from agent_memory.stores.redis.server import Argument, RedisServer
 
@@ -66,9 +68,24 @@ class RedisRecords:
         values = chain.from_iterable((r.id, record_span(r), record_value(r)) for r in records)
         self._write(PUT_FACTS, block, self._keys.facts(block), lease, *where, "", *values)
 
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        value = (record.id, record_span(record), record_value(record))
+        before = "" if last is None else str(last)
+        given = ("", _version, "", 0, 0, before, *value)
+        # sent once: a second one would take the first for another writer's
+        return bool(self._server.run(SWAP_FACT, self._keys.facts(block), *given))
+
     def records(self, block: str, owner: str) -> list[Record]:
         found = self._server.run(FACTS, self._keys.facts(block), owner, repeat=True)
         return undamaged(found, lambda value: record_of(value, "fact", block))
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        value = self._server.ask("HGET", self._keys.facts(block)[0], record_id)
+        return None if value is None else record_of(value, "fact", block)
+
+    def owners(self, block: str, beginning: str) -> list[str]:
+        found = self._server.run(OWNERS, self._keys.facts(block), beginning, repeat=True)
+        return [name.decode() for name in found]
 
     def delete_records(
         self,

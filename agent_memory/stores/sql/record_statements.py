@@ -15,6 +15,7 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
+    update,
 )
 from sqlalchemy.sql.expression import ClauseElement
 
@@ -23,6 +24,7 @@ from agent_memory.stores.sql.tables import COLLECTIONS, FACTS, SCOPES, VECTORS
 
 _v, _scope = VECTORS.c, SCOPES.c
 _most = bindparam("most", type_=BigInteger)
+_CONTENT = ("owner", "session_id", "first", "last", "created_at", "body")
 _OVERWRITE = "ON DUPLICATE KEY UPDATE version = VALUES(version)"
 
 
@@ -56,6 +58,11 @@ def _page_of_vectors(*which: ColumnElement[bool]) -> ClauseElement:
     return page.order_by(_v.id).limit(_most)
 
 
+def _new(*names: str) -> dict[str, Any]:
+    """What a record is written with, under names of their own."""
+    return {name: bindparam(f"new_{name}", type_=FACTS.c[name].type) for name in names}
+
+
 def _choices(*names: str) -> list[tuple[str, ...]]:
     return [given for n in range(len(names)) for given in combinations(names, n + 1)]
 
@@ -67,6 +74,11 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
     "facts": select(*_columns(FACTS))
     .where(_of_owner(FACTS))
     .order_by(FACTS.c.created_at, FACTS.c.id),
+    "fact": select(*_columns(FACTS)).where(_of_block(FACTS), FACTS.c.id == bindparam("of_id")),
+    "next_owner": select(FACTS.c.owner)
+    .where(_of_block(FACTS), FACTS.c.owner >= bindparam("since"))
+    .order_by(FACTS.c.owner)
+    .limit(literal_column("1")),
     "facts_page": select(*_columns(FACTS))
     .where(_of_block(FACTS), FACTS.c.id > bindparam("after"))
     .order_by(FACTS.c.id)
@@ -83,6 +95,24 @@ RECORD_STATEMENTS: dict[str, ClauseElement] = {
     ),
     "drop_facts": delete(FACTS).where(_by_ids(FACTS)),
     "drop_vectors": delete(VECTORS).where(_by_ids(VECTORS)),
+    # where there is none yet; whoever comes second changes nothing, and gets no error
+    "begin_fact": insert(FACTS)
+    .prefix_with("OR IGNORE", dialect="sqlite")
+    .prefix_with("IGNORE", dialect="mysql")
+    .prefix_with("IGNORE", dialect="mariadb")
+    .from_select(
+        ["namespace", "block", "id", *_CONTENT],
+        select(*_new("namespace", "block", "id", *_CONTENT).values()).suffix_with(
+            "ON CONFLICT DO NOTHING", dialect="postgresql"
+        ),
+    ),
+    "swap_fact": update(FACTS)
+    .where(
+        _of_block(FACTS),
+        FACTS.c.id == bindparam("of_id"),
+        FACTS.c.last == bindparam("of_last"),
+    )
+    .values(**_new(*_CONTENT)),
     "put_facts": insert(FACTS),
     "put_vectors": insert(VECTORS),
     **{

@@ -52,10 +52,36 @@ class SQLRecords:
 
         self._database.write(work)
 
+    def swap_record(self, block: str, record: Record, last: int | None) -> bool:
+        (row,) = self._rows(block, [record])
+        values = {f"new_{name}": value for name, value in row.items()}
+        if last is None:
+            return self._database.write(lambda connection: connection.run("begin_fact", values)) > 0
+        values |= {**self._of(block), "of_id": record.id, "of_last": last}
+        return self._database.write(lambda connection: connection.run("swap_fact", values)) > 0
+
     def records(self, block: str, owner: str) -> list[Record]:
         values = self._of(block, owner)
         rows = self._database.read(lambda connection: connection.rows("facts", values))
         return undamaged(rows, lambda row: record_of(row, "fact", block))
+
+    def record(self, block: str, record_id: str) -> Record | None:
+        values = {**self._of(block), "of_id": record_id}
+        row = self._database.read(lambda connection: connection.row("fact", values))
+        return None if row is None else record_of(row, "fact", block)
+
+    def owners(self, block: str, beginning: str) -> list[str]:
+        def work(connection: SQLConnection) -> list[str]:
+            found: list[str] = []
+            at = {**self._of(block), "since": beginning}
+            while row := connection.row("next_owner", at):
+                if not row.owner.startswith(beginning):
+                    break
+                found.append(row.owner)
+                at["since"] = row.owner + "\1"  # the least that may follow
+            return found
+
+        return self._database.read(work)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         block = self._next_block("")

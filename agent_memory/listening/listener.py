@@ -1,4 +1,4 @@
-"""The socket that takes an MCP server's connections, and warnings that flood no log."""
+"""The socket that takes a server's connections, and warnings that flood no log."""
 
 from __future__ import annotations
 

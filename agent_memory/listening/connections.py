@@ -1,7 +1,7 @@
-"""Connections of an MCP server: how many there may be, and how long one may keep us waiting.
+"""Connections of a server: how many there may be, and how long one may keep us waiting.
 
-Nobody needs a token to connect. So what a peer can hold is bounded: the time until its request is
-there, and the number of connections. Where there are too many, the one goes that is waited for
+Nobody needs a credential to connect. So what a peer can hold is bounded: the time until its request
+is there, and the number of connections. Where there are too many, the one goes that is waited for
 longest: a client that sends its request at once is answered, whatever others do.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from agent_memory.mcp.listener import Told
+from agent_memory.listening.listener import Told
 
 MOST = 1_000
 HEADERS_SECONDS = 10.0

@@ -1,0 +1,116 @@
+"""`cost`: what a chat log would cost under each strategy, before anyone pays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_memory.cli.common import ConfigOption, ModelOption, err, guarded, load_config, out
+from agent_memory.integrations.imports.sources import From
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agent_memory.integrations.costing import Bill, Chat
+
+
+@guarded
+def cost(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", exists=True, help="A file, a zip, or a folder.")
+    ],
+    source: Annotated[
+        From | None,
+        typer.Option("--from", help="Where the chats come from; else a log in JSON lines."),
+    ] = None,
+    model: ModelOption = None,
+    budget: Annotated[
+        int, typer.Option("--budget", metavar="N", min=64, help="The token budget of a context.")
+    ] = 4_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Price a chat log under each strategy: calls, tokens, money, and what would be recalled.
+
+    No model is asked, and nothing is stored. Each answer in FILE is one call, whose prompt is
+    counted as `get` would have given it. What memory itself would ask for summaries and facts is an
+    estimate, marked "~". Money needs a --model whose price litellm knows, or the setting `prices`.
+    """
+    from rich.progress import Progress
+
+    from agent_memory.integrations.costing import STRATEGIES, costs
+
+    settings = load_config(None, config, model=model)
+    model = settings.model
+    chat = _read(file, source)
+    with Progress(console=err(), transient=True) as progress:
+        task = progress.add_task("pricing", total=len(chat) * len(STRATEGIES))
+        bills = list(
+            costs(
+                chat,
+                model=model,
+                max_tokens=budget,
+                prices=settings.prices,
+                progress=lambda count: progress.advance(task, count),
+            )
+        )
+    if as_json:
+        _print_json(chat, bills, model, budget)
+    else:
+        _print_table(chat, bills, model, budget)
+
+
+def _read(file: Path, source: From | None) -> Chat:
+    if source is not None:
+        from agent_memory.integrations.costing import read_chat
+
+        return read_chat(file, source)
+    from agent_memory.cli.lines import read_lines
+
+    messages = [line.message for line in read_lines(file)]
+    return [(str(one.metadata.get("session_id", "one")), one) for one in messages]
+
+
+def _print_json(chat: Chat, bills: Sequence[Bill], model: str | None, budget: int) -> None:
+    from dataclasses import asdict
+
+    told = {
+        "messages": len(chat),
+        "sessions": len({session for session, _ in chat}),
+        "model": model,
+        "budget": budget,
+        "strategies": [{**asdict(one), "is_estimated": one.is_estimated} for one in bills],
+    }
+    typer.echo(json.dumps(told, ensure_ascii=False, indent=2))
+
+
+def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, budget: int) -> None:
+    from rich.table import Table
+
+    asked = f"{model or 'no model named'}, contexts of {budget:,} tokens"
+    answers = f"{bills[0].calls:,} answers of {bills[0].completion_tokens:,} tokens in all"
+    table = Table(title=f"{len(chat):,} messages, {answers}: {asked}")
+    table.add_column("strategy", no_wrap=True)
+    for name in ("sent", "of it recalled", "calls of memory", "their tokens", "US $"):
+        table.add_column(name, justify="right")
+    for one in bills:
+        own = "~" if one.memory_calls else ""
+        recalled = "?" if one.recalled_tokens is None else f"{one.recalled_tokens:,}"
+        money = "?" if one.cost is None else f"{own}{one.cost:,.4f}"
+        table.add_row(
+            one.strategy,
+            f"{one.prompt_tokens:,}",
+            recalled,
+            f"{own}{one.memory_calls:,}",
+            f"{own}{one.memory_tokens:,}",
+            money,
+        )
+    out().print(table)
+    out().print(
+        'Marked "~": estimates. "?": not known before. Rebates on cached prompts are left out.',
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,41 @@
+"""Where `agent-memory` begins: a prompt's hook goes the quick way, all else is the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_QUICK = "UserPromptSubmit"
+_VALUES = {"--agent": "claude-code", "--user": "", "--store": ""}
+_STRICT = "--strict"
+_WRITING = (["install"], ["uninstall"])
+_FAILED = 1
+
+
+def main() -> None:
+    """Run the command line."""
+    arguments = sys.argv[1:]
+    if arguments[:2] == ["hook", _QUICK] and (given := _plain(arguments[2:])):
+        from agent_memory.cli.hook_events import answered
+
+        strict = _STRICT in arguments
+        code = answered(_QUICK, given["--agent"], given["--user"], given["--store"], strict=strict)
+        os._exit(code)  # all is printed, nothing is open: to tidy up would keep the prompt waiting
+    from agent_memory.cli.app import main as whole
+
+    try:
+        whole()
+    except SystemExit as left:
+        if left.code and arguments[:1] == ["hook"] and arguments[1:2] not in _WRITING:
+            # A mistake in its options must not have an agent stop: to it 2 means "do not go on".
+            sys.exit(_FAILED if _STRICT in arguments else 0)
+        raise
+
+
+def _plain(arguments: list[str]) -> dict[str, str] | None:
+    """The options of a prompt's hook; None where the whole command line is to read them."""
+    rest = [argument for argument in arguments if argument != _STRICT]
+    pairs = dict(zip(rest[::2], rest[1::2], strict=False))
+    known = len(rest) == 2 * len(pairs) and pairs.keys() <= _VALUES.keys()
+    given = {**_VALUES, **pairs}
+    return given if known and all(given.values()) else None

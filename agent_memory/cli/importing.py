@@ -1,0 +1,214 @@
+"""`import`: chats from elsewhere, many sessions at once or one log into one session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_memory.cli.common import (
+    FAILED,
+    ConfigOption,
+    StoreOption,
+    UserOption,
+    err,
+    guarded,
+    head_of,
+    load_config,
+    open_memory,
+    out,
+    plain,
+)
+from agent_memory.errors import InvalidInput
+from agent_memory.integrations.imports.sources import From
+
+if TYPE_CHECKING:
+    from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.integrations.imports.imported import Imported
+
+_FEW = 5
+_INTERRUPTED = 130
+
+
+@guarded
+def import_(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", exists=True, help="A file, a zip, or a folder.")
+    ],
+    session: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SESSION]", help="The session to which a chat log in JSON lines is appended."
+        ),
+    ] = None,
+    source: Annotated[
+        From | None,
+        typer.Option("--from", help="Where the chats come from."),
+    ] = None,
+    user: UserOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be imported.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Bring sessions back too that were deleted here.")
+    ] = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Bring chats along: an export or database of another program, or a log in JSON lines.
+
+    With --from, each conversation becomes a session, with its times and branches; what could not be
+    read is listed, and ends the command with 1. What was imported before is not stored again. No
+    model is asked. With SESSION, the lines of FILE (role and content) are appended to that session,
+    all or none: `created_at`, `create_time` or `timestamp` is a message's time; `id` and
+    `session_id` go into its metadata. What `snapshot` wrote is for `restore`.
+    """
+    if (session is None) == (source is None):
+        told = "Name what FILE comes from, --from chatgpt, or the session that a log is appended to"
+        raise InvalidInput(f"{told}: one of the two. Known to --from: {', '.join(From)}.")
+    settings = load_config(store, config)
+    if source is None:
+        assert session is not None
+        _append(file, session, user, settings, dry_run=dry_run)
+    else:
+        _bring(file, source, user, settings, dry_run=dry_run, yes=yes, deleted=deleted)
+
+
+def _bring(
+    file: Path,
+    source: From,
+    user: str | None,
+    settings: AgentMemoryConfig,
+    *,
+    dry_run: bool,
+    yes: bool,
+    deleted: bool,
+) -> None:
+    from agent_memory.integrations.importing import import_chats, preview
+
+    if dry_run or not yes:
+        with _read(file, "reading") as progress:
+            found = preview(file, source, user_id=user, progress=progress)
+        _show(found)
+        if not found.messages and not found.notes:
+            raise InvalidInput(f"Nothing of {source} could be read in {file}.")
+        if user is None:
+            told = "No --user: what is said in one session is not recalled in another."
+            err().print(told, style="yellow", markup=False)
+        if dry_run:
+            _list(found, len(found.unread))
+            return
+        _list(found, _FEW)
+        typer.confirm("Import this?", abort=True)
+    # without threads in the background, which would ask models meanwhile
+    settings = settings.model_copy(update={"overflow_mode": "inline"})
+    try:
+        with (
+            open_memory(settings, create=True) as memory,
+            _read(file, "importing") as progress,
+        ):
+            done = import_chats(
+                memory, file, source, user_id=user, deleted=deleted, progress=progress
+            )
+    except KeyboardInterrupt:
+        err().print("Stopped. The same command goes on from here.", style="yellow")
+        raise typer.Exit(_INTERRUPTED) from None
+    _tell(done)
+    _list(done, len(done.unread))
+    if done.failed:
+        raise typer.Exit(FAILED)
+
+
+def _show(found: Imported) -> None:
+    """What there is to import."""
+    parts = [f"{found.sessions:,} sessions", f"{found.messages:,} messages"]
+    if found.notes:
+        parts.append(f"{found.notes:,} notes")
+    told = ", ".join(parts)
+    if found.first is not None and found.last is not None:
+        told += f", from {found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}"
+    out().print(f"{told}.", markup=False, soft_wrap=True)
+    for kind, count in found.left_out.most_common():
+        out().print(plain(f"Left out: {count:,} {kind}."), markup=False, soft_wrap=True)
+
+
+def _tell(done: Imported) -> None:
+    """What became of an import."""
+    told = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
+    told += f"; {done.new_notes:,} notes." if done.notes else "."
+    out().print(told, markup=False, soft_wrap=True)
+    if not done.new_messages and not done.new_notes and not done.failed and not done.deleted:
+        out().print("All of it was imported before.")
+    if done.deleted:
+        told = f"{done.deleted:,} sessions were deleted here, and left so: --deleted brings them."
+        err().print(told, style="yellow", markup=False, soft_wrap=True)
+    if done.new_messages:
+        out().print("Before you ask for them, have the blocks absorb them: agent-memory flush")
+
+
+def _list(found: Imported, most: int) -> None:
+    """What could not be read or stored."""
+    if not found.failed:
+        return
+    err().print(f"{found.failed:,} could not be read or stored:", style="red")
+    for one in found.unread[:most]:
+        err().print(plain(str(one)), markup=False, soft_wrap=True)
+    if found.failed > most:
+        err().print(f"... and {found.failed - most:,} more.")
+
+
+@contextmanager
+def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
+    """A bar that fills with what is read."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from agent_memory.integrations.importing import size_of
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=err(), transient=True) as progress:
+        task = progress.add_task(what, total=size_of(file))
+        yield lambda count: progress.advance(task, count)
+
+
+def _append(
+    file: Path, session: str, user: str | None, settings: AgentMemoryConfig, *, dry_run: bool
+) -> None:
+    """Append a log to one session: of the same file nothing is stored twice there."""
+    from hashlib import sha256
+
+    from rich.progress import Progress
+
+    from agent_memory.cli.lines import read_lines
+
+    if file.is_dir():
+        raise InvalidInput(f"{file} is a folder. For its chats, say where they are from: --from.")
+    lines = read_lines(file)
+    if dry_run:
+        out().print(f"{len(lines)} messages for {session}.", markup=False)
+        return
+    with (
+        open_memory(settings, create=True) as memory,
+        Progress(console=err(), transient=True) as progress,
+    ):
+        before, name = memory.update(session, []).end, sha256(file.read_bytes()).hexdigest()
+        for done, line in enumerate(progress.track(lines, description="importing")):
+            try:
+                key = f"import {name} {line.number}"
+                memory.update(session, line.message, user_id=user, key=key)
+            except InvalidInput as error:
+                raise InvalidInput(
+                    f"{file.name}, line {line.number}: {error} The {done} messages before it "
+                    "were imported."
+                ) from None
+        head = head_of(memory, session)
+    new = head.end - before
+    told = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
+    if new < len(lines):
+        told = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
+            told if new else "Nothing is new."
+        )
+    out().print(told, markup=False)

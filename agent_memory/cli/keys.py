@@ -1,0 +1,142 @@
+"""`agent-memory keys`: the keys of the service."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_memory.cli.common import (
+    ConfigOption,
+    StoreOption,
+    guarded,
+    load_config,
+    open_memory,
+    out,
+    quiet,
+)
+from agent_memory.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from agent_memory.server.keys import Key
+
+app = typer.Typer(
+    help="Make, list and revoke the keys of the service (`agent-memory serve`).",
+    no_args_is_help=True,
+)
+
+_TTL = re.compile(r"([1-9][0-9]{0,5})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+@app.command()
+@guarded
+def create(
+    label: Annotated[str, typer.Option("--label", metavar="TEXT", help="What the key is for.")],
+    users: Annotated[
+        str,
+        typer.Option(
+            "--users",
+            metavar="LIST",
+            help="For whom: a user's id, or several with commas; team-* for all that begin so; * "
+            "for everybody. For one user alone no request has to name the user.",
+        ),
+    ],
+    rights: Annotated[
+        str,
+        typer.Option(
+            "--rights",
+            metavar="LIST",
+            help='Some of read, write, delete, admin. "admin" is about the whole service.',
+        ),
+    ] = "read,write",
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME", help="In how long it is over: 30d, 12h, 15m."),
+    ] = None,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Make a key, and print it: it is kept nowhere else."""
+    from agent_memory.server.keys import KeyRing
+
+    ttl = _ttl(expires)
+    with quiet(), open_memory(load_config(store, config), create=True) as memory:
+        ring = KeyRing(memory.components.store)
+        token, _ = ring.create(label, _list(users), _list(rights), ttl=ttl)
+    typer.echo("The key, shown only now:", err=True)
+    typer.echo(token)
+
+
+@app.command("list")
+@guarded
+def list_(store: StoreOption = None, config: ConfigOption = None) -> None:
+    """List all keys, with those that are over: what they may do, for whom, and their last use."""
+    from agent_memory.cli.view import cell, grid
+    from agent_memory.server.keys import KeyRing
+
+    now = datetime.now(UTC)
+    table = grid("key", "label", "users", "rights", "made", "state", "last use")
+    with quiet(), open_memory(load_config(store, config)) as memory:
+        keys = KeyRing(memory.components.store).all()
+    for key in keys:
+        rights = ", ".join(sorted(key.rights, key=["read", "write", "delete", "admin"].index))
+        row = (key.prefix, key.label, ", ".join(key.users), rights)
+        times = (_day(key.created_at), _state(key, now), _minute(key.used_at))
+        table.add_row(*map(cell, (*row, *times)))
+    out().print(table if keys else "There are no keys.")
+
+
+@app.command()
+@guarded
+def revoke(
+    prefix: Annotated[
+        str, typer.Argument(metavar="KEY", help="Its prefix, as `keys list` shows it.")
+    ],
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Have a key open nothing any more, from the next request on, in every process."""
+    from agent_memory.cli.view import cell
+    from agent_memory.server.keys import KeyRing
+
+    with quiet(), open_memory(load_config(store, config)) as memory:
+        key = KeyRing(memory.components.store).revoke(prefix)
+    out().print(cell(f"{key.prefix} ({key.label}) opens nothing any more."))
+
+
+def _list(given: str) -> list[str]:
+    return [one.strip() for one in given.split(",") if one.strip()]
+
+
+def _ttl(given: str | None) -> timedelta | None:
+    """In how long a key is over.
+
+    Raises:
+        InvalidInput: It is no such time.
+    """
+    if given is None:
+        return None
+    found = _TTL.fullmatch(given)
+    if found is None:
+        raise InvalidInput("--expires is not usable. Say in how long: 30d, 12h or 15m.")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _state(key: Key, now: datetime) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {_day(key.revoked_at)}"
+    if key.expires_at is None:
+        return "valid"
+    over = "expired" if key.expires_at <= now else "valid until"
+    return f"{over} {_minute(key.expires_at)}"
+
+
+def _day(at: datetime) -> str:
+    return f"{at:%Y-%m-%d}"
+
+
+def _minute(at: datetime | None) -> str:
+    return "never" if at is None else f"{at:%Y-%m-%d %H:%M}"

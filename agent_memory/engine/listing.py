@@ -1,0 +1,116 @@
+"""Sessions as callers list them: with when each was spoken in last, and what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from heapq import nlargest
+from typing import Any
+
+from agent_memory.core.ids import check_id, marker, share_of
+from agent_memory.core.limits import how_many, text_of
+from agent_memory.core.records import Head, Scope
+from agent_memory.engine.paging import all_heads, page_of
+from agent_memory.engine.values.key_values import KeyValues
+from agent_memory.errors import InvalidInput
+from agent_memory.stores.base import Store
+
+_NAME = "metadata"
+_AT_ONCE = 500
+_NOBODY = "_"
+"""A block that has absorbed nothing: past its cursor lies the whole log."""
+
+
+class Listing:
+    """Lists sessions, and keeps what each is called.
+
+    Args:
+        store: Where they are.
+        values: Gives the values of a scope's session.
+    """
+
+    def __init__(self, store: Store, values: Callable[[Scope], KeyValues]) -> None:
+        self._store = store
+        self._values = values
+
+    def told(self, heads: Sequence[Head]) -> list[Head]:
+        """The heads, each with the time of its newest message, and its metadata."""
+        times = self._times(heads)
+        return [
+            replace(
+                head, updated_at=times[head.session_id], metadata=self._metadata(head.session_id)
+            )
+            for head in heads
+        ]
+
+    def page(
+        self,
+        user_id: str | None,
+        limit: int,
+        after: str | None,
+        prefix: str | None,
+        newest: bool,
+    ) -> list[Head]:
+        """A page of sessions; see `AgentMemory.sessions`."""
+        limit, after = how_many("limit", limit), marker(after)
+        if prefix:
+            check_id("prefix", prefix)
+        if newest:
+            return self._newest(user_id, limit, after, prefix)
+        if prefix is None:
+            return self.told(page_of(self._store, user_id, limit=limit, after=after))
+        found = self._of_prefix(user_id, text_of("prefix", prefix), after)
+        return self.told([head for head, _ in zip(found, range(limit), strict=False)])
+
+    def describe(self, session_id: str, scope: Scope, metadata: dict[str, Any]) -> None:
+        """Keep what a session is called, in place of what was kept; it begins if need be."""
+        if not isinstance(metadata, dict):
+            raise InvalidInput("The metadata is no dict. Give one of plain JSON.")
+        self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)
+
+    def _times(self, heads: Sequence[Head]) -> dict[str, datetime]:
+        """When each was spoken in last."""
+        times = {head.session_id: head.created_at for head in heads}
+        for at in range(0, len(heads), _AT_ONCE):
+            ids = [head.session_id for head in heads[at : at + _AT_ONCE]]
+            newest = self._store.tails(_NOBODY, ids, before=0, limit=1)
+            times.update((entry.session_id, entry.created_at) for entry in newest)
+        return times
+
+    def _metadata(self, session_id: str) -> dict[str, Any]:
+        found = self._values(Scope(None, session_id)).get((), _NAME)
+        return {} if found is None else dict(found.value)
+
+    def _of_prefix(self, user_id: str | None, prefix: str, after: str | None) -> Iterator[Head]:
+        if after is None or after < prefix:
+            first = self._store.head(prefix) if prefix else None
+            if first is not None and user_id in (None, first.user_id) and _is_listed(first):
+                yield first
+            after = prefix or None
+        for head in all_heads(self._store, user_id, after):
+            if not head.session_id.startswith(prefix):
+                return
+            if _is_listed(head):
+                yield head
+
+    def _newest(
+        self, user_id: str | None, limit: int, after: str | None, prefix: str | None
+    ) -> list[Head]:
+        found = list(self._of_prefix(user_id, prefix or "", None))
+        times = self._times(found)
+
+        def age(head: Head) -> tuple[datetime, str]:
+            return times[head.session_id], head.session_id
+
+        last = next((age(head) for head in found if head.session_id == after), None)
+        if after is not None and last is None:
+            raise InvalidInput(
+                "There is no session of that id to go on after. Begin anew, without `after`."
+            )
+        older = [head for head in found if last is None or age(head) < last]
+        return self.told(nlargest(limit, older, key=age))
+
+
+def _is_listed(head: Head) -> bool:
+    return not head.deleting and share_of(head.session_id) is None

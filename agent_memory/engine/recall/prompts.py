@@ -1,0 +1,51 @@
+"""`Prompts`: how much of each context is the same as in the one before, for each session."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+
+from agent_memory.core.context import MemoryContext
+from agent_memory.core.packing import Shown
+from agent_memory.core.prefix import Piece, pieces, same
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.engine.stats import PromptStats
+
+_MOST = 1_000
+"""Sessions whose last context is known, the latest."""
+
+
+class Prompts:
+    """What contexts of this process were, and how much of each was kept. Safe to share."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._last: OrderedDict[str, list[Piece]] = OrderedDict()
+        self._stats = PromptStats()
+
+    def noted(self, session_id: str, context: MemoryContext, shown: Shown) -> MemoryContext:
+        """A context, with what of it is the same as in its session's last one."""
+        now = pieces(
+            list(zip(shown.leading, shown.leading_tokens, strict=True)),
+            [*shown.turns, *shown.drafts],
+            context.recalls,
+            context.tokens - shown.tokens,
+        )
+        with self._lock:
+            before = self._last.pop(session_id, None)
+            self._last[session_id] = now
+            while len(self._last) > _MOST:
+                self._last.popitem(last=False)
+            if before is None:
+                return context
+            kept = same(before, now)
+            was = self._stats
+            self._stats = PromptStats(
+                was.contexts + 1, was.tokens + context.tokens, was.kept_tokens + kept
+            )
+        return replace(context, kept_tokens=kept)
+
+    def snapshot(self) -> PromptStats:
+        """The totals now."""
+        with self._lock:
+            return self._stats

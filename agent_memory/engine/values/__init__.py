@@ -1,0 +1,1 @@
+"""Values by namespace and key, beside what conversations are."""

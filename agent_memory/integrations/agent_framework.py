@@ -1,0 +1,186 @@
+"""Microsoft's Agent Framework over a memory.
+
+agent = Agent(client=client, context_providers=[
+    AgentMemoryHistoryProvider(memory, user_id="ana"),
+    AgentMemoryContextProvider(memory, user_id="ana"),
+])
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from agent_memory.core.formats import exact
+from agent_memory.core.formats.registry import AGENT_FRAMEWORK
+from agent_memory.core.messages import Message as Said
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import AgentMemoryError, MissingExtra
+
+try:
+    from agent_framework import AgentSession, ContextProvider, HistoryProvider, Message
+except ImportError as error:
+    raise MissingExtra("The Agent Framework's providers", "agent-framework") from error
+
+__all__ = ["AgentMemoryContextProvider", "AgentMemoryHistoryProvider"]
+
+logger = logging.getLogger(__name__)
+
+_NONE = "default"
+"""The session of runs that name none."""
+_EXCLUDED = "_excluded"
+
+
+class AgentMemoryHistoryProvider(HistoryProvider):
+    """The messages of sessions, durable; each is a session of the memory, whose blocks absorb it.
+
+    Args:
+        memory: The memory.
+        user_id: Whose sessions: `memory.delete_user` erases them. None for nobody's.
+        within_budget: Whether a run is given the session's context within the memory's budget, with
+            its summary; else all that was said.
+        skip_excluded: Whether messages that a compaction of the framework has excluded are left
+            out.
+        source_id: Names the provider.
+        **options: Of `HistoryProvider`, such as `store_outputs`.
+    """
+
+    DEFAULT_SOURCE_ID: ClassVar[str] = "agent_memory"
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        *,
+        user_id: str | None = None,
+        within_budget: bool = False,
+        skip_excluded: bool = False,
+        source_id: str = DEFAULT_SOURCE_ID,
+        **options: Any,
+    ) -> None:
+        super().__init__(source_id=source_id, **options)
+        self._memory = memory
+        self._user_id = user_id
+        self._within_budget = within_budget
+        self.skip_excluded = skip_excluded
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
+    ) -> list[Message]:
+        """What was said in a session, oldest first."""
+        found = await asyncio.to_thread(self._read, session_id or _NONE)
+        return [one for one in found if not (self.skip_excluded and _is_excluded(one))]
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Append messages, all or none."""
+        if messages:
+            kept = [_kept(one) for one in messages]
+            await asyncio.to_thread(
+                self._memory.update, session_id or _NONE, kept, user_id=self._user_id
+            )
+
+    def _read(self, session_id: str) -> list[Message]:
+        if self._within_budget:
+            context = self._memory.get(session_id, user_id=self._user_id, format=AGENT_FRAMEWORK)
+            return [Message.from_dict(exact.read(raw)) for raw in context.to_messages()]
+        entries = self._memory.history(session_id, user_id=self._user_id)
+        return [one for entry in entries for one in _messages(entry.message)]
+
+
+class AgentMemoryContextProvider(ContextProvider):
+    """What the memory knows of a user, added to each run; and what the run said, stored.
+
+    With the memory down a run goes on without it, and a warning is logged.
+
+    Args:
+        memory: The memory.
+        user_id: Whose memory: an id, or what tells it from the run's session.
+        limit: How much is recalled at most.
+        stores: Whether the run's messages are stored. Not where an `AgentMemoryHistoryProvider`
+            over the same memory stores them.
+        source_id: Names the provider.
+    """
+
+    DEFAULT_SOURCE_ID: ClassVar[str] = "agent_memory_recall"
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        *,
+        user_id: str | Callable[[AgentSession], str],
+        limit: int = 8,
+        stores: bool = False,
+        source_id: str = DEFAULT_SOURCE_ID,
+    ) -> None:
+        super().__init__(source_id)
+        self._memory = memory
+        self._user_id = user_id
+        self._limit = limit
+        self._stores = stores
+
+    async def before_run(
+        self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
+    ) -> None:
+        """Add what bears on the newest thing that the user says."""
+        said = [one.text for one in context.input_messages if one.role == "user" and one.text]
+        if not said:
+            return
+        try:
+            recalls = await asyncio.to_thread(
+                self._memory.search, said[-1], user_id=self._of(session), limit=self._limit
+            )
+        except AgentMemoryError as error:
+            logger.warning("nothing was recalled: %s", error)
+            return
+        if recalls:
+            from agent_memory.core.text import escape
+
+            lines = "\n".join(f"- {escape(str(one))}" for one in recalls)
+            told = f"<memory>\n{lines}\n</memory>"
+            context.extend_messages(self, [Message("user", [told])])
+
+    async def after_run(
+        self, *, agent: Any, session: AgentSession, context: Any, state: dict[str, Any]
+    ) -> None:
+        """Store what the run said."""
+        if not self._stores:
+            return
+        answered = context.response.messages if context.response else []
+        kept = [_kept(one) for one in (*context.input_messages, *answered)]
+        try:
+            await asyncio.to_thread(
+                self._memory.update,
+                context.session_id or _NONE,
+                kept,
+                user_id=self._of(session),
+            )
+        except AgentMemoryError as error:
+            logger.warning("a run was not stored: %s", error)
+
+    def _of(self, session: AgentSession) -> str:
+        return self._user_id(session) if callable(self._user_id) else self._user_id
+
+
+def _kept(message: Message) -> Said:
+    return Said(raw=exact.written(message.to_dict()), format=AGENT_FRAMEWORK)
+
+
+def _messages(said: Said) -> list[Message]:
+    """A message as the framework's; those of others as it would have said them."""
+    from agent_memory.core.formats.agent_framework import from_chat
+
+    if said.format == AGENT_FRAMEWORK and said.raw is not None:
+        return [Message.from_dict(exact.read(said.raw))]
+    return [Message.from_dict(raw) for view in said.views() for raw in from_chat(view)]
+
+
+def _is_excluded(message: Message) -> bool:
+    return bool(message.additional_properties.get(_EXCLUDED))

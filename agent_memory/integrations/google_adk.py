@@ -1,0 +1,344 @@
+"""Google ADK's sessions and memory over a memory.
+
+Runner(agent=agent, app_name="app", session_service=AgentMemorySessionService(memory),
+       memory_service=AgentMemoryMemoryService(memory))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from agent_memory.core.formats.registry import ADK
+from agent_memory.core.records import Entry, Head
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import MissingExtra
+
+try:
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events.event import Event
+    from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+    from google.adk.memory.memory_entry import MemoryEntry
+    from google.adk.sessions.base_session_service import (
+        BaseSessionService,
+        GetSessionConfig,
+        ListSessionsResponse,
+    )
+    from google.adk.sessions.session import Session
+    from google.adk.sessions.state import State
+except ImportError as error:
+    raise MissingExtra("Google ADK's services", "google-adk") from error
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+__all__ = ["AgentMemoryMemoryService", "AgentMemorySessionService"]
+
+_ROOT = "google.adk"
+_STATE = "state"
+_DELETED = (_ROOT, "deleted")
+_MOST = 10
+_PAGE = 500
+Json = dict[str, Any]
+
+
+class AgentMemorySessionService(BaseSessionService):
+    """Sessions of ADK, durable. Each is a session of the memory, whose blocks absorb its events.
+
+    The memory's user is "APP/USER", and its session "APP/USER/SESSION".
+
+    Args:
+        memory: The memory.
+    """
+
+    def __init__(self, memory: AgentMemory) -> None:
+        self._memory = memory
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: Json | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Begin a session.
+
+        Raises:
+            AlreadyExistsError: There is one of this id.
+        """
+        name = (session_id or "").strip() or str(uuid4())
+        return await asyncio.to_thread(self._create, app_name, user_id, state or {}, name)
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """A session with its events, or None."""
+        return await asyncio.to_thread(self._get, app_name, user_id, session_id.strip(), config)
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """Sessions without their events, the one that went on last at the end."""
+        found = await asyncio.to_thread(self._list, app_name, user_id)
+        return ListSessionsResponse(sessions=found)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session, and all that derives from it. Idempotent."""
+        name = _joined(app_name, user_id, session_id.strip())
+        await asyncio.to_thread(self._memory.delete, name)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> Json:
+        """A user's state in an app, without the prefix of its keys."""
+        return await asyncio.to_thread(self._user_state, app_name, user_id)
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Keep an event, and what it changes in states. One that is there already is kept once.
+
+        Raises:
+            SessionNotFoundError: There is no such session.
+        """
+        if event.partial:
+            return event
+        if not await asyncio.to_thread(self._is_new, session, event):
+            return event
+        await super().append_event(session, event)
+        session.last_update_time = event.timestamp
+        await asyncio.to_thread(self._append, session, event)
+        return event
+
+    def _create(self, app: str, user: str, state: Json, name: str) -> Session:
+        log = _joined(app, user, name)
+        with self._changing(log):
+            if self._memory.head(log) is not None:
+                raise AlreadyExistsError(f"Session with id {name} already exists.")
+            own = self._share(app, user, state)
+            kept = {_STATE: own, "updated": time.time()}
+            self._memory.describe(log, kept, user_id=_joined(app, user))
+        return self._session(app, user, name, kept, [])
+
+    def _get(
+        self, app: str, user: str, name: str, config: GetSessionConfig | None
+    ) -> Session | None:
+        log = _joined(app, user, name)
+        head = self._memory.head(log)
+        if head is None:
+            return None
+        last = config.num_recent_events if config else None
+        events = [one for entry in self._memory.history(log, last=last) for one in _events(entry)]
+        since = config.after_timestamp if config else None
+        if since is not None:
+            events = [one for one in events if one.timestamp >= since]
+        return self._session(app, user, name, head.metadata, events)
+
+    def _list(self, app: str, user: str | None) -> list[Session]:
+        prefix = _joined(app) + "/" if user is None else _joined(app, user) + "/"
+        found = []
+        for head in _heads(self._memory, prefix):
+            _, whose, name = _parted(head.session_id)
+            found.append(self._session(app, whose, name, head.metadata, []))
+        return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
+
+    def _is_new(self, session: Session, event: Event) -> bool:
+        log = _joined(session.app_name, session.user_id, session.id)
+        if self._memory.head(log) is None:
+            raise SessionNotFoundError(f"Session {session.id} not found.")
+        kept = [one for entry in self._memory.history(log) for one in _events(entry)]
+        return all(one.id != event.id or one != event for one in kept)
+
+    def _append(self, session: Session, event: Event) -> None:
+        app, user = session.app_name, session.user_id
+        log = _joined(app, user, session.id)
+        with self._changing(log):
+            head = self._memory.head(log)
+            if head is None:
+                raise SessionNotFoundError(f"Session {session.id} not found.")
+            delta = dict(event.actions.state_delta) if event.actions else {}
+            own = {**head.metadata.get(_STATE, {}), **self._share(app, user, delta)}
+            # first the state: a caller who is told of a failure makes both again
+            self._memory.describe(log, {_STATE: own, "updated": event.timestamp})
+            self._memory.update(log, _kept(event), user_id=_joined(app, user))
+
+    def _share(self, app: str, user: str, state: Json) -> Json:
+        """Keep what of a state is the app's or the user's; what is the session's own."""
+        own: Json = {}
+        wide: dict[str, Json] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}}
+        for key, value in state.items():
+            if key.startswith(State.TEMP_PREFIX):
+                continue
+            prefix = next((one for one in wide if key.startswith(one)), None)
+            if prefix is None:
+                own[key] = value
+            else:
+                wide[prefix][key.removeprefix(prefix)] = value
+        self._widen((_ROOT, app), None, wide[State.APP_PREFIX])
+        self._widen((_ROOT,), _joined(app, user), wide[State.USER_PREFIX])
+        return own
+
+    def _widen(self, place: tuple[str, ...], owner: str | None, more: Json) -> None:
+        if more:
+            values = self._memory.values(owner)
+            with self._changing(f"{owner}/{place}"):
+                values.put(place, _STATE, {**_state(values.get(place, _STATE)), **more})
+
+    def _user_state(self, app: str, user: str) -> Json:
+        return _state(self._memory.values(_joined(app, user)).get((_ROOT,), _STATE))
+
+    def _session(
+        self, app: str, user: str, name: str, kept: Mapping[str, Any], events: list[Event]
+    ) -> Session:
+        shared = _state(self._memory.values().get((_ROOT, app), _STATE))
+        theirs = self._user_state(app, user)
+        state = {
+            **kept.get(_STATE, {}),
+            **{State.APP_PREFIX + key: value for key, value in shared.items()},
+            **{State.USER_PREFIX + key: value for key, value in theirs.items()},
+        }
+        return Session(
+            app_name=app, user_id=user, id=name, state=state, events=events,
+            last_update_time=kept.get("updated", 0.0),
+        )  # fmt: skip
+
+    def _changing(self, what: str) -> AbstractContextManager[None]:
+        return self._memory.components.services.resources.locked(_lock(what))
+
+
+class AgentMemoryMemoryService(BaseMemoryService):
+    """What users said in earlier sessions, as ADK's memory tools look for it.
+
+    Events are stored once, however often a session is added. With an `AgentMemorySessionService`
+    over the same memory they are there already.
+
+    Args:
+        memory: The memory; its blocks decide how it is searched.
+        limit: How many memories a search gives at most.
+    """
+
+    def __init__(self, memory: AgentMemory, *, limit: int = _MOST) -> None:
+        self._memory = memory
+        self._limit = limit
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Store the events of a session that are new."""
+        await asyncio.to_thread(
+            self._add, session.app_name, session.user_id, session.id, list(session.events)
+        )
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Store events that are new."""
+        name = session_id or "events"
+        await asyncio.to_thread(self._add, app_name, user_id, name, list(events))
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """What bears on a query, best first."""
+        found = await asyncio.to_thread(self._search, _joined(app_name, user_id), query)
+        return SearchMemoryResponse(memories=found)
+
+    async def delete_memory(
+        self, *, app_name: str, user_id: str, memory_id: str | None = None
+    ) -> None:
+        """Forget an event for good: adding its session again does not bring it back."""
+        if memory_id:
+            await asyncio.to_thread(self._delete, _joined(app_name, user_id), memory_id)
+
+    def _add(self, app: str, user: str, name: str, events: Sequence[Event]) -> None:
+        owner, log = _joined(app, user), _joined(app, user, name)
+        known = {one.id for entry in self._memory.history(log) for one in _events(entry)}
+        forgotten = self._memory.values(owner)
+        fresh: dict[str, Event] = {}
+        for one in events:
+            said = one.content is not None and bool(one.content.parts)
+            if said and one.id not in known and forgotten.get(_DELETED, one.id) is None:
+                fresh.setdefault(one.id, one)
+        if fresh:
+            self._memory.update(log, [_kept(one) for one in fresh.values()], user_id=owner)
+
+    def _search(self, owner: str, query: str) -> list[MemoryEntry]:
+        words_alone = not self._memory.blocks  # then each word in common counts
+        recalls = self._memory.search(
+            query,
+            user_id=owner,
+            limit=self._limit,
+            entries=True,
+            least=0.0 if words_alone else None,
+        )
+        found: dict[str, MemoryEntry] = {}
+        for recall in recalls:
+            for entry in recall.entries:
+                for event in _events(entry):
+                    if event.content is not None:
+                        found.setdefault(event.id, _memory_of(event))
+        return list(found.values())[: self._limit]
+
+    def _delete(self, owner: str, name: str) -> None:
+        def change(log: list[Entry]) -> list[Entry]:
+            return [entry for entry in log if all(one.id != name for one in _events(entry))]
+
+        for head in _heads(self._memory, owner + "/"):
+            entries = self._memory.history(head.session_id)
+            if len(change(entries)) < len(entries):
+                self._memory.values(owner).put(_DELETED, name, True)
+                self._memory.edit(head.session_id, change)
+
+
+def _kept(event: Event) -> Json:
+    raw = event.model_dump(mode="json", exclude_none=True)
+    at = datetime.fromtimestamp(event.timestamp, UTC)
+    return {"raw": raw, "format": ADK, "created_at": at}
+
+
+def _events(entry: Entry) -> Iterator[Event]:
+    """The event of an entry; what others than ADK said is none."""
+    if entry.message.format == ADK and entry.message.raw is not None:
+        yield Event.model_validate(entry.message.raw)
+
+
+def _memory_of(event: Event) -> MemoryEntry:
+    at = datetime.fromtimestamp(event.timestamp).isoformat()
+    return MemoryEntry(id=event.id, content=event.content, author=event.author, timestamp=at)
+
+
+def _heads(memory: AgentMemory, prefix: str) -> Iterator[Head]:
+    after = None
+    while page := memory.sessions(prefix=prefix, limit=_PAGE, after=after):
+        yield from page
+        after = page[-1].session_id
+
+
+def _state(found: Any) -> Json:
+    return {} if found is None else dict(found.value)
+
+
+def _joined(*names: str) -> str:
+    """One name of several: no others have the same."""
+    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
+
+
+def _parted(name: str) -> list[str]:
+    return [part.replace("%2F", "/").replace("%25", "%") for part in name.split("/")]
+
+
+def _lock(what: str) -> str:
+    from agent_memory.ltm_blocks.base import record_id
+
+    return record_id(_ROOT, what)

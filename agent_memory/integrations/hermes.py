@@ -1,0 +1,241 @@
+"""Hermes Agent's memory provider over a memory.
+
+In ~/.hermes/plugins/agent_memory/__init__.py:
+
+    from agent_memory.integrations.hermes import AgentMemoryProvider
+
+    def register(ctx):
+        ctx.register_memory_provider(AgentMemoryProvider())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import Any
+
+from agent_memory.core.context import render_memory
+from agent_memory.core.messages import compact_json
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import InvalidInput, MissingExtra
+
+try:
+    from agent.memory_provider import MemoryProvider
+    from hermes_constants import get_hermes_home
+except ImportError as error:
+    raise MissingExtra("Hermes Agent's memory provider", "hermes") from error
+
+__all__ = ["AgentMemoryProvider"]
+
+_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_ROLES = ("user", "assistant", "tool")
+_LOOKED_AT = 500
+_PRIMARY = "primary"
+_CONTINUES = ("hermes", "continues")
+_TOLD = (
+    "Long-term memory of earlier conversations is attached. What bears on a message comes with it. "
+    "memory_read looks for more, memory_write keeps a fact, memory_forget takes one back."
+)
+_KEPT = "Every message up to here is kept word for word in long-term memory: memory_read finds it."
+Json = dict[str, Any]
+
+
+class AgentMemoryProvider(MemoryProvider):
+    """Conversations of Hermes, durable; what bears on a message is recalled from all of a user's.
+
+    Each is a session of the memory, "USER/SESSION", which goes on where Hermes compresses. Runs
+    that are not a user's own (cron, subagents) are stored only where they are compressed, as
+    nobody's.
+
+    Args:
+        memory: The memory, which stays open; None opens one of its own, "agent_memory.db" in the
+            home of Hermes' profile, with the settings that `AGENT_MEMORY_...` variables name.
+        user_id: Whose memory; by default "PLATFORM:USER" as Hermes' gateway tells them, or
+            "hermes".
+    """
+
+    pre_compress_checkpoint_api_version = 2
+
+    def __init__(self, memory: AgentMemory | None = None, *, user_id: str | None = None) -> None:
+        self._given = memory
+        self._own: AgentMemory | None = None
+        self._bound = user_id
+        self._user_id: str | None = user_id
+        self._context = _PRIMARY
+        self._log = ""
+        self._lock = RLock()
+
+    @property
+    def name(self) -> str:
+        """As Hermes' `memory.provider` names it."""
+        return "agent_memory"
+
+    def is_available(self) -> bool:
+        """Always: nothing but a file is needed."""
+        return True
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        """Begin a session, or go on with it."""
+        self._context = kwargs.get("agent_context") or _PRIMARY
+        user = kwargs.get("user_id")
+        told = f"{kwargs.get('platform') or 'hermes'}:{user}" if user else "hermes"
+        self._user_id = (self._bound or told) if self._context == _PRIMARY else None
+        self._log = self._log_of(session_id)
+
+    def system_prompt_block(self) -> str:
+        """What the model is told of the memory."""
+        return _TOLD
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str:
+        """What bears on a message, within the memory's budget; empty where nothing does. What the
+        session's window holds is in Hermes' transcript, and left out."""
+        if not query.strip() or self._user_id is None:
+            return ""
+        context = self._memory.get(self._at(session_id), query, user_id=self._user_id)
+        return render_memory(context.recalls, list(context.blocks))
+
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Store what of the transcript is new; without it, the question and the answer."""
+        if self._user_id is None:
+            return
+        if messages is not None:
+            self._store(self._at(session_id), messages)
+            return
+        pair = [
+            {"role": "user", "content": user_content},
+            {"role": "assistant", "content": assistant_content},
+        ]
+        self._memory.update(self._at(session_id), pair, user_id=self._user_id)
+
+    def get_tool_schemas(self) -> list[Json]:
+        """The memory's tools: `memory_read`, `memory_write`, and what each block offers."""
+        tools = self._memory.tools(self._log or "hermes", user_id=self._user_id)
+        return [tool["function"] for tool in tools]
+
+    def handle_tool_call(self, tool_name: str, args: Json, **kwargs: Any) -> str:
+        """Do what the model asked for; what it asked for in vain comes back as a text, too."""
+        told = self._memory.call_tool(self._log, tool_name, args, user_id=self._user_id)
+        return compact_json({"result": told})
+
+    def on_pre_compress(
+        self, messages: Sequence[Mapping[str, Any]], *, require_checkpoint: bool = False
+    ) -> str:
+        """Make everything durable that is about to be compressed, and say so to the compressor.
+
+        Raises:
+            StoreError: It is not durable: nothing may be compressed.
+            AgentMemoryError: As `update` and `checkpoint` say; so it is then, too.
+        """
+        if not self._log:
+            raise InvalidInput("The provider has no session yet. Call `initialize` first.")
+        self._store(self._log, messages)
+        if self._memory.head(self._log, user_id=self._user_id) is None:
+            return ""  # there was nothing to keep
+        self._memory.checkpoint(self._log, user_id=self._user_id)
+        return _KEPT
+
+    def on_session_end(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Store what is new, and have blocks absorb what is pending."""
+        if self._user_id is not None and self._log:
+            self._store(self._log, messages)
+            self._memory.end(self._log, user_id=self._user_id)
+
+    def on_session_switch(
+        self,
+        new_session_id: str,
+        *,
+        parent_session_id: str = "",
+        reset: bool = False,
+        rewound: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Go over to another session; one that a compression begins continues the log."""
+        if kwargs.get("reason") == "compression" and new_session_id != parent_session_id:
+            self._memory.values(self._user_id).put(_CONTINUES, new_session_id, self._log)
+        self._log = self._log_of(new_session_id)
+
+    def shutdown(self) -> None:
+        """Close the memory, where it is the provider's own."""
+        with self._lock:
+            if self._own is not None:
+                self._own.close()
+                self._own = None
+
+    @property
+    def _memory(self) -> AgentMemory:
+        with self._lock:
+            if self._given is not None:
+                return self._given
+            if self._own is None:
+                self._own = _opened()
+            return self._own
+
+    def _at(self, session_id: str) -> str:
+        return self._log_of(session_id) if session_id else self._log
+
+    def _log_of(self, session_id: str) -> str:
+        """The memory's session that a session of Hermes is written to."""
+        found = self._memory.values(self._user_id).get(_CONTINUES, session_id)
+        if found is not None:
+            return str(found.value)
+        return _joined(self._user_id or self._context, session_id)
+
+    def _store(self, log: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Append what of a transcript is not in a log yet."""
+        given = [
+            {name: one[name] for name in _FIELDS if one.get(name) is not None}
+            for one in messages
+            if one.get("role") in _ROLES
+        ]
+        with self._lock:  # turns are stored on a thread of Hermes', checkpoints on another
+            entries = self._memory.history(log, user_id=self._user_id, last=_LOOKED_AT)
+            kept = [_mark(entry.message.to_dict()) for entry in entries]
+            fresh = given[_known([_mark(one) for one in given], kept) :]
+            if fresh:
+                self._memory.update(log, fresh, user_id=self._user_id)
+
+
+def _opened() -> AgentMemory:
+    import os
+
+    if "AGENT_MEMORY_STORE" in os.environ:
+        return AgentMemory()
+    return AgentMemory(store=f"sqlite:///{get_hermes_home() / 'agent_memory.db'}")
+
+
+def _mark(message: Mapping[str, Any]) -> str:
+    """What two messages share that are the same one."""
+    return compact_json([message.get(name) or None for name in _FIELDS])
+
+
+def _known(transcript: Sequence[str], log: Sequence[str]) -> int:
+    """How many of a transcript's first messages are in a log, or came before it.
+
+    The log's last message is looked for, and of those like it the one that has most of the log
+    right before it. Where in doubt more is new: a message twice is better than none.
+    """
+    for end in range(len(log), 0, -1):
+        found = [at + 1 for at, one in enumerate(transcript) if one == log[end - 1]]
+        if found:
+            return max(found, key=lambda upto: (_shared(transcript[:upto], log[:end]), -upto))
+    return 0
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many messages two lists share at their ends."""
+    count = 0
+    while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
+        count += 1
+    return count
+
+
+def _joined(*names: str) -> str:
+    """One name of several: no others have the same."""
+    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)

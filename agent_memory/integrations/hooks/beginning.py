@@ -1,0 +1,79 @@
+"""What a session begins with, and what the whole library recalls for a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent_memory.core.records import Entry, Recall
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.integrations.hooks.events import Event
+from agent_memory.integrations.hooks.prompt import LIMIT, cut
+from agent_memory.integrations.transcripts.own import told
+
+_SESSIONS = 2
+_LOOKED_AT = 50  # sessions, the newest, for those of the same folder
+_TAIL = 40  # entries at a session's end, for its last question and answer
+_MOST = 8_000  # characters: an agent shows so much of a hook's context and cuts or files the rest
+
+
+def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
+    """What is known of the user, and how the newest sessions in this folder ended.
+
+    After a compaction: what the session itself says that bears on its newest question, which the
+    agent may have lost.
+    """
+    if event.source == "compact":
+        asked = _last(memory, event.session_id, user_id, "user")
+        if asked is None:
+            return ""
+        question = asked.message.text()
+        found = memory.search(question, session_id=event.session_id, user_id=user_id, limit=LIMIT)
+        return _told([one for one in found if (asked.session_id, asked.seq) not in one.sources])
+    known = memory.get(event.session_id, user_id=user_id).recalls
+    return _told(known, _recent(memory, event, user_id))
+
+
+def for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
+    """What the user's other sessions say that bears on a prompt, by words and by meaning."""
+    found = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
+    others = [one for one in found if event.session_id not in {name for name, _ in one.sources}]
+    return _told(others[:LIMIT])
+
+
+def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
+    """The last question and answer of the newest other sessions in the event's folder."""
+    if not event.cwd:
+        return []
+    heads = memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT)
+    near = [head.session_id for head in heads if head.metadata.get("cwd") == event.cwd]
+    others = [name for name in near if name != event.session_id]
+    said = [
+        _last(memory, name, user_id, role)
+        for name in others[:_SESSIONS]
+        for role in ("user", "assistant")
+    ]
+    return [
+        f"[{one.created_at:%Y-%m-%d}] {one.message.role}: {one.message.text()}"
+        for one in said
+        if one is not None
+    ]
+
+
+def _last(memory: AgentMemory, session_id: str, user_id: str, role: str) -> Entry | None:
+    entries = memory.history(session_id, user_id=user_id, last=_TAIL)
+    return next(
+        (one for one in reversed(entries) if one.message.role == role and one.message.text()), None
+    )
+
+
+def _told(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:
+    parts: dict[str, list[str]] = {}
+    room = _MOST
+    for name, line in [
+        *((one.block, cut(str(one))) for one in recalls),
+        *(("recent", cut(line)) for line in recent),
+    ]:
+        room -= len(line)
+        if room >= 0:
+            parts.setdefault(name, []).append(line)
+    return told(parts)

@@ -1,0 +1,70 @@
+"""One event from its bytes to the answer: the quick way for a prompt, the library for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agent_memory.integrations.hooks.events import Event, answer, read_event
+
+if TYPE_CHECKING:
+    from agent_memory.engine.memory import AgentMemory
+
+STORING = ("Stop", "PreCompact", "SessionEnd")
+
+_SECONDS = 20.0
+"""How long a stop stores at most; the rest is for the next time. A compaction waits for all."""
+
+
+def run(
+    agent: str,
+    name: str,
+    given: bytes,
+    user_id: str,
+    file: str | None,
+    opened: Callable[[], AgentMemory],
+) -> str:
+    """What to print for an event.
+
+    Args:
+        agent: The agent that the hook was installed for.
+        name: The event.
+        given: What the agent sent.
+        user_id: Whose memory.
+        file: The SQLite file, where a prompt may read it itself; None to ask the library.
+        opened: Opens the memory.
+
+    Raises:
+        AgentMemoryError: The event is none, or the memory failed.
+        OSError: The transcript cannot be read.
+    """
+    event = read_event(agent, name, given)
+    if name == "UserPromptSubmit":
+        return answer(event, _for_prompt(event, user_id, file, opened))
+    with opened() as memory:
+        if name == "SessionStart":
+            from agent_memory.integrations.hooks.beginning import at_start
+
+            return answer(event, at_start(memory, event, user_id))
+        from agent_memory.integrations.hooks.storing import store
+
+        compacts = name == "PreCompact"
+        store(memory, event, user_id, seconds=None if compacts else _SECONDS)
+        if compacts and memory.head(event.session_id, user_id=user_id) is not None:
+            memory.checkpoint(event.session_id, user_id=user_id)
+    return ""
+
+
+def _for_prompt(
+    event: Event, user_id: str, file: str | None, opened: Callable[[], AgentMemory]
+) -> str:
+    if not event.prompt.strip():
+        return ""
+    if file is not None:
+        from agent_memory.integrations.hooks.prompt import recalled
+
+        return recalled(file, user_id, event.prompt, event.session_id)
+    from agent_memory.integrations.hooks.beginning import for_prompt
+
+    with opened() as memory:
+        return for_prompt(memory, event, user_id)

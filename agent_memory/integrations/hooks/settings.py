@@ -1,0 +1,137 @@
+"""The settings files of coding agents, with our hooks in them and without. Pure.
+
+An entry is ours if its command runs `agent-memory hook`; all else stays as it is, in its order.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agent_memory.errors import ConfigError
+
+Settings = dict[str, Any]
+
+_OURS = re.compile(r"\bagent-memory['\"]? hook [A-Z]\w+ ")
+_SECONDS = {"SessionStart": 30, "UserPromptSubmit": 10, "Stop": 60, "PreCompact": 300}
+_CURSORS = {
+    "SessionStart": "sessionStart",
+    "UserPromptSubmit": "beforeSubmitPrompt",
+    "Stop": "stop",
+    "PreCompact": "preCompact",
+    "SessionEnd": "sessionEnd",
+}
+
+
+class Place(NamedTuple):
+    """Where an agent keeps its hooks.
+
+    Attributes:
+        home: The file in a user's home.
+        project: The file in a project.
+        events: The events that it has, by our names and its own.
+        nested: Whether an event's entries are groups of hooks, with a matcher.
+        fixed: What its file must have beside the hooks.
+    """
+
+    home: str
+    project: str
+    events: Mapping[str, str]
+    nested: bool
+    fixed: Mapping[str, Any]
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+PLACES = {
+    "claude-code": Place(
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        _same("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"),
+        True,
+        {},
+    ),
+    "codex": Place(
+        ".codex/hooks.json",
+        ".codex/hooks.json",
+        _same("SessionStart", "UserPromptSubmit", "Stop", "PreCompact"),
+        True,
+        {},
+    ),
+    "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS, False, {"version": 1}),
+}
+"""Each agent's place. Codex ends a session without telling, or in some releases tells."""
+
+
+def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settings:
+    """Settings with our hooks, in the place of those that were ours before.
+
+    Args:
+        agent: Whose settings.
+        command: How to run `agent-memory`, and the options of all events.
+        settings: What they are.
+
+    Raises:
+        ConfigError: The settings have another form.
+    """
+    place = PLACES[agent]
+    made = without_hooks(settings)
+    for name, value in place.fixed.items():
+        made.setdefault(name, value)
+    hooks = made.setdefault("hooks", {})
+    for event, named in place.events.items():
+        hooks.setdefault(named, []).append(_entry(agent, event, command))
+    return made
+
+
+def without_hooks(settings: Settings) -> Settings:
+    """Settings without our hooks, and without what would be left empty of them.
+
+    Raises:
+        ConfigError: The settings have another form.
+    """
+    made = copy.deepcopy(settings)
+    hooks = made.get("hooks", {})
+    if not isinstance(hooks, dict) or not all(isinstance(one, list) for one in hooks.values()):
+        raise ConfigError(
+            'The "hooks" of these settings are no object of lists. Mend them, and run this again.'
+        )
+    for event, entries in list(hooks.items()):
+        kept = [left for entry in entries if (left := _left(entry)) is not None]
+        if kept != entries:
+            hooks[event] = kept
+            if not kept:
+                del hooks[event]
+    if not hooks and settings.get("hooks"):
+        del made["hooks"]
+    return made
+
+
+def _entry(agent: str, event: str, command: Sequence[str]) -> Settings:
+    program, *options = command
+    line = shlex.join([program, "hook", event, "--agent", agent, *options])
+    hook = {"type": "command", "command": line, "timeout": _SECONDS.get(event, 60)}
+    if PLACES[agent].nested:
+        return {"hooks": [hook]}
+    return {"command": line}
+
+
+def _left(entry: Any) -> Any:
+    """What of an entry is not ours; None for nothing."""
+    if not isinstance(entry, dict):
+        return entry
+    hooks = entry.get("hooks")
+    if isinstance(hooks, list):
+        kept = [hook for hook in hooks if not _is_ours(hook)]
+        return entry if kept == hooks else {**entry, "hooks": kept} if kept else None
+    return None if _is_ours(entry) else entry
+
+
+def _is_ours(hook: Any) -> bool:
+    command = hook.get("command") if isinstance(hook, dict) else None
+    return isinstance(command, str) and bool(_OURS.search(command))

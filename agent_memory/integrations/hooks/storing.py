@@ -1,0 +1,113 @@
+"""Storing what a transcript says that was not read yet."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import Conflict, InvalidInput, InvalidMessage
+from agent_memory.integrations.hooks.events import Event
+from agent_memory.integrations.transcripts import claude_code, codex, cursor
+from agent_memory.integrations.transcripts.lines import Line, lines_from
+
+logger = logging.getLogger(__name__)
+
+READERS = {
+    "claude-code": claude_code.messages,
+    "codex": codex.messages,
+    "cursor": cursor.messages,
+}
+
+_NAMESPACE = ("hooks", "read")
+_BATCH = 200  # messages
+_BATCH_BYTES = 4 * 1024 * 1024
+Messages = list[dict[str, Any]]
+
+
+def store(memory: AgentMemory, event: Event, user_id: str, seconds: float | None = None) -> int:
+    """Store what a session's transcript says from where the last reading ended.
+
+    Messages have ids made of the transcript's own, so that two hooks at once, or one that was
+    killed before it noted how far it came, store nothing twice. How far it came is kept as a value
+    of the user: a session that was deleted stays deleted, and what is said from then on is new.
+
+    Args:
+        memory: The memory.
+        event: What happened; it names the transcript.
+        user_id: Whose memory.
+        seconds: When to stop after, in between; the rest is for the next time. None reads all.
+
+    Returns:
+        How many messages were read.
+
+    Raises:
+        InvalidInput: The event names no transcript.
+        OSError: The transcript cannot be read.
+        AgentMemoryError: The memory refused or failed; the next event tries again.
+    """
+    if not event.transcript:
+        raise InvalidInput("The event names no transcript: there is nothing to store from.")
+    path = Path(event.transcript).expanduser()
+    values = memory.values(user_id)
+    kept = values.get(_NAMESPACE, event.session_id)
+    known = kept.value if kept is not None else {}
+    offset = known.get("offset", 0) if known.get("path") == str(path) else 0
+    until = None if seconds is None else monotonic() + seconds
+    count = 0
+    for messages, end in _batches(event, lines_from(path, offset)):
+        _append(memory, event, user_id, messages)
+        values.put(_NAMESPACE, event.session_id, {"path": str(path), "offset": end})
+        count += len(messages)
+        if until is not None and monotonic() > until:
+            break
+    return count
+
+
+def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, int]]:
+    read = READERS[event.agent]
+    batch: Messages = []
+    size = end = 0
+    for line in lines:
+        end = line.end
+        record = line.record()
+        if record is not None:
+            batch += read(record, _place(event.agent, line))
+            size += len(line.raw)
+        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+            yield batch, end
+            batch, size = [], 0
+    if end:
+        yield batch, end
+
+
+def _place(agent: str, line: Line) -> str:
+    """Names a line that has no id: by what it says, and for Cursor, which tells no times, where."""
+    where = str(line.start) if agent == "cursor" else ""
+    return hashlib.sha256(where.encode() + line.raw).hexdigest()[:32]
+
+
+def _append(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
+    begins = memory.head(event.session_id, user_id=user_id) is None
+    if not messages:
+        return
+    try:
+        memory.update(event.session_id, messages, user_id=user_id)
+    except (Conflict, InvalidMessage):
+        _one_by_one(memory, event, user_id, messages)
+    if begins:
+        about = {"agent": event.agent, "cwd": event.cwd}
+        memory.describe(event.session_id, about, user_id=user_id)
+
+
+def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
+    """Each by itself: one that cannot be kept must not keep back all that come after it."""
+    for message in messages:
+        try:
+            memory.update(event.session_id, message, user_id=user_id)
+        except (Conflict, InvalidMessage) as error:
+            logger.warning("%s: %s was passed over: %s", event.agent, message["id"], error)

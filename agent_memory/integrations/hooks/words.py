@@ -1,0 +1,143 @@
+"""Which messages bear on a prompt, by their words alone and without numpy, which takes longer to
+load than all of this takes."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from agent_memory.integrations.hooks.said import BREAK
+from agent_memory.retrieval.languages import languages_of
+from agent_memory.retrieval.words import roots, words
+
+_MOST_ASKED = 2_000  # characters of a prompt, half at either end
+_MOST_WORDS = 24
+_LOOKED_AT = 60
+_ENOUGH = 500
+_TELLING = 8  # words of a prompt that a message is held against
+_LEAST = 0.3
+_NEW = 1  # words that a message has to have beside those of the prompt
+_K1, _B, _USUAL = 0.9, 0.75, 20.0  # as `retrieval.terms` has them
+_IDLE = (
+    "ok okay yes yep no nope thanks thank great good nice cool sure done continue go ahead proceed "
+    "please again try now next fix help want need make let lgtm"
+)
+_FILLER = frozenset(_IDLE.split())
+
+
+class Found(NamedTuple):
+    """A message that bears on a prompt.
+
+    Attributes:
+        source: Which of the sources it stands in.
+        place: Its place there.
+        role: Who says it.
+        text: What it says.
+        score: How much it bears on the prompt.
+    """
+
+    source: int
+    place: int
+    role: str
+    text: str
+    score: float
+
+
+def bearing(prompt: str, sources: Sequence[str], limit: int) -> list[Found]:
+    """The messages that bear on a prompt, best first.
+
+    Args:
+        prompt: What the user says.
+        sources: JSON of messages, parted by `BREAK`.
+        limit: At most so many.
+    """
+    prompt = _ends(prompt)
+    languages = languages_of(prompt)
+    asked = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
+    if not asked or not sources:
+        return []
+    texts = BREAK.join(sources).lower().split(BREAK)
+    holding = _holding(roots(prompt, languages), asked, texts)
+    rarity = {word: _rarity(len(texts), len(holders)) for word, holders in holding.items()}
+    least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
+    found = []
+    for (source, place), stored in _taken(sources, _first_look(holding, rarity)):
+        role, text = _spoken(stored)
+        counts = Counter(words(text, languages))
+        shared = [word for word in rarity if counts[word]]
+        if len(shared) < min(2, len(asked)) or sum(map(rarity.__getitem__, shared)) < least:
+            continue
+        if sum(1 for word in counts if word not in asked) < _NEW:
+            continue  # it says what is asked, and no more
+        damping = _K1 * (1 - _B + _B * counts.total() / _USUAL)
+        score = sum(rarity[word] * counts[word] / (counts[word] + damping) for word in shared)
+        found.append(Found(source, place, role, text, score))
+    return _different(sorted(found, key=lambda one: -one.score), limit)
+
+
+def _taken(sources: Sequence[str], wanted: Sequence[int]) -> Iterator[tuple[tuple[int, int], str]]:
+    """Messages by their numbers among all, each with its source and its place there."""
+    ends = list(accumulate(source.count(BREAK) + 1 for source in sources))
+    parted: dict[int, list[str]] = {}
+    for index in wanted:
+        source = bisect_right(ends, index)
+        place = index - (ends[source - 1] if source else 0)
+        if source not in parted:
+            parted[source] = sources[source].split(BREAK)
+        yield (source, place), parted[source][place]
+
+
+def _ends(prompt: str) -> str:
+    half = _MOST_ASKED // 2
+    return prompt if len(prompt) <= _MOST_ASKED else f"{prompt[:half]} {prompt[-half:]}"
+
+
+def _holding(
+    root_of: Mapping[str, str], asked: Sequence[str], texts: Sequence[str]
+) -> dict[str, list[int]]:
+    """Which texts hold what the prompt's words begin with; of a long prompt its longest words."""
+    looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
+    holding = {
+        word: [n for n, text in enumerate(texts) if root in text]
+        for word in looked
+        if (root := root_of.get(word, word))
+    }
+    return {word: holders for word, holders in holding.items() if holders}
+
+
+def _rarity(count: int, holding: int) -> float:
+    return math.log1p((count - holding + 0.5) / (holding + 0.5))
+
+
+def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
+    """Which texts have most of the rare words, about: the best of them are looked at closely."""
+    scores: dict[int, float] = {}
+    for word in sorted(holding, key=lambda one: len(holding[one])):
+        enough = len(scores) >= _ENOUGH  # what has only common words cannot be among the best
+        for index in holding[word]:
+            if not enough or index in scores:
+                scores[index] = scores.get(index, 0.0) + rarity[word]
+    return sorted(scores, key=lambda index: (-scores[index], index))[:_LOOKED_AT]
+
+
+def _spoken(stored: str) -> tuple[str, str]:
+    """Who says what in a message; of one that was read in part, what was read."""
+    message = json.loads(stored)
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        content = " ".join(part for part in parts if isinstance(part, str))
+    return message["role"], content if isinstance(content, str) else ""
+
+
+def _different(found: list[Found], limit: int) -> list[Found]:
+    """The best, those that say the same once."""
+    kept: dict[str, Found] = {}
+    for one in found:
+        kept.setdefault(" ".join(one.text.split()).casefold(), one)
+    return list(kept.values())[:limit]

@@ -1,0 +1,162 @@
+"""ChatGPT's data export: `conversations.json`, a tree of messages for each conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from agent_memory.integrations.imports.chats import (
+    Event,
+    Json,
+    Omitted,
+    Said,
+    Unread,
+    dated,
+    listed,
+    mapping,
+    moment,
+    named,
+    text_in,
+    titled,
+)
+from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.json_parts import elements
+from agent_memory.integrations.imports.tree import Branch, begun, branches, upwards
+
+FORMAT = "chatgpt.export"
+"""The format of messages that no chat shows, such as reasoning: kept as they are."""
+
+_ROLES = ("user", "assistant", "system", "tool")
+_PLAIN = ("text", "code", "execution_output")
+_INNER = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
+
+
+def read(source: SourceFiles) -> Iterator[Event]:
+    """What an export holds: the zip, the folder it unpacks to, or a `conversations.json`."""
+    for file in source.files("conversations*.json"):
+        if isinstance(file, Unread):
+            yield file
+            continue
+        for part in elements(file.name, file.file):
+            yield from [part] if isinstance(part, Unread) else _conversation(part.where, part.value)
+
+
+def _conversation(where: str, given: object) -> Iterator[Event]:
+    conversation = mapping(given)
+    nodes = conversation.get("mapping")
+    if not isinstance(nodes, Mapping):
+        yield Unread(where, "no conversation of ChatGPT: it has no `mapping`")
+        return
+    own = text_in(conversation.get("conversation_id")) or text_in(conversation.get("id"))
+    main = named("chatgpt", own or next(iter(nodes), "empty"))
+    about = titled(conversation.get("title"), source="chatgpt")
+    start = moment(conversation.get("create_time"))
+    parents = {key: _parent(node) for key, node in nodes.items()}
+    for number, branch in enumerate(branches(parents, conversation.get("current_node"))):
+        found = list(_path(where, branch, nodes, start))
+        said = [one for one in found if isinstance(one, Said)]
+        yield from (one for one in found if not isinstance(one, Said))
+        if not said:
+            continue
+        before = (_said(key, nodes, start) for key in upwards(branch.after, parents))
+        begins, whole = begun(main, about, branch if number else None, said, before)
+        yield begins
+        yield from (replace(one, session_id=begins.session_id) for one in _paired(whole))
+
+
+def _parent(node: object) -> str | None:
+    parent = mapping(node).get("parent")
+    return parent if isinstance(parent, str) else None
+
+
+def _path(
+    where: str, branch: Branch, nodes: Mapping[str, Any], at: datetime | None
+) -> Iterator[Event]:
+    for key in branch.nodes:
+        node = mapping(nodes[key])
+        message = node.get("message")
+        if message is None:  # the root, and what was taken back
+            continue
+        place = f"{where}, message {key}"
+        if not isinstance(message, Mapping):
+            yield Unread(place, "no message of ChatGPT: not an object")
+            continue
+        at = moment(message.get("create_time"), message.get("update_time"), at)
+        yield _message(place, text_in(message.get("id")) or key, message, at)
+
+
+def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | None) -> Event:
+    author, content = mapping(message.get("author")), mapping(message.get("content"))
+    role, kind = author.get("role"), content.get("content_type")
+    more = mapping(message.get("metadata"))
+    if role not in _ROLES:
+        return Unread(where, f"nobody knows the role {role!r}")
+    text = _text(content)
+    if not text and kind in ("text", None):
+        return Omitted("empty messages")
+    notes: Json = {"id": own, "source": "chatgpt"}
+    if model := text_in(more.get("model_slug")):
+        notes["model"] = model
+    is_hidden = more.get("is_visually_hidden_from_conversation") is True
+    if is_hidden or kind in _INNER or not text:
+        kept: Json = {"raw": dict(message), "format": FORMAT, "metadata": notes}
+        return Said("", own, dated(kept, at), where)
+    if kind not in _PLAIN:
+        notes["content"] = dict(content)
+    found: Json = {"role": role, "content": text, "metadata": notes}
+    name = text_in(author.get("name")) if role == "tool" else text_in(message.get("recipient"))
+    if name and name != "all":
+        notes["tool"] = name
+    return Said("", own, dated(found, at), where)
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    """What people see of a message."""
+    found: list[str] = []
+    for part in listed(content.get("parts")):
+        if isinstance(part, str):
+            found.append(part)
+        elif isinstance(part, Mapping):
+            found.append(_part(part))
+    if not found:
+        named_so = ("title", "text", "result", "summary", "content")
+        found = [told for key in named_so if (told := text_in(content.get(key)))]
+    return "\n".join(one for one in found if one.strip())
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    """A part that is no text; files are named, since an export's pictures lie beside it."""
+    if text := text_in(part.get("text")):
+        return text
+    kind = str(part.get("content_type") or "part").removesuffix("_asset_pointer").replace("_", " ")
+    pointer = part.get("asset_pointer") or mapping(part.get("audio_asset_pointer")).get(
+        "asset_pointer"
+    )
+    name = str(pointer or "").rpartition("/")[2]
+    return f"[{kind}: {name}]" if name else f"[{kind}]"
+
+
+def _said(key: str, nodes: Mapping[str, Any], at: datetime | None) -> list[Said]:
+    """What one node says."""
+    return [one for one in _path("", Branch([key], None), nodes, at) if isinstance(one, Said)]
+
+
+def _paired(said: Sequence[Said]) -> Iterator[Said]:
+    """Messages in order, what was asked of a tool as a call with its result."""
+    asked: str | None = None
+    for one, after in zip(said, [*said[1:], None], strict=True):
+        message, name = one.message, mapping(one.message.get("metadata")).get("tool")
+        answered = after is not None and after.message.get("role") == "tool"
+        if message.get("role") == "assistant" and name and answered:
+            function = {"name": name, "arguments": json.dumps({"input": message["content"]})}
+            call = {"id": one.id, "type": "function", "function": function}
+            message = {**message, "content": None, "tool_calls": [call]}
+            asked = one.id
+        elif message.get("role") == "tool" and asked is not None:
+            message, asked = {**message, "tool_call_id": asked}, None
+        else:
+            asked = None
+        yield replace(one, message=message)

@@ -1,0 +1,166 @@
+"""Claude's data export: `conversations.json`, messages with blocks, attachments and parents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agent_memory.integrations.imports.chats import (
+    Event,
+    Json,
+    Omitted,
+    Said,
+    Unread,
+    dated,
+    listed,
+    mapping,
+    moment,
+    named,
+    text_in,
+    titled,
+)
+from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.json_parts import elements
+from agent_memory.integrations.imports.tree import begun, branches, upwards
+
+_ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
+
+
+def read(source: SourceFiles) -> Iterator[Event]:
+    """What an export holds: the zip, the folder it unpacks to, or a `conversations.json`."""
+    for file in source.files("conversations*.json"):
+        if isinstance(file, Unread):
+            yield file
+            continue
+        for part in elements(file.name, file.file):
+            yield from [part] if isinstance(part, Unread) else _conversation(part.where, part.value)
+
+
+def _conversation(where: str, given: object) -> Iterator[Event]:
+    conversation = mapping(given)
+    messages = conversation.get("chat_messages")
+    if not isinstance(messages, list):
+        yield Unread(where, "no conversation of Claude: it has no `chat_messages`")
+        return
+    own = text_in(conversation.get("uuid"))
+    if own is None:
+        yield Unread(where, "no conversation of Claude: it has no `uuid`")
+        return
+    main, start = named("claude", own), conversation.get("created_at")
+    about = titled(conversation.get("name"), source="claude")
+    found: dict[str, list[Said]] = {}
+    parents: dict[str, str | None] = {}
+    last: str | None = None
+    is_tree = any("parent_message_uuid" in mapping(one) for one in messages)
+    for number, message in enumerate(messages, 1):
+        key = text_in(mapping(message).get("uuid")) or f"{number}"
+        parent = text_in(mapping(message).get("parent_message_uuid"))
+        key = key if key not in parents else f"{key}/{number}"
+        parents[key], last = parent if is_tree else last, key
+        place = f"{where}, message {number}"
+        events = list(_message(place, key, message, start))
+        yield from (one for one in events if not isinstance(one, Said))
+        found[key] = [one for one in events if isinstance(one, Said)]
+    current = text_in(conversation.get("current_leaf_message_uuid")) or last
+    for number, branch in enumerate(branches(parents, current)):
+        said = [one for key in branch.nodes for one in found[key]]
+        if not said:
+            continue
+        before = (found[key] for key in upwards(branch.after, parents))
+        begins, whole = begun(main, about, branch if number else None, said, before)
+        yield begins
+        yield from (replace(one, session_id=begins.session_id) for one in whole)
+
+
+def _message(where: str, own: str, given: object, begun: object) -> Iterator[Event]:
+    """A message as chats have it: what Claude says, calls and results each in its own."""
+    message = mapping(given)
+    role = _ROLES.get(str(message.get("sender")))
+    if role is None:
+        yield Unread(where, f"nobody knows the sender {message.get('sender')!r}")
+        return
+    blocks = [mapping(one) for one in listed(message.get("content"))]
+    if not blocks and (text := text_in(message.get("text"))):
+        blocks = [{"type": "text", "text": text}]
+    steps = list(_steps(blocks, own, role))
+    files = "\n\n".join(_files(message))
+    if files and steps:
+        steps[0]["content"] = "\n\n".join(filter(None, [steps[0]["content"], files]))
+    elif files:
+        steps = [{"role": role, "content": files}]
+    if not steps:
+        yield Omitted("empty messages")
+    at = moment(message.get("created_at"), begun)
+    thoughts = [told for one in blocks if (told := text_in(one.get("thinking")))]
+    for number, step in enumerate(steps):
+        key = f"{own}/{number}" if number else own
+        notes: Json = {"id": key, "source": "claude"}
+        if thoughts and not number:
+            notes["thinking"] = thoughts
+        yield Said("", key, dated({**step, "metadata": notes}, at), where)
+
+
+def _steps(blocks: Sequence[Mapping[str, Any]], own: str, role: str) -> Iterator[Json]:
+    """An export has the calls of tools and their results in one message with what is said."""
+    texts: list[str] = []
+    results = {one.get("tool_use_id"): one for one in blocks if one.get("type") == "tool_result"}
+    unnamed = [one for one in blocks if one.get("type") == "tool_result"]
+    for number, block in enumerate(blocks):
+        kind = block.get("type")
+        if kind == "tool_use":
+            result = results.get(block.get("id")) if block.get("id") else None
+            if result is None:  # older exports name no ids: the next result is the call's
+                result = next((one for one in unnamed if not one.get("tool_use_id")), None)
+            name, given = str(block.get("name")), block.get("input")
+            told = json.dumps(given, ensure_ascii=False)
+            if result is None:
+                texts.append(f"[{name}: {told}]")
+                continue
+            unnamed = [one for one in unnamed if one is not result]
+            call_id = text_in(block.get("id")) or f"{own}/{number}"
+            function = {"name": name, "arguments": told}
+            call: Json = {"id": call_id, "type": "function", "function": function}
+            yield {"role": "assistant", "content": _joined(texts), "tool_calls": [call]}
+            yield {"role": "tool", "tool_call_id": call_id, "content": _told(result)}
+            texts = []
+        elif kind != "tool_result" and (text := _text(block)):
+            texts.append(text)
+    if texts:
+        yield {"role": role, "content": _joined(texts)}
+
+
+def _joined(texts: Sequence[str]) -> str | None:
+    return "\n".join(texts) or None
+
+
+def _text(block: Mapping[str, Any]) -> str | None:
+    if block.get("type") in ("thinking", "redacted_thinking", "token_budget"):
+        return None
+    if text := text_in(block.get("text")):
+        return text
+    return f"[{block.get('type')}]" if block.get("type") != "text" else None
+
+
+def _told(result: Mapping[str, Any]) -> str:
+    """What a tool gave, as text."""
+    content = result.get("content")
+    if isinstance(content, str):
+        return content
+    texts = [_text(mapping(one)) for one in listed(content)]
+    return "\n".join(text for text in texts if text)
+
+
+def _files(message: Mapping[str, Any]) -> Iterator[str]:
+    """What was attached: the text that Claude was given of it, or else its name."""
+    names: set[object] = set()
+    for one in map(mapping, listed(message.get("attachments"))):
+        names.add(one.get("file_name"))
+        text = text_in(one.get("extracted_content"))
+        name = f"[attachment: {one.get('file_name') or 'pasted text'}]"
+        yield f"{name}\n{text}" if text else name
+    for one in map(mapping, [*listed(message.get("files")), *listed(message.get("files_v2"))]):
+        if one.get("file_name") not in names:
+            names.add(one.get("file_name"))
+            yield f"[file: {one.get('file_name') or one.get('file_uuid')}]"

@@ -1,0 +1,149 @@
+"""Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`, each line names what it answers.
+
+A file is read twice: first for which questions were asked anew, then for what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_memory.integrations.imports.chats import (
+    Begun,
+    Event,
+    Json,
+    Omitted,
+    Said,
+    Unread,
+    dated,
+    id_by_place,
+    mapping,
+    moment,
+    named,
+    text_in,
+    titled,
+    usable,
+)
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles
+from agent_memory.integrations.imports.json_parts import Element, lines
+
+FORMAT = "anthropic.messages"
+
+_SPOKEN = ("user", "assistant")
+
+
+def read(source: SourceFiles) -> Iterator[Event]:
+    """What a transcript holds, or all of a folder."""
+    for file in source.files("*.jsonl"):
+        if isinstance(file, Unread):
+            yield file
+        else:
+            yield from _transcript(file)
+
+
+def _transcript(file: OpenFile) -> Iterator[Event]:
+    tree = _Tree()
+    for part in lines(file.name, file.file):
+        if isinstance(part, Element) and isinstance(part.value, dict):
+            tree.look(part.value)
+    file.file.seek(0)
+    stem = file.name.rpartition("/")[2].removesuffix(".jsonl")
+    begun: set[str] = set()
+    for place, part in enumerate(lines(file.name, file.file), 1):
+        if isinstance(part, Unread):
+            yield part
+        elif not isinstance(part.value, dict):
+            yield Unread(part.where, "not an object")
+        elif part.value.get("type") in _SPOKEN:
+            yield from _line(part.where, place, part.value, stem, tree, begun)
+        elif part.value.get("type") != "summary":
+            yield Omitted(f"lines of the type {str(part.value.get('type'))[:40]!r}")
+
+
+def _line(
+    where: str, place: int, line: Json, stem: str, tree: _Tree, begun: set[str]
+) -> Iterator[Event]:
+    message = mapping(line.get("message"))
+    if message.get("role") not in _SPOKEN or not isinstance(message.get("content"), str | list):
+        yield Unread(where, "its `message` has no role and content that Claude's API knows")
+        return
+    if not message["content"]:
+        yield Omitted("empty messages")
+        return
+    main = named("claude-code", text_in(line.get("sessionId")) or stem)
+    own = text_in(line.get("uuid")) or id_by_place(place, message)
+    branch = tree.branch(line)
+    session_id = main if branch is None else usable(f"{main}~{branch}")
+    if session_id not in begun:
+        begun.add(session_id)
+        about = titled(tree.title, source="claude-code", folder=line.get("cwd"))
+        if branch is None:
+            yield Begun(main, about=about, is_tree=True)
+        else:
+            yield Begun(session_id, None, {**about, "branch_of": main}, main, own)
+    notes: Json = {"id": own, "source": "claude-code"}
+    if model := text_in(message.get("model")):
+        notes["model"] = model
+    for name in ("isMeta", "isCompactSummary"):
+        if line.get(name) is True:
+            notes[name] = True
+    raw = {"role": message["role"], "content": message["content"]}
+    fields: Json = {"raw": raw, "format": FORMAT, "metadata": notes}
+    if isinstance(raw["content"], str):
+        fields = {**raw, "metadata": notes}
+    yield Said(session_id, own, dated(fields, moment(line.get("timestamp"))), where)
+
+
+class _Tree:
+    """Which lines are of which branch.
+
+    Results of tools that ran side by side part a transcript too, and belong together. So only a
+    question parts it that was asked anew: the newest goes on, what came of the others are branches.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, str] = {}  # for each line that questions follow, the newest
+        self._branches: dict[str, str | None] = {}
+        self._titles: dict[str, str] = {}
+        self._lines: set[str] = set()
+
+    @property
+    def title(self) -> str | None:
+        """What the session is called; a file has the titles of others too."""
+        found = [title for line, title in self._titles.items() if line in self._lines]
+        return found[-1] if found else None
+
+    def look(self, line: Mapping[str, Any]) -> None:
+        """Take note of a line, in the order of the file."""
+        own, parent = line.get("uuid"), line.get("parentUuid")
+        if isinstance(own, str):
+            self._lines.add(own)
+        if line.get("type") == "summary" and (title := text_in(line.get("summary"))):
+            self._titles[str(line.get("leafUuid"))] = title
+        elif isinstance(own, str) and isinstance(parent, str) and _is_question(line):
+            self._newest[parent] = own
+
+    def branch(self, line: Mapping[str, Any]) -> str | None:
+        """What the branch of a line is called; None for what goes on. Lines come in order."""
+        own, parent = line.get("uuid"), line.get("parentUuid")
+        if line.get("isSidechain") is True:
+            agent = text_in(line.get("agentId"))
+            found = f"agent-{agent}" if agent else self._branches.get(str(parent))
+            found = found or f"agent-{own}"
+        else:
+            found = self._branches.get(parent) if isinstance(parent, str) else None
+            if isinstance(parent, str) and _is_question(line) and self._newest.get(parent) != own:
+                found = str(own)
+        if isinstance(own, str):
+            self._branches[own] = found
+        return found
+
+
+def _is_question(line: Mapping[str, Any]) -> bool:
+    """Whether a person says it."""
+    if line.get("type") != "user" or line.get("isMeta") is True or line.get("isSidechain") is True:
+        return False
+    content = mapping(line.get("message")).get("content")
+    if not isinstance(content, list):
+        return isinstance(content, str)
+    return not any(mapping(block).get("type") == "tool_result" for block in content)

@@ -1,0 +1,91 @@
+"""LangChain: the database of `SQLChatMessageHistory`, and messages as `messages_to_dict` dumps
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_memory.core.formats.registry import LANGCHAIN
+from agent_memory.errors import InvalidInput
+from agent_memory.integrations.imports.chats import (
+    Begun,
+    Event,
+    Json,
+    Said,
+    Unread,
+    dated,
+    id_by_place,
+    mapping,
+    moment,
+    text_in,
+    titled,
+    usable,
+)
+from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.json_parts import elements, loaded
+from agent_memory.integrations.imports.tables import is_database, rows, tables
+
+_COLUMNS = {"id", "session_id", "message"}
+
+
+def read(source: SourceFiles) -> Iterator[Event]:
+    """What a database or a dump holds; a dump is the session that its file is called."""
+    if is_database(source):
+        yield from _database(source)
+        return
+    for file in source.files("*.json"):
+        if isinstance(file, Unread):
+            yield file
+            continue
+        stem = file.name.rpartition("/")[2].rpartition(".")[0] or file.name
+        yield Begun(session := usable(stem), about=titled(None, source="langchain"))
+        for place, part in enumerate(elements(file.name, file.file), 1):
+            if isinstance(part, Unread):
+                yield part
+            else:
+                yield _message(part.where, session, None, part.value, place)
+
+
+def _database(source: SourceFiles) -> Iterator[Event]:
+    """Every table of the shape, whatever it is called: its name is an argument of the class."""
+    found = [name for name, columns in tables(source.path).items() if set(columns) >= _COLUMNS]
+    if not found:
+        raise InvalidInput(
+            f"{source.path} is no chat history of LangChain: no table of it has the columns id, "
+            "session_id and message."
+        )
+    for table in found:
+        places: dict[str, int] = {}
+        for row in rows(source, table, "id"):
+            if isinstance(row, Unread):
+                yield row
+                continue
+            where, values = row
+            session = values["session_id"]
+            part = loaded(where, str(values["message"]))
+            if isinstance(part, Unread):
+                yield part
+                continue
+            if not isinstance(session, str) or not session.strip():
+                yield Unread(where, "a message without a session")
+                continue
+            name = usable(session)
+            if name not in places:
+                yield Begun(name, about=titled(None, source="langchain"))
+            places[name] = places.get(name, 0) + 1
+            yield _message(where, name, f"{table}-{values['id']}", part.value, places[name])
+
+
+def _message(where: str, session: str, own: str | None, given: object, place: int) -> Event:
+    told = mapping(given)
+    data: Mapping[str, Any] = mapping(told.get("data"))
+    if not isinstance(told.get("type"), str) or "content" not in data:
+        return Unread(where, "no message of LangChain: it has no `type`, or no `data` with content")
+    own = own or text_in(data.get("id")) or id_by_place(place, told)
+    notes: Json = {"id": own, "source": "langchain"}
+    fields: Json = {"raw": dict(told), "format": LANGCHAIN, "metadata": notes}
+    more = mapping(data.get("additional_kwargs")), mapping(data.get("response_metadata"))
+    at = moment(*(one.get(key) for one in more for key in ("timestamp", "created_at")))
+    return Said(session, own, dated(fields, at), where)

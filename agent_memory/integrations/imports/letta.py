@@ -1,0 +1,129 @@
+"""Letta's agent files (.af): the messages of agents as sessions, memory blocks as notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_memory.core.messages import content_text
+from agent_memory.integrations.imports.chats import (
+    Begun,
+    Event,
+    Json,
+    Noted,
+    Omitted,
+    Said,
+    Unread,
+    dated,
+    id_by_place,
+    listed,
+    mapping,
+    moment,
+    named,
+    text_in,
+    titled,
+)
+from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.json_parts import elements
+
+_LONGEST = 4_000  # characters of a note
+_ROLES = {"system", "user", "assistant", "tool"}
+
+
+def read(source: SourceFiles) -> Iterator[Event]:
+    """What an agent file holds, or all of a folder."""
+    for file in source.files("*.af", "*.json"):
+        if isinstance(file, Unread):
+            yield file
+            continue
+        stem = file.name.rpartition("/")[2].rpartition(".")[0] or file.name
+        for part in elements(file.name, file.file):
+            yield from [part] if isinstance(part, Unread) else _file(part.where, part.value, stem)
+
+
+def _file(where: str, given: object, stem: str) -> Iterator[Event]:
+    told = mapping(given)
+    agents = told.get("agents")
+    # the first releases wrote the one agent as the file, its blocks in it
+    agents = agents if isinstance(agents, list) else [told] if "messages" in told else None
+    if agents is None:
+        yield Unread(where, "no agent file of Letta: it has neither `agents` nor `messages`")
+        return
+    at = moment(told.get("updated_at"), told.get("created_at"))
+    blocks = [*listed(told.get("blocks")), *listed(told.get("core_memory"))]
+    for number, block in enumerate(map(mapping, blocks), 1):
+        yield from _block(
+            f"{where}, block {number}",
+            stem,
+            block,
+            moment(block.get("updated_at"), block.get("created_at")) or at,
+        )
+    for number, agent in enumerate(agents, 1):
+        if isinstance(agent, Mapping):
+            yield from _agent(f"{where}, agent {number}", agent, stem)
+        else:
+            yield Unread(f"{where}, agent {number}", "not an object")
+
+
+def _block(where: str, stem: str, block: Mapping[str, Any], at: Any) -> Iterator[Event]:
+    label, value = str(block.get("label") or "memory"), text_in(block.get("value"))
+    if value is None:
+        yield Omitted("empty memory blocks")
+        return
+    own = str(block.get("id") or label)
+    for number, text in enumerate(_pieces(value.strip(), _LONGEST - len(label) - 2)):
+        about = {"label": label, "file": stem}
+        yield Noted(f"{stem}/{own}/{number}", f"{label}: {text}", None, at, where, about)
+
+
+def _pieces(text: str, longest: int) -> Iterator[str]:
+    """A text in parts that a note can hold, cut at the ends of lines where there are any."""
+    while len(text) > longest:
+        cut = text.rfind("\n", 1, longest) + 1 or longest
+        yield text[:cut].strip()
+        text = text[cut:].strip()
+    if text:
+        yield text
+
+
+def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
+    own = text_in(agent.get("id"))
+    session_id = named("letta", stem, own) if own else named("letta", stem)
+    about = titled(agent.get("name"), source="letta")
+    begun = False
+    for number, given in enumerate(listed(agent.get("messages")), 1):
+        if not begun:
+            begun = True
+            yield Begun(session_id, about=about)
+        place = f"{where}, message {number}"
+        yield _message(place, session_id, number, mapping(given))
+
+
+def _message(where: str, session_id: str, number: int, given: Mapping[str, Any]) -> Event:
+    role = given.get("role")
+    if role == "approval":
+        return Omitted("approvals of tools")
+    if role not in _ROLES:
+        return Unread(where, f"nobody knows the role {role!r}")
+    text = _text(given)
+    own = text_in(given.get("id")) or id_by_place(number, given)
+    notes: Json = {"id": own, "source": "letta"}
+    if model := text_in(given.get("model")):
+        notes["model"] = model
+    message: Json = {"role": role, "content": text, "metadata": notes}
+    calls = [call for call in listed(given.get("tool_calls")) if isinstance(call, dict)]
+    if calls and role == "assistant":
+        message |= {"content": text or None, "tool_calls": calls}
+    if role == "tool":
+        message["tool_call_id"] = given.get("tool_call_id")
+    if name := text_in(given.get("name")):
+        message["name"] = name
+    if not text and not calls and role != "tool":
+        return Omitted("empty messages")
+    return Said(session_id, own, dated(message, moment(given.get("created_at"))), where)
+
+
+def _text(given: Mapping[str, Any]) -> str:
+    """What is said: a text, or the texts among the parts; `text` in the first releases."""
+    content = given.get("content")
+    return content_text(content) or text_in(given.get("text")) or ""

@@ -1,0 +1,74 @@
+"""LlamaIndex: a `SimpleChatStore` as `persist` writes it, or what its messages dump to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent_memory.core.formats.registry import LLAMA_INDEX
+from agent_memory.integrations.imports.chats import (
+    Begun,
+    Event,
+    Json,
+    Said,
+    Unread,
+    dated,
+    id_by_place,
+    listed,
+    mapping,
+    moment,
+    titled,
+    usable,
+)
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles
+from agent_memory.integrations.imports.json_parts import LONGEST, Element, elements, loaded
+
+
+def read(source: SourceFiles) -> Iterator[Event]:
+    """What a store's file holds: a session for each key."""
+    for file in source.files("*.json"):
+        if isinstance(file, Unread):
+            yield file
+            continue
+        for part in _parts(file):
+            yield from [part] if isinstance(part, Unread) else _store(part)
+
+
+def _parts(file: OpenFile) -> Iterator[Element | Unread]:
+    """What a file holds; the first releases wrote its JSON as one text in JSON."""
+    is_text = file.file.read(1) == b'"'
+    file.file.seek(0)
+    if not is_text:
+        yield from elements(file.name, file.file)
+        return
+    part = loaded(file.name, file.file.read(LONGEST))
+    is_packed = isinstance(part, Element) and isinstance(part.value, str)
+    yield loaded(file.name, part.value) if isinstance(part, Element) and is_packed else part
+
+
+def _store(part: Element) -> Iterator[Event]:
+    value = part.value
+    told = mapping(value)
+    store = told.get("store")
+    if not isinstance(store, Mapping):
+        yield Unread(part.where, "no chat store of LlamaIndex: it has no `store`")
+        return
+    for key, messages in store.items():
+        session = usable(key or "default")
+        yield Begun(session, about=titled(None, source="llama-index"))
+        for place, given in enumerate(listed(messages), 1):
+            yield _message(f"{part.where}, key {key!r}, message {place}", session, given, place)
+
+
+def _message(where: str, session: str, given: object, place: int) -> Event:
+    raw = dict(mapping(given))
+    if not isinstance(raw.get("role"), str):
+        return Unread(where, "no message of LlamaIndex: it has no `role`")
+    own = id_by_place(place, raw)
+    notes: Json = {"id": own, "source": "llama-index"}
+    more: Mapping[str, Any] = mapping(raw.get("additional_kwargs"))
+    if not isinstance(raw.get("blocks"), list):  # before 0.12 a message had its text alone
+        raw["blocks"] = [{"block_type": "text", "text": str(raw.pop("content", None) or "")}]
+    fields: Json = {"raw": raw, "format": LLAMA_INDEX, "metadata": notes}
+    at = moment(more.get("timestamp"), more.get("created_at"))
+    return Said(session, own, dated(fields, at), where)

@@ -1,0 +1,140 @@
+"""mem0: what `get_all` or `history` gave, as JSON, or the database of its history.
+
+A memory is a note of its user. The history tells what became of each: the last word counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from agent_memory.errors import InvalidInput
+from agent_memory.integrations.imports.chats import (
+    Begun,
+    Event,
+    Json,
+    Noted,
+    Omitted,
+    Said,
+    Unread,
+    dated,
+    listed,
+    mapping,
+    moment,
+    named,
+    text_in,
+    titled,
+)
+from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.json_parts import Element, elements
+from agent_memory.integrations.imports.tables import is_database, rows, tables
+
+_WHOSE = ("user_id", "agent_id", "run_id")
+
+
+def read(source: SourceFiles) -> Iterator[Event]:
+    """What a JSON file or a `history.db` holds."""
+    if is_database(source):
+        yield from _database(source)
+        return
+    for file in source.files("*.json"):
+        if isinstance(file, Unread):
+            yield file
+        else:
+            yield from _memories(_flat(elements(file.name, file.file)))
+
+
+def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
+    """What a list holds, or the lists within what a call answered."""
+    for part in parts:
+        value = mapping(part.value) if isinstance(part, Element) else {}
+        inner = [*listed(value.get("results")), *listed(value.get("memories"))]
+        if isinstance(part, Unread) or not inner:
+            yield part
+            continue
+        yield from (Element(f"{part.where}, memory {n}", one) for n, one in enumerate(inner, 1))
+
+
+def _memories(parts: Iterable[Element | Unread]) -> Iterator[Event]:
+    told: dict[str, tuple[str, Mapping[str, Any], object]] = {}
+    for part in parts:
+        if isinstance(part, Unread):
+            yield part
+        elif (memory_id := text_in(mapping(part.value).get("memory_id"))) is not None:
+            told[memory_id] = _newer(told.get(memory_id), part.where, part.value)
+        else:
+            yield _memory(part.where, mapping(part.value))
+    yield from _last_words(told)
+
+
+def _memory(where: str, given: Mapping[str, Any]) -> Event:
+    text = text_in(given.get("memory")) or text_in(given.get("data"))
+    own = text_in(given.get("id"))
+    if text is None or own is None:
+        return Unread(where, "no memory of mem0: it has no `id`, or no `memory`")
+    metadata = given.get("metadata")
+    about: Json = {key: given[key] for key in ("agent_id", "run_id", "actor_id") if given.get(key)}
+    about |= {"metadata": metadata} if isinstance(metadata, dict) and metadata else {}
+    at = moment(given.get("updated_at"), given.get("created_at"))
+    return Noted(own, text, text_in(given.get("user_id")), at, where, about)
+
+
+def _newer(
+    before: tuple[str, Mapping[str, Any], object] | None, where: str, event: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any], object]:
+    """The later of two events of a memory; each keeps when the memory began."""
+    if before is None:
+        return where, event, event.get("created_at")
+    times = [moment(one.get("updated_at"), one.get("created_at")) for one in (before[1], event)]
+    if times[0] is not None and times[1] is not None and times[1] < times[0]:
+        return before
+    return where, event, before[2]
+
+
+def _last_words(told: Mapping[str, tuple[str, Mapping[str, Any], object]]) -> Iterator[Event]:
+    for memory_id, (where, event, begun) in told.items():
+        if str(event.get("event")).upper() == "DELETE" or event.get("is_deleted") in (1, True):
+            yield Omitted("memories that were deleted")
+            continue
+        text = text_in(event.get("new_memory"))
+        if text is None:
+            yield Unread(where, "it says nothing of what the memory is now")
+            continue
+        at = moment(event.get("updated_at"), event.get("created_at"), begun)
+        yield Noted(memory_id, text, text_in(event.get("user_id")), at, where)
+
+
+def _database(source: SourceFiles) -> Iterator[Event]:
+    found = tables(source.path)
+    if not {"history", "messages"} & found.keys():
+        raise InvalidInput(f"{source.path} is no database of mem0: it has no table `history`.")
+    told: dict[str, tuple[str, Mapping[str, Any], object]] = {}
+    if "history" in found:
+        for row in rows(source, "history", "rowid"):
+            if isinstance(row, Unread):
+                yield row
+                continue
+            where, event = row
+            memory_id = str(event.get("memory_id"))
+            told[memory_id] = _newer(told.get(memory_id), where, event)
+    yield from _last_words(told)
+    if "messages" in found:
+        for row in rows(source, "messages", "created_at, rowid"):
+            yield from [row] if isinstance(row, Unread) else _said(*row)
+
+
+def _said(where: str, row: Mapping[str, Any]) -> Iterator[Event]:
+    scope, role, content = row.get("session_scope"), row.get("role"), row.get("content")
+    if not isinstance(scope, str) or not isinstance(role, str) or not isinstance(content, str):
+        yield Unread(where, "a message without a scope, a role or a content")
+        return
+    named_so = (part.partition("=") for part in scope.split("&"))
+    whose = {name: unquote(value) for name, _, value in named_so if name in _WHOSE and value}
+    session_id, own = named("mem0", scope), str(row.get("id"))
+    yield Begun(session_id, whose.get("user_id"), titled(None, source="mem0", **whose))
+    notes = {"id": own, "source": "mem0"}
+    message: Json = {"role": role, "content": content, "metadata": notes}
+    if name := text_in(row.get("name")):
+        message["name"] = name
+    yield Said(session_id, own, dated(message, moment(row.get("created_at"))), where)

@@ -1,0 +1,355 @@
+"""`AgentMemorySaver`: LangGraph's checkpoints over the values of a memory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterator, Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from agent_memory.core.limits import MOST
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.values.items import KeyValue, Put
+
+_ROOT = "langgraph.checkpoints"
+_EMPTY = "empty"
+_LATEST = "latest"
+_LONGEST = 80
+Place = tuple[str, ...]
+_Writes = list[PendingWrite]  # the saver's own `list` hides the type
+
+
+class AgentMemorySaver(BaseCheckpointSaver[str]):
+    """The states of graphs, by thread, durable, in the database of a memory.
+
+    A checkpoint, the values of its channels and the mark that it is the newest are written in one
+    step.
+
+    Args:
+        memory: The memory.
+        user_id: Whose threads: `memory.delete_user` erases them. None for nobody's.
+        serde: How values are written; LangGraph's own by default.
+    """
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        *,
+        user_id: str | None = None,
+        serde: SerializerProtocol | None = None,
+    ) -> None:
+        super().__init__(serde=serde)
+        self._values = memory.values(user_id)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config names, or its thread's newest."""
+        place = _place(config)
+        wanted = get_checkpoint_id(config)
+        if not wanted:
+            newest = self._values.get(place, _LATEST)
+            wanted = newest.value if newest is not None else ""
+        found = self._values.get((*place, "checkpoints"), wanted) if wanted else None
+        return None if found is None else self._tuple(place, found)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, the newest of each namespace first.
+
+        Args:
+            config: Of which thread, namespace or checkpoint; None for all.
+            filter: What their metadata must be.
+            before: Only those before the checkpoint that this names.
+            limit: At most so many.
+        """
+        wanted = get_checkpoint_id(config) if config else None
+        end = get_checkpoint_id(before) if before else None
+        found = (
+            one
+            for place in self._places(config)
+            for one in self._checkpoints(place)
+            if (not wanted or one.key == wanted) and (not end or one.key < end)
+        )
+        tuples = (self._tuple(one.namespace[:-1], one) for one in found)
+        kept = (
+            one
+            for one in tuples
+            if all(one.metadata.get(name) == value for name, value in (filter or {}).items())
+        )
+        return islice(kept, limit if limit is None else max(0, limit))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint, with the values of the channels that are new in it."""
+        place, name = _place(config), checkpoint["id"]
+        bare: dict[str, Any] = {**checkpoint}
+        values = bare.pop("channel_values")
+        kept = {
+            "checkpoint": self._dumped(bare),
+            "metadata": self._dumped(get_checkpoint_metadata(config, metadata)),
+            "parent": _given(config).get("checkpoint_id"),
+            "ns": _given(config).get("checkpoint_ns", ""),
+        }
+        puts = [
+            Put(
+                (*place, "channels"),
+                _channel(channel, version),
+                self._dumped(values[channel]) if channel in values else [_EMPTY, ""],
+            )
+            for channel, version in new_versions.items()
+        ]
+        newest = self._values.get(place, _LATEST)
+        if newest is None or newest.value <= name:
+            puts.append(Put(place, _LATEST, name))
+        self._values.put_many([*puts, Put((*place, "checkpoints"), name, kept)])
+        return _config(place, name, kept["ns"])
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Keep what a task wrote after a checkpoint; what it wrote before under a place stays."""
+        place = (*_place(config), "writes", _given(config)["checkpoint_id"])
+        puts = []
+        for number, (channel, value) in enumerate(writes):
+            at = WRITES_IDX_MAP.get(channel, number)
+            key = f"{task_id}/{at}"
+            if at < 0 or self._values.get(place, key) is None:
+                kept = [task_path, task_id, at, channel, self._dumped(value)]
+                puts.append(Put(place, key, kept))
+        self._values.put_many(puts)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Erase all of a thread."""
+        self._values.clear((_ROOT, str(thread_id)))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Erase the checkpoints of these runs, in whichever thread. It looks at all threads."""
+        runs = set(run_ids)
+        for place in self._places(None):
+            every = self._checkpoints(place)
+            gone = {one.key for one in every if self._metadata(one).get("run_id") in runs}
+            self._drop(place, every, gone)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Have another thread begin with all that one has."""
+        found = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
+        to = (_ROOT, str(target_thread_id))
+        self._values.put_many(
+            Put((*to, *one.namespace[len(to) :]), one.key, one.value) for one in found
+        )
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Erase all of threads ("delete"), or all but what the newest checkpoint of each namespace
+        needs ("keep_latest"): where it has delta channels, its ancestors too, back to where each
+        was written whole.
+        """
+        if strategy not in ("keep_latest", "delete"):
+            raise ValueError(f'strategy is {strategy!r}. Give "keep_latest" or "delete".')
+        for thread in thread_ids:
+            if strategy == "delete":
+                self.delete_thread(thread)
+                continue
+            for place in self._places({"configurable": {"thread_id": thread}}):
+                every = self._checkpoints(place)
+                needed = self._needed(place, every)
+                self._drop(place, every, {one.key for one in every} - needed)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """As `get_tuple`, on a thread."""
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """As `list`, on a thread."""
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        while (one := await asyncio.to_thread(next, found, None)) is not None:
+            yield one
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """As `put`, on a thread."""
+        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """As `put_writes`, on a thread."""
+        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """As `delete_thread`, on a thread."""
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """As `delete_for_runs`, on a thread."""
+        await asyncio.to_thread(self.delete_for_runs, run_ids)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """As `copy_thread`, on a thread."""
+        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """As `prune`, on a thread."""
+        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """The version of a channel that follows one; of two that branch off, each has its own."""
+        number = 0 if current is None else int(str(current).split(".")[0])
+        return f"{number + 1:032}.{random.random():016}"
+
+    def _places(self, config: RunnableConfig | None) -> Sequence[Place]:
+        """The threads' namespaces that hold something."""
+        given = _given(config) if config else {}
+        prefix = (_ROOT, str(given["thread_id"])) if "thread_id" in given else (_ROOT,)
+        found = {
+            one[:3]
+            for one in self._values.namespaces(prefix, limit=MOST)
+            if one[3:] == ("checkpoints",)
+        }
+        if "checkpoint_ns" in given:
+            found &= {(*prefix, _label(given["checkpoint_ns"]))}
+        return sorted(found)
+
+    def _checkpoints(self, place: Place) -> Sequence[KeyValue]:
+        found = self._values.search((*place, "checkpoints"), limit=MOST)
+        return sorted(found, key=lambda one: one.key, reverse=True)
+
+    def _tuple(self, place: Place, found: KeyValue) -> CheckpointTuple:
+        checkpoint, parent = self._loaded(found.value["checkpoint"]), found.value["parent"]
+        label = found.value["ns"]
+        values = dict(self._channels(place, checkpoint["channel_versions"]))
+        return CheckpointTuple(
+            config=_config(place, found.key, label),
+            checkpoint=cast("Checkpoint", {**checkpoint, "channel_values": values}),
+            metadata=self._metadata(found),
+            parent_config=_config(place, parent, label) if parent else None,
+            pending_writes=self._writes(place, found.key),
+        )
+
+    def _channels(self, place: Place, versions: ChannelVersions) -> Iterator[tuple[str, Any]]:
+        for channel, version in versions.items():
+            found = self._values.get((*place, "channels"), _channel(channel, version))
+            if found is not None and found.value[0] != _EMPTY:
+                yield channel, self._loaded(found.value)
+
+    def _writes(self, place: Place, checkpoint_id: str) -> _Writes:
+        found = self._values.search((*place, "writes", checkpoint_id), limit=MOST)
+        rows = sorted((one.value for one in found), key=lambda row: row[:3])  # as they were run
+        return [(task, channel, self._loaded(value)) for _, task, _, channel, value in rows]
+
+    def _metadata(self, found: KeyValue) -> CheckpointMetadata:
+        metadata: CheckpointMetadata = self._loaded(found.value["metadata"])
+        return metadata
+
+    def _needed(self, place: Place, every: Sequence[KeyValue]) -> set[str]:
+        """The newest checkpoint of a namespace, and those without which it could not be read."""
+        of_name = {one.key: one for one in every}
+        at = every[0].key if every else None
+        needed: set[str] = set()
+        missing: set[str] | None = None
+        while at in of_name and missing != set():
+            needed.add(at)
+            one = of_name[at]
+            if missing is None:
+                missing = set(self._metadata(one).get("counters_since_delta_snapshot") or ())
+            versions = self._loaded(one.value["checkpoint"])["channel_versions"]
+            missing -= {channel for channel, _ in self._channels(place, versions)}
+            at = one.value["parent"]
+        return needed
+
+    def _drop(self, place: Place, every: Sequence[KeyValue], gone: set[str]) -> None:
+        if not gone:
+            return
+        left = [one for one in every if one.key not in gone]
+        if not left:
+            self._values.clear(place)
+            return
+        self._values.put(place, _LATEST, left[0].key)
+        for name in gone:
+            self._values.clear((*place, "writes", name))
+            self._values.delete((*place, "checkpoints"), name)
+        checkpoints = [self._loaded(one.value["checkpoint"]) for one in left]
+        used = {
+            _channel(*version) for one in checkpoints for version in one["channel_versions"].items()
+        }
+        for one in self._values.search((*place, "channels"), limit=MOST):
+            if one.key not in used:
+                self._values.delete(one.namespace, one.key)
+
+    def _dumped(self, value: Any) -> Sequence[str]:
+        kind, data = self.serde.dumps_typed(value)
+        return [kind, b64encode(data).decode()]
+
+    def _loaded(self, kept: Sequence[str]) -> Any:
+        return self.serde.loads_typed((kept[0], b64decode(kept[1])))
+
+
+def _given(config: RunnableConfig) -> dict[str, Any]:
+    return config.get("configurable", {})
+
+
+def _place(config: RunnableConfig) -> Place:
+    given = _given(config)
+    return (_ROOT, str(given["thread_id"]), _label(given.get("checkpoint_ns", "")))
+
+
+def _label(checkpoint_ns: str) -> str:
+    """No label is empty, and none is longer than stores take."""
+    if len(checkpoint_ns) > _LONGEST:
+        return f"sha256:{sha256(checkpoint_ns.encode(errors='surrogatepass')).hexdigest()}"
+    return f"ns:{checkpoint_ns}"
+
+
+def _channel(channel: str, version: str | int | float) -> str:
+    return f"{channel}/{version}"
+
+
+def _config(place: Place, name: str, checkpoint_ns: str) -> RunnableConfig:
+    given = {"thread_id": place[1], "checkpoint_ns": checkpoint_ns, "checkpoint_id": name}
+    return {"configurable": given}

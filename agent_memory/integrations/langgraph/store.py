@@ -1,0 +1,166 @@
+"""`AgentMemoryStore`: LangGraph's long-term store over the values of a memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    IndexConfig,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    ensure_embeddings,
+    get_text_at_path,
+    tokenize_path,
+)
+
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.values.items import KeyValue, Put
+from agent_memory.engine.values.key_values import KeyValues
+from agent_memory.models.embedders.given import GivenEmbedder
+
+_MINUTE = 60.0
+_WHOLE = "$"
+
+
+class AgentMemoryStore(BaseStore):
+    """Items by namespace and key, durable, in the database of a memory.
+
+    Args:
+        memory: The memory.
+        user_id: Whose items: `memory.delete_user` erases them. None for nobody's, where namespaces
+            alone tell users apart.
+        index: What of values is found by meaning, as for LangGraph's own stores: `embed`, `dims`
+            and `fields`. Without `embed` the memory's embedder is taken.
+        ttl: LangGraph's `default_ttl` (minutes) and `refresh_on_read`.
+
+    Attributes:
+        index_config: As given.
+        ttl_config: As given.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        *,
+        user_id: str | None = None,
+        index: IndexConfig | dict[str, Any] | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self._fields: list[str] = []
+        embedder = None
+        if index is not None:
+            self._fields = list(index.get("fields") or [_WHOLE])
+            if (given := index.get("embed")) is not None:
+                made = ensure_embeddings(cast("Any", given))
+                embedder = GivenEmbedder("langgraph", made.embed_documents, index.get("dims"))
+        self._values: KeyValues = memory.values(user_id, embedder=embedder)
+        self.index_config = index
+        self.ttl_config = ttl
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """What each operation gives. All of them see the store as it is before the batch."""
+        given = list(ops)
+        results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in given]
+        puts = {(op.namespace, op.key): op for op in given if isinstance(op, PutOp)}
+        kept = [op for op in puts.values() if op.value is not None]
+        self._values.put_many(
+            Put(op.namespace, op.key, op.value, _seconds(op.ttl), self._texts(op)) for op in kept
+        )
+        for op in puts.values():
+            if op.value is None:
+                self._values.delete(op.namespace, op.key)
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """As `batch`, on a thread."""
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    def sweep_ttl(self) -> int:
+        """Erase what has no time left; how many that was. It is not found before either."""
+        return self._values.sweep()
+
+    def _read(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            found = self._values.get(op.namespace, op.key, refresh=op.refresh_ttl)
+            return None if found is None else _item(found)
+        if isinstance(op, SearchOp):
+            return [_found(one) for one in self._search(op)]
+        if isinstance(op, ListNamespacesOp):
+            return self._namespaces(op)
+        raise ValueError(f"{type(op).__name__} is no operation of a store.")
+
+    def _search(self, op: SearchOp) -> list[KeyValue]:
+        query = op.query if self.index_config is not None else None
+        found = self._values.search(
+            op.namespace_prefix,
+            query=query or None,
+            where=op.filter,
+            limit=op.limit,
+            offset=op.offset,
+        )
+        if op.refresh_ttl:
+            for one in found:
+                if one.expires_at is not None:
+                    self._values.get(one.namespace, one.key, refresh=True)
+        return found
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        first: Sequence[str] = ()
+        last: Sequence[str] = ()
+        for condition in op.match_conditions or ():
+            if condition.match_type == "prefix":
+                first = condition.path
+            else:
+                last = condition.path
+        return self._values.namespaces(
+            first, suffix=last, depth=op.max_depth, limit=op.limit, offset=op.offset
+        )
+
+    def _texts(self, op: PutOp) -> list[str]:
+        """What of a value it is found by."""
+        if self.index_config is None or op.index is False:
+            return []
+        return list(_told(op.value, self._fields if op.index is None else op.index))
+
+
+def _told(value: Any, fields: Iterable[str]) -> Iterator[str]:
+    for field in fields:
+        yield from get_text_at_path(value, field if field == _WHOLE else tokenize_path(field))
+
+
+def _seconds(ttl: float | None) -> float | None:
+    return None if ttl is None else ttl * _MINUTE
+
+
+def _item(found: KeyValue) -> Item:
+    return Item(
+        value=found.value,
+        key=found.key,
+        namespace=found.namespace,
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+    )
+
+
+def _found(found: KeyValue) -> SearchItem:
+    return SearchItem(
+        namespace=found.namespace,
+        key=found.key,
+        value=found.value,
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+        score=found.score,
+    )

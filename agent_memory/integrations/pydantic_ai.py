@@ -1,0 +1,249 @@
+"""pydantic-ai's conversations over a memory.
+
+agent = Agent(model, capabilities=[AgentMemoryHistory(memory, "chat-1", user_id="ana")])
+store = AgentMemoryConversationStore(memory)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from agent_memory.core.formats.registry import PYDANTIC_AI
+from agent_memory.core.limits import MOST
+from agent_memory.core.records import Scope
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.values.items import Put
+from agent_memory.engine.values.key_values import KeyValues
+from agent_memory.errors import MissingExtra, SessionOfAnotherUser
+from agent_memory.ltm_blocks.base import record_id
+
+try:
+    from pydantic import TypeAdapter
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+except ImportError as error:
+    raise MissingExtra("pydantic-ai's conversations", "pydantic-ai") from error
+
+__all__ = ["AgentMemoryConversationStore", "AgentMemoryHistory"]
+
+_ROOT = "pydantic_ai"
+_ENTRIES = (_ROOT, "entries")
+_RECORDS = (_ROOT, "records")
+_RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
+Json = dict[str, Any]
+
+
+class AgentMemoryConversationStore(ConversationStore):
+    """Conversations, each a session of the memory: its log is the conversation's history.
+
+    Blocks absorb it. Branches that were left are kept beside it, and go with it.
+
+    Args:
+        memory: The memory.
+        user_id: Whose conversations; by default the `scope` that each was saved with.
+    """
+
+    def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
+        self._memory = memory
+        self._user_id = user_id
+        self._index = memory.values()  # ids alone, no texts: whose entry is where
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """A conversation's record, or None."""
+        return await asyncio.to_thread(self._recorded, conversation_id)
+
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> Sequence[ConversationRecord]:
+        """Records of a scope, or all: the one that was saved last first."""
+        return await asyncio.to_thread(self._all_recorded, scope, limit)
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Keep a record with its new entries, in one step.
+
+        Raises:
+            ConversationConflict: It was saved or deleted since, or an entry that it needs is gone.
+        """
+        await asyncio.to_thread(self._save_record, record, list(new_entries), expected_revision)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Delete a conversation, and what derives from it. Forks have copies of what they need.
+
+        Raises:
+            ConversationConflict: It was saved or deleted since.
+        """
+        await asyncio.to_thread(self._drop_record, conversation_id, expected_revision)
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """An entry by its id.
+
+        Raises:
+            LookupError: There is none.
+        """
+        return await asyncio.to_thread(self._kept_entry, entry_id)
+
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """The entries up to one, oldest first; the last `limit` of them."""
+        return await asyncio.to_thread(self._chain, head_id, limit)
+
+    def _recorded(self, conversation_id: str) -> ConversationRecord | None:
+        found = self._values_of(conversation_id).get((), "record")
+        return None if found is None else _RECORD.validate_python(found.value)
+
+    def _all_recorded(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        found = (self._recorded(one.key) for one in self._index.search(_RECORDS, limit=MOST))
+        records = [one for one in found if one is not None and scope in (None, one.scope)]
+        return sorted(records, key=lambda one: one.updated_at, reverse=True)[:limit]
+
+    def _save_record(
+        self, record: ConversationRecord, fresh: list[ConversationEntry], expected: str | None
+    ) -> None:
+        name = record.conversation_id
+        with self._memory.components.services.resources.locked(record_id(_ROOT, name)):
+            before = self._recorded(name)
+            if (before.revision if before else None) != expected:
+                raise ConversationConflict(name)
+            try:
+                history = [*self._chain(fresh[0].parent_id if fresh else record.head_id), *fresh]
+                left = [one for tip in record.branches for one in self._chain(tip)]
+            except LookupError:
+                raise ConversationConflict(name) from None
+            if (history[-1].id if history else None) != record.head_id:
+                raise ConversationConflict(name)
+            try:
+                self._mirror(name, record, history, len(history) - len(fresh))
+            except SessionOfAnotherUser:
+                raise ConversationConflict(name) from None
+            own = self._values_of(name)
+            kept = {one.id: one for one in (*left, *history)}
+            missing = [one for one in kept.values() if own.get(("entries",), one.id) is None]
+            own.put_many(
+                [
+                    *(Put(("entries",), one.id, _dumped(one)) for one in missing),
+                    Put((), "record", _RECORD.dump_python(record, mode="json")),
+                ]
+            )
+            self._index.put_many(
+                [
+                    *(Put((*_ENTRIES, one.id), name, True) for one in missing),
+                    Put(_RECORDS, name, True),
+                ]
+            )
+
+    def _mirror(
+        self, name: str, record: ConversationRecord, history: list[ConversationEntry], known: int
+    ) -> None:
+        """Have the session's log be the history: appended to where it only grew."""
+        user = self._user_id or record.scope
+        messages = [{**_kept(one.message), "id": one.id} for one in history]
+        entries = self._memory.history(name, user_id=user, last=1)
+        last = (entries[0].message.model_extra or {}).get("id") if entries else None
+        head = self._memory.head(name, user_id=user)
+        grown = (head.end if head else 0) == known and (not known or last == history[known - 1].id)
+        if grown:
+            if messages[known:]:
+                self._memory.update(name, messages[known:], user_id=user)
+            elif head is None:
+                self._memory.describe(name, {}, user_id=user)
+        else:
+            self._memory.edit(name, lambda log: messages, user_id=user)
+
+    def _drop_record(self, name: str, expected: str) -> None:
+        with self._memory.components.services.resources.locked(record_id(_ROOT, name)):
+            stored = self._recorded(name)
+            if stored is None or stored.revision != expected:
+                raise ConversationConflict(name)
+            self._memory.delete(name)
+            self._index.delete(_RECORDS, name)
+
+    def _chain(self, head_id: str | None, limit: int | None = None) -> list[ConversationEntry]:
+        found: list[ConversationEntry] = []
+        while head_id is not None and (limit is None or len(found) < limit):
+            found.append(self._kept_entry(head_id))
+            head_id = found[-1].parent_id
+        return found[::-1]
+
+    def _kept_entry(self, entry_id: str) -> ConversationEntry:
+        for one in self._index.search((*_ENTRIES, entry_id), limit=MOST):
+            found = self._values_of(one.key).get(("entries",), entry_id)
+            if found is not None:
+                (message,) = ModelMessagesTypeAdapter.validate_python([found.value["message"]])
+                parent = found.value["parent"]
+                return ConversationEntry(id=entry_id, parent_id=parent, message=message)
+        raise LookupError(entry_id)
+
+    def _values_of(self, name: str) -> KeyValues:
+        return self._memory._values(Scope(self._owner_of(name), name), of_session=True)
+
+    def _owner_of(self, name: str) -> str | None:
+        head = self._memory.head(name)
+        return head.user_id if head else self._user_id
+
+
+class AgentMemoryHistory(AbstractCapability[Any]):
+    """A chat within the memory's budget, with what is recalled of its user, for an agent's runs.
+
+    Each request of a run is sent the session's context in place of the messages so far. These are
+    stored first, each once, and the answer at the end. What a run itself holds stays whole.
+
+    Args:
+        memory: The memory.
+        session_id: The session.
+        user_id: Whose it is.
+    """
+
+    def __init__(self, memory: AgentMemory, session_id: str, *, user_id: str | None = None) -> None:
+        self._session = memory.session(session_id, user_id)
+
+    @classmethod
+    def get_serialization_name(cls) -> str | None:
+        """None: it holds a database."""
+        return None
+
+    async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
+        """Store what is new, and send the context."""
+        messages = list(request_context.messages)
+        request_context.messages = await asyncio.to_thread(self._context, messages)
+        return request_context
+
+    async def after_run(self, ctx: Any, *, result: Any) -> Any:
+        """Store the answer."""
+        await asyncio.to_thread(self._store, result.all_messages())
+        return result
+
+    def _context(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+        self._store(messages)
+        told = self._session.get(format=PYDANTIC_AI).to_messages()
+        sent: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(told)
+        return sent
+
+    def _store(self, messages: Sequence[ModelMessage]) -> None:
+        kept = [_kept(one) for one in messages]
+        named = [{**one, "id": record_id(_ROOT, str(sorted(one["raw"].items())))} for one in kept]
+        if named:
+            self._session.update(named)
+
+
+def _kept(message: ModelMessage) -> Json:
+    (raw,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
+    return {"raw": cast("Json", raw), "format": PYDANTIC_AI}
+
+
+def _dumped(entry: ConversationEntry) -> Json:
+    return {"parent": entry.parent_id, "message": _kept(entry.message)["raw"]}

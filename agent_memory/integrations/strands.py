@@ -1,0 +1,230 @@
+"""Strands' sessions over a memory.
+
+agent = Agent(session_manager=AgentMemorySessionManager("chat-1", memory, user_id="ana"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agent_memory.core.formats.registry import CONVERSE
+from agent_memory.core.records import Entry
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.errors import AgentMemoryError, MissingExtra
+
+try:
+    from strands.session.repository_session_manager import RepositorySessionManager
+    from strands.session.session_repository import SessionRepository
+    from strands.types.exceptions import SessionException
+    from strands.types.session import Session, SessionAgent, SessionMessage
+except ImportError as error:
+    raise MissingExtra("Strands' sessions", "strands") from error
+
+if TYPE_CHECKING:
+    from strands.multiagent import MultiAgentBase
+
+__all__ = ["AgentMemorySessionManager", "AgentMemorySessionRepository"]
+
+_ROOT = "strands"
+
+
+class AgentMemorySessionRepository(SessionRepository):
+    """Sessions, agents and their messages. Each agent's messages are a session of the memory, named
+    "SESSION/AGENT": its blocks absorb them, and `search` finds them.
+
+    Args:
+        memory: The memory.
+        user_id: Whose sessions: `memory.delete_user` erases them. None for nobody's.
+    """
+
+    def __init__(self, memory: AgentMemory, *, user_id: str | None = None) -> None:
+        self._memory = memory
+        self._user_id = user_id
+        self._values = memory.values(user_id)
+
+    def create_session(self, session: Session, **kwargs: Any) -> Session:
+        """Keep a new session.
+
+        Raises:
+            SessionException: There is one of its id.
+        """
+        if self.read_session(session.session_id) is not None:
+            raise SessionException(f"Session {session.session_id} already exists")
+        self._values.put((_ROOT, session.session_id), "session", session.to_dict())
+        return session
+
+    def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
+        """A session, or None."""
+        found = self._values.get((_ROOT, session_id), "session")
+        return None if found is None else Session.from_dict(found.value)
+
+    def delete_session(self, session_id: str, **kwargs: Any) -> None:
+        """Delete a session, with its agents, and their messages.
+
+        Raises:
+            SessionException: There is none of this id.
+        """
+        self._needed(self.read_session(session_id), f"Session {session_id}")
+        for found in self._values.search((_ROOT, session_id, "agents"), limit=10**6):
+            self._memory.delete(_log(session_id, found.key), user_id=self._user_id)
+        self._values.clear((_ROOT, session_id))
+
+    def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
+        """Keep a new agent of a session."""
+        place = (_ROOT, session_id, "agents")
+        self._values.put(place, session_agent.agent_id, session_agent.to_dict())
+
+    def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
+        """An agent of a session, or None."""
+        found = self._values.get((_ROOT, session_id, "agents"), agent_id)
+        return None if found is None else SessionAgent.from_dict(found.value)
+
+    def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
+        """Keep an agent's new state.
+
+        Raises:
+            SessionException: There is no such agent.
+        """
+        before = self._agent(session_id, session_agent.agent_id)
+        session_agent.created_at = before.created_at
+        self.create_agent(session_id, session_agent)
+
+    def create_message(
+        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
+    ) -> None:
+        """Append a message; one that is there already, as it is, is not stored twice.
+
+        Raises:
+            SessionException: Another message has its number, or there is no such agent.
+        """
+        self._agent(session_id, agent_id)
+        kept = {**_kept(session_message), "id": str(session_message.message_id)}
+        try:
+            self._memory.update(_log(session_id, agent_id), kept, user_id=self._user_id)
+        except AgentMemoryError as error:
+            raise SessionException(str(error)) from error
+
+    def read_message(
+        self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
+    ) -> SessionMessage | None:
+        """A message by its number, or None."""
+        found = (one for one in self._said(session_id, agent_id) if one.message_id == message_id)
+        return next(found, None)
+
+    def update_message(
+        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
+    ) -> None:
+        """Have a message be another: what blocks absorbed of it is forgotten.
+
+        Raises:
+            SessionException: There is no such message.
+        """
+        number = session_message.message_id
+        before = self._needed(self.read_message(session_id, agent_id, number), f"Message {number}")
+        session_message.created_at = before.created_at
+        kept = {**_kept(session_message), "id": str(number)}
+
+        def change(log: list[Entry]) -> list[Any]:
+            return [kept if _number(entry) == number else entry for entry in log]
+
+        self._memory.edit(_log(session_id, agent_id), change, user_id=self._user_id)
+
+    def list_messages(
+        self,
+        session_id: str,
+        agent_id: str,
+        limit: int | None = None,
+        offset: int = 0,
+        **kwargs: Any,
+    ) -> list[SessionMessage]:
+        """Messages of an agent, oldest first: at most `limit`, without the `offset` first.
+
+        Raises:
+            SessionException: There is no such agent.
+        """
+        self._agent(session_id, agent_id)
+        return self._said(session_id, agent_id, offset, limit)
+
+    def create_multi_agent(
+        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
+    ) -> None:
+        """Keep the state of several agents together."""
+        place = (_ROOT, session_id, "multi_agents")
+        self._values.put(place, multi_agent.id, multi_agent.serialize_state())
+
+    def read_multi_agent(
+        self, session_id: str, multi_agent_id: str, **kwargs: Any
+    ) -> dict[str, Any] | None:
+        """Their state, or None."""
+        found = self._values.get((_ROOT, session_id, "multi_agents"), multi_agent_id)
+        return None if found is None else dict(found.value)
+
+    def update_multi_agent(
+        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
+    ) -> None:
+        """Keep their new state.
+
+        Raises:
+            SessionException: There is none of this id.
+        """
+        before = self.read_multi_agent(session_id, multi_agent.id)
+        self._needed(before, f"MultiAgent state {multi_agent.id} in session {session_id}")
+        self.create_multi_agent(session_id, multi_agent)
+
+    def _agent(self, session_id: str, agent_id: str) -> SessionAgent:
+        agent = self.read_agent(session_id, agent_id)
+        if agent is None:
+            raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
+        return agent
+
+    def _needed(self, found: Any, what: str) -> Any:
+        if found is None:
+            raise SessionException(f"{what} does not exist")
+        return found
+
+    def _said(
+        self, session_id: str, agent_id: str, after: int = 0, limit: int | None = None
+    ) -> list[SessionMessage]:
+        log = _log(session_id, agent_id)
+        entries = self._memory.history(log, user_id=self._user_id, after=after, limit=limit)
+        return [one for entry in entries for one in _messages(entry)]
+
+
+class AgentMemorySessionManager(RepositorySessionManager, AgentMemorySessionRepository):
+    """A session of an agent, as `Agent(session_manager=...)` takes it.
+
+    Args:
+        session_id: The session; it begins if need be.
+        memory: The memory.
+        user_id: Whose it is.
+    """
+
+    def __init__(
+        self, session_id: str, memory: AgentMemory, *, user_id: str | None = None, **kwargs: Any
+    ) -> None:
+        AgentMemorySessionRepository.__init__(self, memory, user_id=user_id)
+        RepositorySessionManager.__init__(
+            self, session_id=session_id, session_repository=self, **kwargs
+        )
+
+
+def _log(session_id: str, agent_id: str) -> str:
+    """The memory's session: no two agents have the same."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (session_id, agent_id))
+
+
+def _kept(message: SessionMessage) -> dict[str, Any]:
+    return {"raw": message.to_dict(), "format": CONVERSE, "created_at": message.created_at}
+
+
+def _messages(entry: Entry) -> Sequence[SessionMessage]:
+    """The message of an entry; what others than Strands said is none of it."""
+    raw = entry.message.raw
+    if entry.message.format != CONVERSE or raw is None or "message_id" not in raw:
+        return ()
+    return (SessionMessage.from_dict(raw),)
+
+
+def _number(entry: Entry) -> int | None:
+    return next((one.message_id for one in _messages(entry)), None)

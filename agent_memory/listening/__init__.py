@@ -1,0 +1,1 @@
+"""What servers of this package listen with: sockets and connections that hold off a crowd."""

@@ -1,0 +1,111 @@
+"""In which languages a text is, as far as that is needed to find it. Pure.
+
+Its script tells, and among languages in Latin letters its commonest words: they vote. A text is of
+each language that most of them are of: of several where they are equal, of all where none is known,
+as in "Lasagne?"; and it may be English where no other language has two votes. So nothing hangs on a
+close guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from agent_memory.core import common_words
+from agent_memory.core.text import STOP_WORDS, WORD, unaccented
+
+ENGLISH = frozenset(["english"])
+
+_VOTERS = 200  # words; a box of 8 bits holds as many votes
+_BOX = 8
+_OPENING = {"spanish": ("", "\u00bf")}
+_BEHIND = ("", ",", "?")
+_SCRIPTS = (
+    ("\u0370", "\u03ff", "greek"),
+    ("\u0400", "\u052f", "russian"),
+    ("\u0530", "\u058f", "armenian"),
+    ("\u0600", "\u077f", "arabic"),
+    ("\u0900", "\u097f", "hindi"),
+    ("\u0b80", "\u0bff", "tamil"),
+)
+_UNSPACED = ("chinese", "japanese")
+_LATIN_ENDS, _MORE_LATIN = "\u024f", ("\u1e00", "\u1eff")
+
+
+class Persons(NamedTuple):
+    """Of whom a text speaks: of somebody himself ("my"), to somebody ("your")."""
+
+    first: bool
+    second: bool
+
+
+_TABLES = {**common_words.LATIN, **common_words.OTHERS}
+
+COMMON_WORDS = {name: frozenset(" ".join(kinds).split()) for name, kinds in _TABLES.items()}
+"""For each language but English its commonest words, which tell nothing."""
+
+LATIN = ("english", *common_words.LATIN)
+"""The languages in Latin letters."""
+
+ALL_LATIN = frozenset(LATIN)
+
+
+def script_of(word: str) -> str | None:
+    """The language that a word's script stands for; None for Latin letters and unknown ones."""
+    first = word[0]
+    return next((name for low, high, name in _SCRIPTS if low <= first <= high), None)
+
+
+def is_latin(word: str) -> bool:
+    """Whether a word begins with a Latin letter, or with a digit."""
+    return word[0] <= _LATIN_ENDS or _MORE_LATIN[0] <= word[0] <= _MORE_LATIN[1]
+
+
+def languages_of(text: str) -> frozenset[str]:
+    """The languages in Latin letters that a text may be in."""
+    return elected(map(vote_of, text.split()))
+
+
+def vote_of(written: str) -> int:
+    """For which languages what stands between two blanks votes; 0 for none."""
+    return _votes().get(written.casefold(), 0)
+
+
+def elected(votes: Iterable[int]) -> frozenset[str]:
+    """The languages that most words of a text vote for: the first 200 that vote."""
+    return _chosen(sum(islice(filter(None, votes), _VOTERS)))
+
+
+def persons(text: str) -> Persons:
+    """Whether a text says "I" or "you" in one of its languages, English left aside."""
+    folded = text.casefold().replace("\u2019", "'")
+    said = {part for word in WORD.findall(folded) for part in word.split("'")}
+    names = [*languages_of(text).intersection(common_words.LATIN), *common_words.OTHERS]
+    return Persons(*(any(_says(folded, said, name, kind) for name in names) for kind in (1, 2)))
+
+
+def _says(text: str, said: set[str], name: str, kind: int) -> bool:
+    known = _TABLES[name][kind].split()
+    return any(word in text for word in known) if name in _UNSPACED else not said.isdisjoint(known)
+
+
+@lru_cache(1)
+def _votes() -> dict[str, int]:
+    """What each word tells, all languages' votes in one number, so that to count is to add."""
+    known = {**COMMON_WORDS, "english": STOP_WORDS | frozenset(common_words.ENGLISH_TOO.split())}
+    votes: dict[str, int] = {}
+    for place, name in enumerate(LATIN):
+        written = {form for word in known[name] for form in (word, unaccented(word))}
+        before = _OPENING.get(name, ("",))
+        for word in (f"{a}{w}{b}" for w in written for a in before for b in _BEHIND):
+            votes[word] = votes.get(word, 0) | 1 << _BOX * place
+    return votes
+
+
+@lru_cache(4_000)
+def _chosen(votes: int) -> frozenset[str]:
+    counts = votes.to_bytes(len(LATIN), "little")
+    most = frozenset(name for name, n in zip(LATIN, counts, strict=True) if n == max(counts))
+    return most | ENGLISH if max(counts) == 1 else most  # "fox, owl, den" is no German

@@ -1,0 +1,93 @@
+"""One request and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from secrets import token_hex
+from time import perf_counter
+
+from agent_memory.listening.asgi import Receive, Scope, Send
+from agent_memory.server.answers import Headers
+from agent_memory.server.requests import Disconnected
+
+_UNKNOWN = "unknown"
+
+
+class Exchange:
+    """A request that is being answered, and what is to be told of it.
+
+    Args:
+        scope: The request.
+        receive: Gives its body.
+        send: Takes the answer.
+
+    Attributes:
+        id: Names it in the log, and in the answer.
+        method: The request's method.
+        path: Its path, as it was sent.
+        headers: Its headers.
+        query: Its query, as it was sent.
+        route: The template of the path, once that is known.
+        asker: Who asks, once that is known.
+        status: The status of the answer, once it has begun.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.id = token_hex(8)
+        self.method: str = scope["method"]
+        self.path: bytes = scope["raw_path"]
+        self.headers: Headers = list(scope["headers"])
+        self.query: bytes = scope["query_string"]
+        self.route = _UNKNOWN
+        self.asker = ""
+        self.status = 0
+        self.receive = receive
+        self._send = send
+        self._began = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return perf_counter() - self._began
+
+    async def answer(self, status: int, body: bytes, headers: Headers) -> None:
+        """Answer, all at once."""
+        await self._start(status, headers)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def stream(self, pieces: AsyncIterator[bytes], headers: Headers) -> None:
+        """Answer piece by piece, as long as somebody listens.
+
+        Raises:
+            Disconnected: Nobody does any more.
+        """
+        await self._start(200, headers)
+        writing = asyncio.ensure_future(self._write(pieces))
+        leaving = asyncio.ensure_future(self._left())
+        try:
+            await asyncio.wait((writing, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not writing.done():
+                raise Disconnected
+            writing.result()
+        finally:
+            for task in (writing, leaving):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _start(self, status: int, headers: Headers) -> None:
+        self.status = status
+        named = (b"x-request-id", self.id.encode())
+        start = {"type": "http.response.start", "status": status, "headers": [*headers, named]}
+        await self._send(start)
+
+    async def _write(self, pieces: AsyncIterator[bytes]) -> None:
+        async for piece in pieces:
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _left(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass

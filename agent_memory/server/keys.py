@@ -1,0 +1,231 @@
+"""The keys of the service: what is kept of each, beside the memory that it opens.
+
+A key is `am_`, its id, and a secret. Its id finds the record; of the whole key there is a SHA-256
+only, which is enough for 256 random bits. All processes over a store see the same keys, and each
+request reads the record anew, so that a key is over as soon as `revoke` has returned.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any
+
+from agent_memory.core.limits import quoted
+from agent_memory.core.records import Record, Scope
+from agent_memory.core.reserved import KEYS
+from agent_memory.errors import InvalidInput
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.server.rights import (
+    RIGHTS,
+    Principal,
+    Right,
+    checked_rights,
+    checked_users,
+    one_user,
+)
+from agent_memory.stores.base import RecordStore
+
+MARK = "am_"
+
+_BLOCK = KEYS.name
+_KEY = re.compile(r"(am_[0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_PREFIX = re.compile(r"am_[0-9a-f]{12}")
+_NO_DIGEST = "0" * 64
+_USE_SECONDS = 60.0
+_LONGEST_LABEL = 200
+_SEVERAL = "keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key, without what opens anything.
+
+    Attributes:
+        prefix: Its beginning, by which it is named.
+        label: What its maker calls it.
+        users: For whom it is: see `Principal.users`.
+        rights: What may be done with it.
+        created_at: When it was made (UTC).
+        expires_at: When it is over; None for never.
+        revoked_at: When it was revoked; None where it was not.
+        used_at: When it was used last, to the minute; None for never.
+    """
+
+    prefix: str
+    label: str
+    users: tuple[str, ...]
+    rights: frozenset[Right]
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    used_at: datetime | None = None
+
+    def is_valid(self, now: datetime) -> bool:
+        """Whether it opens anything at a moment."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks with it."""
+        return Principal(self.prefix, self.users, self.rights)
+
+
+class KeyRing:
+    """Makes keys, knows them again, and revokes them.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self._noted: dict[str, datetime] = {}
+
+    def create(
+        self,
+        label: str,
+        users: Iterable[str],
+        rights: Iterable[str] = ("read", "write"),
+        *,
+        ttl: timedelta | None = None,
+    ) -> tuple[str, Key]:
+        """Make a key.
+
+        Args:
+            label: What it is for, for people.
+            users: For whom: ids, `team-*` for all that begin so, `*` for everybody.
+            rights: What may be done with it: some of "read", "write", "delete", "admin".
+            ttl: How long it is valid; None for as long as it is not revoked.
+
+        Returns:
+            The key, which is kept nowhere, and what is kept of it.
+
+        Raises:
+            InvalidInput: One of these is not usable; nothing was kept.
+        """
+        if not label.strip() or len(label) > _LONGEST_LABEL:
+            raise InvalidInput(
+                f"The label has {len(label)} characters. Say in 1 to {_LONGEST_LABEL} what the key "
+                "is for."
+            )
+        if ttl is not None and ttl <= timedelta():
+            raise InvalidInput("The key would be over at once. Give it a time that is to come.")
+        whose = checked_users(users)
+        allowed = checked_rights(rights, whose)
+        now = datetime.now(UTC)
+        prefix = f"{MARK}{secrets.token_hex(6)}"
+        token = f"{prefix}_{secrets.token_urlsafe(32)}"
+        key = Key(prefix, label, whose, allowed, now, None if ttl is None else now + ttl)
+        self._put(key, _digest(token))
+        return token, key
+
+    def key_of(self, token: str) -> Key | None:
+        """The key that somebody shows; None for one that is not known, or not valid any more.
+
+        Whether it is the prefix or the rest that is wrong takes the same time to find out.
+        """
+        shown = _KEY.fullmatch(token)
+        record = self._store.record(_BLOCK, _id(shown[1])) if shown else None
+        known = _NO_DIGEST if record is None else record.metadata["digest"]
+        if not compare_digest(known, _digest(token)) or record is None:
+            return None
+        key = _key_of(record)
+        now = datetime.now(UTC)
+        if not key.is_valid(now):
+            return None
+        self._note_use(record, key.prefix, now)
+        return key
+
+    def all(self) -> list[Key]:
+        """All keys, oldest first, with those that are over."""
+        found, used = [], {}
+        for owner in self._store.owners(_BLOCK, ""):
+            for record in self._store.records(_BLOCK, owner):
+                if "digest" in record.metadata:
+                    found.append(_key_of(record))
+                else:
+                    used[record.text] = record.created_at
+        told = (replace(key, used_at=used.get(key.prefix)) for key in found)
+        return sorted(told, key=lambda key: (key.created_at, key.prefix))
+
+    def revoke(self, prefix: str) -> Key:
+        """Have a key open nothing any more: no request that begins after this is let in.
+
+        Raises:
+            InvalidInput: There is no key of that prefix.
+        """
+        known = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
+        if not known:
+            raise InvalidInput(
+                f"There is no key {quoted(prefix)}. Give the prefix that `agent-memory keys list` "
+                "shows."
+            )
+        key = _key_of(known)
+        if key.revoked_at is None:
+            key = replace(key, revoked_at=datetime.now(UTC))
+            self._put(key, known.metadata["digest"])
+        return key
+
+    def _put(self, key: Key, digest: str) -> None:
+        kept: dict[str, Any] = {
+            "digest": digest,
+            "prefix": key.prefix,
+            "users": list(key.users),
+            "rights": [right for right in RIGHTS if right in key.rights],
+            "expires_at": _written(key.expires_at),
+            "revoked_at": _written(key.revoked_at),
+        }
+        owner = _owner(key.users)
+        name, at = _id(key.prefix), key.created_at
+        record = Record(name, owner, "", 0, 0, key.label, (), at, kept)
+        self._store.put_records(_BLOCK, [record])
+
+    def _note_use(self, record: Record, prefix: str, now: datetime) -> None:
+        """Keep when it was used; beside the key, so that no use brings a revoked one back."""
+        before = self._noted.get(prefix)
+        if before is None or (now - before).total_seconds() >= _USE_SECONDS:
+            self._noted[prefix] = now
+            name = record_id("use", record.id)
+            used = Record(name, record.owner, "", 0, 0, prefix, (), now, {})
+            self._store.put_records(_BLOCK, [used])
+
+
+def _owner(users: tuple[str, ...]) -> str:
+    """A user's own keys are the user's, and are erased with all else."""
+    user_id = one_user(users)
+    return _SEVERAL if user_id is None else Scope(user_id).owner
+
+
+def _id(prefix: str) -> str:
+    return record_id("key", prefix)
+
+
+def _digest(token: str) -> str:
+    return sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+def _key_of(record: Record) -> Key:
+    kept = record.metadata
+    return Key(
+        prefix=kept["prefix"],
+        label=record.text,
+        users=tuple(kept["users"]),
+        rights=frozenset(kept["rights"]),
+        created_at=record.created_at,
+        expires_at=_read(kept["expires_at"]),
+        revoked_at=_read(kept["revoked_at"]),
+    )
+
+
+def _written(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def _read(at: str | None) -> datetime | None:
+    return None if at is None else datetime.fromisoformat(at)

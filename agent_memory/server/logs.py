@@ -1,0 +1,56 @@
+"""The log: one JSON object a line, without anything that a request or a record says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+_OWN = ("agent_memory.server", "agent_memory.listening")
+_FIELDS = "fields"
+_FRAMES = 12
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line.
+
+    Of other modules' records the template is told, without what was put into it, and of errors
+    their class and place: a driver's sentence may repeat what somebody said.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """As `logging.Formatter.format`."""
+        own = record.name.startswith(_OWN)
+        told: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage() if own else str(record.msg),
+            **getattr(record, _FIELDS, {}),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            kind, _, trace = record.exc_info
+            told["error"] = f"{kind.__module__}.{kind.__qualname__}"
+            frames = traceback.extract_tb(trace)[-_FRAMES:]
+            told["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in frames]
+        return json.dumps(told, ensure_ascii=True)
+
+
+def log_as_json() -> None:
+    """Have this process log so, to stderr: its own requests, and what others warn of."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    package = logging.getLogger("agent_memory")
+    package.handlers.clear()
+    package.propagate = True
+    logging.getLogger("agent_memory.server").setLevel(logging.INFO)
+
+
+def fields(**given: object) -> dict[str, Any]:
+    """What to give as `extra`, to have it stand in the line."""
+    return {_FIELDS: given}

@@ -1,0 +1,1 @@
+"""The forms of what the service answers."""

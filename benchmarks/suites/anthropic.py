@@ -1,0 +1,71 @@
+"""The tests of the memory tool over files that Anthropic's SDK has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.suites.suite import Suite, memory
+
+if TYPE_CHECKING:
+    from agent_memory import AgentMemory
+
+_DISK = "it looks at rights or links of a folder on disk, and there is none"
+
+SUITE = Suite(
+    "anthropic",
+    "anthropic",
+    "anthropic-sdk-python",
+    ("tests/lib/tools/memory_tools/test_filesystem.py",),
+    needs=("respx", "dirty-equals", "inline-snapshot", "time-machine", "http-snapshot", "aiohttp"),
+    excluded={
+        "::test_mkdir_parents_not_world_writable_under_permissive_umask": _DISK,
+        "::test_symlink_validation_*": _DISK,
+        "::test_validate_path_returns_resolved_path_not_symlink_target": _DISK,
+    },
+)
+
+
+def pytest_configure() -> None:
+    """Put our tools in place."""
+    import anthropic.lib.tools._beta_builtin_memory_tool as builtin
+
+    from agent_memory import FileMemory
+    from agent_memory.integrations.anthropic import AsyncMemoryTool, MemoryTool
+
+    class Tool(MemoryTool):
+        def __init__(self, base_path: str) -> None:
+            self._place, self._kept = (
+                Path(base_path),
+                memory(FileMemory(max_chars=10**7, max_total_chars=10**7)),
+            )
+            super().__init__(self._kept, user_id="u")
+
+        @property
+        def base_path(self) -> Path:
+            return _written(self._kept, self._place)
+
+    class AsyncTool(AsyncMemoryTool):
+        def __init__(self, base_path: str) -> None:
+            self._place, self._kept = (
+                Path(base_path),
+                memory(FileMemory(max_chars=10**7, max_total_chars=10**7)),
+            )
+            super().__init__(self._kept, user_id="u")
+
+        @property
+        def base_path(self) -> Path:
+            return _written(self._kept, self._place)
+
+    builtin.BetaLocalFilesystemMemoryTool = Tool
+    builtin.BetaAsyncLocalFilesystemMemoryTool = AsyncTool
+
+
+def _written(kept: AgentMemory, place: Path) -> Path:
+    """A folder with the memory's files, for tests that look into the tool's."""
+    files = kept.user("u").files()
+    for path in files.paths():
+        copy = place / path.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(files.read(path))
+    return place

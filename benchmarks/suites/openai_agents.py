@@ -1,0 +1,62 @@
+"""The Agents SDK's tests of sessions, and of its runner with a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.suites.suite import Suite, memory
+
+_SQLITE = "it looks at the tables, connections or locks of SQLiteSession"
+
+SUITE = Suite(
+    "openai_agents",
+    "openai-agents",
+    "openai-agents-python",
+    (
+        "tests/memory",
+        "tests/test_agent_runner.py",
+        "tests/test_agent_runner_streamed.py",
+        "tests/test_hitl_session_scenario.py",
+    ),
+    needs=("inline-snapshot", "websockets"),
+    excluded={
+        "::test_sqlite_session_close*": _SQLITE,
+        "::test_sqlite_session_failed_*": _SQLITE,
+        "::test_sqlite_session_file_lock_*": _SQLITE,
+        "::test_sqlite_session_*corrupt*": _SQLITE,
+        "::test_sqlite_session_post_commit_*": _SQLITE,
+        "::test_sqlite_session_rollback_*": _SQLITE,
+    },
+)
+
+
+def pytest_configure() -> None:
+    """Put our session in place; those of one file are of one memory."""
+    import agents
+    import agents.memory
+    import agents.memory.sqlite_session as sqlite
+
+    from agent_memory import AgentMemory
+    from agent_memory.integrations.openai_agents import AgentMemorySession
+
+    opened: dict[str, AgentMemory] = {}
+
+    class Session(AgentMemorySession):
+        def __init__(
+            self, session_id: str, db_path: str | Path = ":memory:", *more: Any, **options: Any
+        ) -> None:
+            self.db_path = db_path
+            path = str(db_path)
+            if path == ":memory:":
+                one = memory()
+            else:
+                url = f"sqlite:///{path}.memory"
+                one = opened.get(path) or opened.setdefault(path, AgentMemory(store=url, blocks=[]))
+            super().__init__(one, session_id, session_settings=options.get("session_settings"))
+
+        def close(self) -> None:
+            """Nothing: the memory is others' too."""
+
+    for module in (agents, agents.memory, sqlite):
+        module.SQLiteSession = Session  # type: ignore[attr-defined]

@@ -1,0 +1,38 @@
+"""A graph of LangGraph that goes on where it was, and keeps what it learns. Needs no key.
+
+pip install "agent-memory[langgraph]"
+"""
+
+from typing import TypedDict
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+from langgraph.store.base import BaseStore
+
+from agent_memory import AgentMemory
+from agent_memory.integrations.langgraph import AgentMemorySaver, AgentMemoryStore
+
+
+class State(TypedDict):
+    """What the graph goes on with."""
+
+    visits: int
+
+
+def visit(state: State, *, store: BaseStore) -> State:
+    """Count a visit, and keep when the last one was."""
+    store.put(("guests",), "ana", {"last": state["visits"] + 1})
+    return {"visits": state["visits"] + 1}
+
+
+with AgentMemory(store="memory://", blocks=[]) as memory:
+    builder = StateGraph(State)
+    builder.add_node("visit", visit)
+    builder.add_edge(START, "visit")
+    builder.add_edge("visit", END)
+    kept = AgentMemoryStore(memory)
+    graph = builder.compile(checkpointer=AgentMemorySaver(memory), store=kept)
+    thread: RunnableConfig = {"configurable": {"thread_id": "ana"}}
+    graph.invoke({"visits": 0}, thread)
+    print("Goes on from:", graph.get_state(thread).values)
+    print("Kept:", [found.value for found in kept.search(("guests",))])

@@ -1,0 +1,36 @@
+"""An agent of OpenAI's SDK that knows what was said in another chat. Needs no key.
+
+pip install "agent-memory[local,openai-agents]"
+"""
+
+from typing import Any
+
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+
+from agent_memory import AgentMemory
+from agent_memory.integrations.openai_agents import AgentMemorySession
+
+
+class Cats(Model):
+    """Stands for a model: says whether the name was sent along."""
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+        said = "She is Mia." if "Mia" in str((args, kwargs)) else "I don't know."
+        text = ResponseOutputText(text=said, type="output_text", annotations=[])
+        message = ResponseOutputMessage(
+            id="m", content=[text], role="assistant", status="completed", type="message"
+        )
+        return ModelResponse(output=[message], usage=Usage(), response_id=None)
+
+    def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("The example does not stream.")
+
+
+with AgentMemory(store="memory://", recall_timeout=30) as memory:
+    for chat, said in (("monday", "My cat is called Mia."), ("tuesday", "What is my cat called?")):
+        session = AgentMemorySession(memory, chat, user_id="ana")
+        config = RunConfig(session_input_callback=session.recalled, tracing_disabled=True)
+        agent = Agent(name="assistant", model=Cats())
+        done = Runner.run_sync(agent, said, session=session, run_config=config)
+        print(f"{chat}: {done.final_output}")

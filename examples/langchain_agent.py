@@ -1,0 +1,50 @@
+"""An agent of LangChain that knows what was said in another chat. Needs no key.
+
+pip install "agent-memory[local,langchain]"
+"""
+
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_memory import AgentMemory
+from agent_memory.integrations.langchain import AgentMemoryMiddleware
+
+
+class Model(GenericFakeChatModel):
+    """Stands for a model: says the next of its answers, and shows what it was sent."""
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        print(f"\nThe model is sent {len(messages)} messages:")
+        for message in messages:
+            print(f"  {message.type}: {message.text}")
+        return super()._generate(messages, *args, **kwargs)
+
+
+def main() -> None:
+    """Tell it something in one thread, and ask for it in another."""
+    answers = iter([AIMessage("How lovely, what is she called?"), AIMessage("She is called Mia.")])
+    with AgentMemory(store="memory://", recall_timeout=30) as memory:
+        agent = create_agent(
+            Model(messages=answers),
+            tools=[],
+            system_prompt="You are Ana's assistant.",
+            middleware=[AgentMemoryMiddleware(memory, user_id="ana")],
+            checkpointer=InMemorySaver(),
+        )
+        agent.invoke(
+            {"messages": [HumanMessage("I have a cat. She is called Mia.")]},
+            {"configurable": {"thread_id": "monday"}},
+        )
+        asked = agent.invoke(
+            {"messages": [HumanMessage("What is my cat called?")]},
+            {"configurable": {"thread_id": "tuesday"}},
+        )
+        print(f"\nAnswer: {asked['messages'][-1].text}")
+
+
+if __name__ == "__main__":
+    main()

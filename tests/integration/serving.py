@@ -1,0 +1,271 @@
+"""The service as tests ask it: in this process, byte for byte as over a socket; and a memory in
+which two users have something of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from agent_memory import (
+    AgentMemory,
+    AsyncAgentMemory,
+    ExtractiveMemory,
+    FileMemory,
+    NoteMemory,
+    SkillMemory,
+    SpatialMemory,
+    VectorMemory,
+)
+from agent_memory.server.application import Application
+from agent_memory.server.calls import OPERATIONS
+from agent_memory.server.credentials import Credentials
+from agent_memory.server.keys import KeyRing
+from agent_memory.server.limits import Limits
+from agent_memory.server.metrics import Metrics
+from agent_memory.server.operation import Operation
+from agent_memory.server.tokens import Tokens
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model
+
+ANYTHING = Limits(per_second=0)
+BY_NAME: Mapping[str, Operation] = {one.name: one for one in OPERATIONS}
+USERS = ("ana", "ben")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service answers.
+
+    Attributes:
+        status: The status.
+        headers: Its headers, by their names in lower case.
+        body: The body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, read."""
+        return json.loads(self.body)
+
+    @property
+    def problem(self) -> str:
+        """The kind of problem that it tells."""
+        assert self.headers["content-type"] == "application/problem+json", self.body
+        assert self.json["status"] == self.status
+        return str(self.json["type"]).removeprefix("urn:agent-memory:problem:")
+
+
+@dataclass
+class Service:
+    """A service, and the memory behind it.
+
+    Attributes:
+        memory: The memory.
+        app: The service.
+        ring: Its keys.
+    """
+
+    memory: AgentMemory
+    app: Application
+    ring: KeyRing
+    ids: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def key(self, *users: str, rights: str = "read write delete") -> str:
+        """A key for users."""
+        return self.ring.create("test", users, rights.split())[0]
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        body: bytes = b"",
+        *,
+        leaves: bool = False,
+    ) -> Answer:
+        """What is answered to a request; `leaves` has the client go away before its body ends."""
+        target, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "raw_path": target.encode("ascii"),
+            "query_string": query.encode("ascii"),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
+        }
+        told: list[dict[str, Any]] = []
+
+        async def ask() -> None:
+            first = {"type": "http.request", "body": body, "more_body": leaves}
+            coming = [{"type": "http.disconnect"}, first] if leaves else [first]
+
+            async def receive() -> dict[str, Any]:
+                if coming:
+                    return coming.pop()
+                await asyncio.Event().wait()
+                raise AssertionError
+
+            async def send(event: Any) -> None:
+                told.append(event)
+
+            await self.app(scope, receive, send)
+
+        asyncio.run(ask())
+        if not told:
+            return Answer(0, {}, b"")
+        start, rest = told[0], told[1:]
+        names = {name.decode(): value.decode() for name, value in start["headers"]}
+        return Answer(start["status"], names, b"".join(one["body"] for one in rest))
+
+    def ask(
+        self, method: str, path: str, token: str | None, given: Any = None, **headers: str
+    ) -> Answer:
+        """What is answered to whoever has a key."""
+        shown = [] if token is None else [("Authorization", f"Bearer {token}")]
+        shown += [(name.replace("_", "-"), value) for name, value in headers.items()]
+        body = b"" if given is None else json.dumps(given).encode()
+        return self.raw(method, path, shown, body)
+
+    def call(
+        self,
+        name: str,
+        token: str | None,
+        given: Mapping[str, Any] | None = None,
+        *,
+        user: str | None = None,
+        **headers: str,
+    ) -> Answer:
+        """Make a call of the table."""
+        method, path, body = request_of(BY_NAME[name], given or {}, user)
+        return self.ask(method, path, token, body, **headers)
+
+
+def request_of(
+    operation: Operation, given: Mapping[str, Any], user: str | None = None
+) -> tuple[str, str, dict[str, Any] | None]:
+    """A call as a request: its method, its path with the query, and its body."""
+    rest, path = dict(given), f"/v1{operation.path}"
+    for name in operation.in_path:
+        path = path.replace(f"{{{name}}}", quote(str(rest.pop(name)), safe=""))
+    query = {} if operation.has_body else {key: str(value) for key, value in rest.items()}
+    if user is not None:
+        query["user_id"] = user
+    path += f"?{urlencode(query)}" if query else ""
+    return operation.method, path, rest if operation.has_body else None
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    *,
+    tokens: Tokens | None = None,
+    limits: Limits = ANYTHING,
+    store: str = "memory://",
+    **fields: Any,
+) -> Iterator[Service]:
+    """A service over a memory of every kind of block, whose model is scripted."""
+    model = Model()
+    for user in USERS:
+        model.tell(f"{user}canary lives", f"The {user}canary lives in Lisbon.")
+
+    def answered(body: dict[str, Any]) -> str:
+        asked = str(body["messages"][-1]["content"])
+        return "Good to know." if "turn:" in asked else model(body)
+
+    blocks = [
+        VectorMemory(),
+        ExtractiveMemory(),
+        NoteMemory(),
+        FileMemory(),
+        SkillMemory(folder=folder / "skills"),
+        SpatialMemory(),
+    ]
+    with FakeLLM(answered) as fake:
+        asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k", **fields}
+        with AgentMemory(store=store, blocks=blocks, **asked) as memory:
+            ring = KeyRing(memory.components.store)
+            app = Application(
+                AsyncAgentMemory(memory), Credentials(ring, tokens), Metrics(), limits
+            )
+            yield Service(memory, app, ring)
+
+
+def fill(service: Service) -> None:
+    """Give each user something of everything, with a word that only theirs has."""
+    memory = service.memory
+    for user in USERS:
+        said = {"role": "user", "content": f"The {user}canary lives in Lisbon."}
+        memory.update(f"s-{user}", said, user_id=user)
+        memory.describe(f"s-{user}", {"title": f"{user}canary"}, user_id=user)
+        one = memory.user(user)
+        note = one.notes().add(f"{user}canary note")
+        one.files().create(f"/memories/{user}.md", f"{user}canary file")
+        one.skills().write(f"skill-{user}", f"What the {user}canary does.")
+        seen = one.spatial().observe(f"{user}canary tree", [1, 2])
+        share = memory.share(f"share-{user}")
+        share.grant(user, "write")
+        share.agent(user).update(f"t-{user}", {"role": "user", "content": f"{user}canary share"})
+        memory.flush(user_id=user)
+        (fact,) = one.facts()
+        service.ids[user] = {
+            "session_id": f"s-{user}",
+            "note_id": note.id,
+            "fact_id": fact.id,
+            "path": f"/memories/{user}.md",
+            "name": f"skill-{user}",
+            "observation_id": seen.id,
+            "share": f"share-{user}",
+            "agent_id": user,
+        }
+    memory.update("s-nobody", {"role": "user", "content": "the nobodycanary"})
+
+
+def sample(service: Service, name: str, user: str) -> dict[str, Any]:
+    """What to give a call, of a user's."""
+    ids = dict(service.ids[user])
+    if BY_NAME[name].path.startswith("/shares/{share}/sessions"):
+        ids["session_id"] = f"t-{user}"
+    named = {*BY_NAME[name].in_path, "session_id", "path"} & {*BY_NAME[name].form.model_fields}
+    return {**{field: ids[field] for field in named}, **_MORE.get(name, {})}
+
+
+_SAID = {"role": "user", "content": "turn: hello"}
+_MORE: dict[str, dict[str, Any]] = {
+    "describe_session": {"metadata": {"title": "x"}},
+    "append_messages": {"messages": [_SAID]},
+    "append_shared": {"messages": [_SAID]},
+    "get_context": {"message": "Where does it live?"},
+    "shared_context": {"message": "Where does it live?"},
+    "before_turn": {"message": "turn: where?"},
+    "after_turn": {"asked": [_SAID], "answer": "Hello."},
+    "take_turn": {"message": "turn: where?"},
+    "stream_turn": {"message": "turn: where?"},
+    "search": {"query": "Where does the canary live?"},
+    "search_shared": {"query": "canary"},
+    "explain": {"question": "Where does the canary live?"},
+    "write_note": {"text": "Likes tea."},
+    "change_note": {"text": "Likes coffee."},
+    "write_file": {"text": "new"},
+    "save_skill": {"description": "Does it."},
+    "observe": {"text": "a house", "position": [3, 4]},
+    "look_near": {"position": [1, 2]},
+    "grant_access": {"access": "write"},
+    "verify_receipt": {
+        "receipt": {
+            "kind": "session",
+            "id": "gone",
+            "namespace": "default",
+            "at": "2026-01-01T00:00:00+00:00",
+            "parts": [],
+        }
+    },
+}

@@ -1,0 +1,99 @@
+"""Microsoft's Agent Framework over a memory. `make suites` runs its own tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.formats.agent_framework import from_chat, to_chat
+
+pytest.importorskip(
+    "agent_framework", reason='Not here: pip install "agent-memory[agent-framework]"'
+)
+
+from agent_framework import AgentSession, Content, Message, SessionContext
+
+from agent_memory.integrations.agent_framework import (
+    AgentMemoryContextProvider,
+    AgentMemoryHistoryProvider,
+)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
+        yield opened
+
+
+def test_a_history_comes_back_as_it_was(memory: AgentMemory) -> None:
+    """Wrong: a message is changed, or is another session's or user's."""
+    call = Content.from_function_call("c", "weather", arguments={"city": "Rome"})
+    messages = [
+        Message("user", ["How is Rome?"], message_id="m-1"),
+        Message("assistant", [Content.from_text("Let me look."), call], author_name="bot"),
+        Message("tool", [Content.from_function_result("c", result={"sun": float("inf")})]),
+        Message("assistant", ["Sunny."], additional_properties={"_excluded": True}),
+    ]
+
+    async def talk() -> None:
+        kept = AgentMemoryHistoryProvider(memory, user_id="ana")
+        await kept.save_messages("s", messages)
+        await kept.save_messages("s", [])
+        found = await kept.get_messages("s")
+        assert [one.to_dict() for one in found] == [one.to_dict() for one in messages]
+        few = AgentMemoryHistoryProvider(memory, user_id="ana", skip_excluded=True)
+        assert len(await few.get_messages("s")) == 3
+        assert await kept.get_messages("t") == []
+        await kept.save_messages(None, messages[:1])
+        assert len(await kept.get_messages(None)) == 1
+        short = AgentMemoryHistoryProvider(memory, user_id="ana", within_budget=True)
+        assert [one.role for one in await short.get_messages("s")][-2:] == ["tool", "assistant"]
+
+    asyncio.run(talk())
+
+
+def test_a_run_is_told_what_is_known_of_its_user(memory: AgentMemory) -> None:
+    """Wrong: another user's memory is told, a run fails while the memory is down, or nothing is
+    stored of it."""
+
+    async def told(user: str, text: str, answer: str = "") -> str:
+        provider = AgentMemoryContextProvider(memory, user_id=lambda session: user, stores=True)
+        context = SessionContext(
+            session_id=f"s-{text[:4]}", input_messages=[Message("user", [text])]
+        )
+        given: Any = {"agent": None, "session": AgentSession(), "context": context, "state": {}}
+        await provider.before_run(**given)
+        if answer:
+            context._response = SimpleNamespace(messages=[Message("assistant", [answer])])  # type: ignore[assignment]
+        await provider.after_run(**given)
+        return str([one.text for one in context.get_messages()])
+
+    async def talk() -> None:
+        assert "Mia" not in await told("ana", "My cat is called Mia.", "Lovely!")
+        assert "Mia" in await told("ana", "What is my cat called?")
+        assert "Mia" not in await told("ben", "Whose cat is called what?")
+        memory.close()
+        assert await told("ana", "What is my cat called?") == "[]"
+
+    asyncio.run(talk())
+
+
+def test_a_chat_message_comes_back_from_the_format() -> None:
+    """Wrong: calls and their results are no part of the chat that others see."""
+    function = {"name": "weather", "arguments": '{"city": "Rome"}'}
+    calls: Any = [{"id": "c", "type": "function", "function": function}]
+    for view in (
+        {"role": "user", "content": "hi", "name": "ana"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "content": "sunny", "tool_call_id": "c"},
+    ):
+        (raw,) = from_chat(view)
+        assert to_chat(Message.from_dict(raw).to_dict()) == [view]
+    assert to_chat({"role": "user"}) == []

@@ -1,0 +1,115 @@
+"""`agent-memory import --from`, as a shell runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory
+from agent_memory.cli.app import app
+from tests.integration.import_samples import gpt, gpt_chat, write_json, write_lines
+
+runner = CliRunner()
+STORE = ["--store", "sqlite:///a.db"]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own with an export in it, and wide lines."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    chats = [gpt_chat("a", gpt("hello")), gpt_chat("b", gpt("q")), {"mapping": 5}]
+    write_json(Path("c.json"), chats)
+
+
+def test_it_tells_what_there_is_and_asks() -> None:
+    """Wrong: whoever says no has a database all the same; or the counts are not told before."""
+    command = ["import", "c.json", "--from", "chatgpt", *STORE]
+    done = runner.invoke(app, command, input="n\n")
+    assert done.exit_code == 1
+    assert "2 sessions, 2 messages, from 2023-11-14 to 2023-11-14." in done.stdout
+    assert "Import this? [y/N]" in done.stdout
+    assert "1 could not be read or stored:" in done.stderr
+    assert "No --user" in done.stderr
+    assert not Path("a.db").exists()
+    done = runner.invoke(app, [*command, "--dry-run"])
+    assert done.exit_code == 0
+    assert "c.json, element 3" in done.stderr
+    assert not Path("a.db").exists()
+    done = runner.invoke(app, [*command, "--user", "ana"], input="y\n")
+    assert "2 messages imported, in 2 new sessions." in done.stdout
+    with AgentMemory("a.db") as memory:
+        assert [head.session_id for head in memory.sessions(user_id="ana")] == [
+            "chatgpt/a", "chatgpt/b"
+        ]  # fmt: skip
+
+
+def test_what_could_not_be_read_is_listed_and_ends_with_1() -> None:
+    """Wrong: a script takes an import in part for one that is whole."""
+    command = ["import", "c.json", "--from", "chatgpt", "--user", "ana", "--yes", *STORE]
+    done = runner.invoke(app, command)
+    assert done.exit_code == 1
+    assert "2 messages imported, in 2 new sessions.\n" in done.stdout
+    assert "c.json, element 3" in done.stderr
+    assert "it has no `mapping`" in done.stderr
+    again = runner.invoke(app, command)
+    assert "0 messages imported, in 0 new sessions." in again.stdout
+
+
+def test_a_whole_folder_twice_is_once() -> None:
+    """Wrong: a second run tells its chats anew, or says nothing of why nothing was stored."""
+    for name in ("a", "b"):
+        lines = [{"session_id": name, "role": "user", "content": name}]
+        write_lines(Path("logs", f"{name}.jsonl"), lines)
+    command = ["import", "logs", "--from", "jsonl", "--yes", *STORE]
+    assert "2 messages imported, in 2 new sessions." in runner.invoke(app, command).stdout
+    again = runner.invoke(app, command)
+    assert again.exit_code == 0
+    assert "All of it was imported before." in again.stdout
+    with AgentMemory("a.db") as memory:
+        memory.delete("a")
+    assert "1 sessions were deleted here" in runner.invoke(app, command).stderr
+    back = runner.invoke(app, [*command, "--deleted"])
+    assert "1 messages imported, in 1 new sessions." in back.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["c.json"], "Name what FILE comes from"),
+        (["c.json", "s", "--from", "chatgpt"], "one of the two"),
+        ([".", "s"], ". is a folder"),
+        (["c.json", "--from", "claude", "--yes"], "no `chat_messages`"),
+        (["c.json", "--from", "claude"], "Nothing of claude could be read in c.json"),
+        (["c.json", "--from", "codex", "--user", " "], "user_id is empty"),
+        ([".", "--from", "claude-code"], "holds no *.jsonl"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:
+    """Wrong: a traceback, or success that did nothing."""
+    done = runner.invoke(app, ["import", *arguments, *STORE])
+    assert done.exit_code == 1
+    assert told in done.stderr
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+
+
+def test_one_log_can_be_looked_at_before() -> None:
+    """Wrong: a dry run appends, or asks what no script answers."""
+    write_lines(Path("l.jsonl"), [{"role": "user", "content": "hi"}])
+    done = runner.invoke(app, ["import", "l.jsonl", "s", "--dry-run", *STORE])
+    assert (done.exit_code, done.stdout) == (0, "1 messages for s.\n")
+    assert not Path("a.db").exists()
+
+
+@pytest.mark.long
+def test_the_benchmark_runs() -> None:
+    """Wrong: the numbers of docs/importing.md can't be measured again."""
+    command = [sys.executable, "-m", "benchmarks.importing", "--megabytes", "1", "--most", "4000"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(" MiB ") == 3

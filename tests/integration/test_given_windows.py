@@ -1,0 +1,130 @@
+"""`get(window=...)`: what a framework is about to send, within the budget and with recalls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, NullMemory, Summarize, VectorMemory
+from agent_memory.core.formats.registry import RESPONSES
+from agent_memory.errors import InvalidInput
+from agent_memory.testing import FakeLLM
+
+Json = dict[str, Any]
+
+
+def user(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> Json:
+    return {"role": "assistant", "content": text}
+
+
+GIVEN: list[Json] = [
+    user("What is due?"),
+    {"role": "assistant", "content": None, "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "due", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "The rent."},
+]  # fmt: skip
+
+
+def test_it_is_shown_as_it_was_given_and_not_stored() -> None:
+    """Wrong: the session's own window is shown as well, the turn is not whole, or it is stored."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", [user("Hello."), assistant("Hello!")])
+        for session in ("s", "new"):
+            assert memory.get(session, window=GIVEN).to_messages() == GIVEN
+        assert len(memory.history("s")) == 2
+        assert memory.history("new") == []
+        assert memory.get("s", window=[]).to_messages() == []
+    assert NullMemory().get("s", window=GIVEN).to_messages() == GIVEN
+
+
+def test_the_system_message_is_the_one_that_is_given() -> None:
+    """Wrong: the session's own rules stand above what the framework sends, or both do."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", [{"role": "system", "content": "Rhyme."}, user("Hello.")])
+        assert memory.get("s", window=GIVEN).to_messages() == GIVEN
+        ruled = [{"role": "system", "content": "Be brief."}, *GIVEN]
+        context = memory.get("s", window=ruled)
+        assert context.to_messages() == ruled
+        assert context.head == memory.get("s").head
+
+
+def test_what_the_window_holds_is_not_recalled() -> None:
+    """Wrong: what the framework shows is recalled beside it; or what it cannot show is not."""
+    with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
+        memory.update("old", [user("The rent is 900 euros."), assistant("Noted.")], user_id="ana")
+        held = [user("The rent is due on Monday."), assistant("I see.")]
+        memory.update("s", held, user_id="ana")
+        memory.flush()
+        context = memory.get("s", window=[*held, user("What of the rent?")], user_id="ana")
+        texts = [one.text for one in context.recalls]
+        assert any("900 euros" in text for text in texts)
+        assert not any("Monday" in text for text in texts)
+        shown = context.to_messages()
+        assert [one["role"] for one in shown] == ["user", "assistant", "system", "user"]
+
+
+def test_it_keeps_the_budget() -> None:
+    """Wrong: a long run passes the budget, or a result stands without its call."""
+    talk = [one for at in range(60) for one in (user(f"Question {at}?"), assistant("An answer."))]
+    long = [*talk, *GIVEN[:2], {**GIVEN[2], "content": "Much to pay. " * 400}]
+    with AgentMemory(store="memory://", blocks=[], max_tokens=300) as memory:
+        for given in (talk, long):
+            context = memory.get("s", window=given)
+            shown = context.to_messages()
+            assert memory.components.services.resources.counter.context(shown) <= 300
+            assert shown[0]["role"] == "user"
+        roles = [one["role"] for one in shown]
+        assert roles[-3:] == ["user", "assistant", "tool"]
+        assert memory.get("s", window=talk, max_tokens=100).tokens <= 100
+
+
+def test_the_summary_stands_for_what_left_the_session() -> None:
+    """Wrong: what left the window is gone without a trace."""
+    with FakeLLM("The boxes are blue.") as fake, AgentMemory(
+        store="memory://", blocks=[], max_tokens=300, overflow=Summarize(max_summary_tokens=60),
+        model="openai/fake", api_base=fake.api_base, api_key="none",
+    ) as memory:  # fmt: skip
+        for at in range(30):
+            memory.update("s", [user(f"Box {at} is blue."), assistant("Noted.")])
+        head = memory.get("s").head
+        assert head is not None
+        assert head.summary is not None
+        held = [one.message.to_dict() for one in memory.history("s", after=head.start)]
+        assert memory.get("s", window=held).to_messages() == memory.get("s").to_messages()
+
+
+def test_items_of_a_provider_stay_as_they_are() -> None:
+    """Wrong: an item that fits is sent in other words, or reasoning is left out."""
+    items: list[Json] = [
+        {"role": "user", "content": "What is due?"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+        {"type": "function_call", "call_id": "c1", "name": "due", "arguments": "{}", "id": "fc_1"},
+        {"type": "function_call_output", "call_id": "c1", "output": "The rent."},
+    ]
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        given = [{"raw": item, "format": RESPONSES} for item in items]
+        assert memory.get("s", window=given, format=RESPONSES).to_messages() == items
+        assert memory.session("s").get(window=given, format=RESPONSES).to_messages() == items
+
+
+def test_awaited() -> None:
+    """Wrong: the async face does not take it."""
+
+    async def run() -> list[Json]:
+        async with AsyncAgentMemory(store="memory://", blocks=[]) as memory:
+            return (await memory.get("s", window=GIVEN)).to_messages()
+
+    assert anyio.run(run) == GIVEN
+
+
+@pytest.mark.parametrize("bad", [[1], ["text"], [{"content": "nobody's"}]])
+def test_what_is_no_message_is_refused(bad: list[Any]) -> None:
+    """Wrong: what is no message is shown, or an error of Python's own is raised."""
+    with AgentMemory(store="memory://", blocks=[]) as memory, pytest.raises(InvalidInput):
+        memory.get("s", window=bad)

@@ -1,0 +1,480 @@
+"""Importing chats: each source as others write it, into sessions as this library has them."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory
+from agent_memory.integrations.importing import import_chats
+from tests.integration.import_samples import (
+    claude,
+    code,
+    gpt,
+    gpt_chat,
+    write_json,
+    write_lines,
+    write_table,
+)
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    """A memory that holds nothing, and shows what was said alone."""
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        yield memory
+
+
+def texts(memory: AgentMemory, session_id: str) -> list[str]:
+    """What a session's log says."""
+    return [entry.message.text() for entry in memory.history(session_id)]
+
+
+def ids(memory: AgentMemory) -> list[str]:
+    """The sessions that there are."""
+    return [head.session_id for head in memory.sessions()]
+
+
+def twice(memory: AgentMemory, path: Path, source: str, user: str | None = "ana") -> Any:
+    """Import something, and once more; what the first time did."""
+    done = import_chats(memory, path, source, user_id=user)
+    again = import_chats(memory, path, source, user_id=user)
+    assert (again.new_sessions, again.new_messages, again.new_notes) == (0, 0, 0)
+    assert (again.sessions, again.messages) == (done.sessions, done.messages)
+    return done
+
+
+def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: an answer that was thrown away stands in the session, or is lost; what is said
+    without a time is dated today."""
+    export = [
+        gpt_chat(
+            "c",
+            gpt(
+                "sys",
+                "system",
+                parent="root",
+                content={"content_type": "text", "parts": [""]},
+                create_time=None,
+            ),
+            gpt("q", parent="sys", create_time=None),
+            gpt("old", "assistant", parent="q"),
+            gpt("older-on", "user", parent="old"),
+            gpt("new", "assistant", parent="q"),
+            create_time=1.6e9,
+        )
+    ]
+    done = twice(memory, write_json(tmp_path / "conversations.json", export), "chatgpt")
+    assert ids(memory) == ["chatgpt/c", "chatgpt/c~old"]
+    assert texts(memory, "chatgpt/c") == ["q", "new"]
+    assert texts(memory, "chatgpt/c~old") == ["q", "old", "older-on"]
+    head = memory.head("chatgpt/c~old")
+    assert head is not None
+    assert head.user_id == "ana"
+    assert head.metadata == {
+        "title": "Title of c", "source": "chatgpt", "branch_of": "chatgpt/c"
+    }  # fmt: skip
+    (first, second) = memory.history("chatgpt/c")
+    assert first.created_at == datetime.fromtimestamp(1.6e9, UTC)
+    assert second.created_at == datetime.fromtimestamp(1.7e9, UTC)
+    assert done.left_out == {"empty messages": 1}
+
+
+def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: a result without its call, which no context shows; a picture leaves no trace;
+    reasoning and instructions are told as if somebody had said them."""
+    picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-1"}
+    voice = {"content_type": "audio_transcription", "text": "spoken"}
+    seen = {"content_type": "multimodal_text", "parts": [picture, voice, "look"]}
+    asked = {"content_type": "code", "language": "python", "text": "1 + 1"}
+    told = {"content_type": "execution_output", "text": "2"}
+    thought = {"content_type": "thoughts", "thoughts": [{"summary": "s", "content": "hm"}]}
+    hidden = {"is_visually_hidden_from_conversation": True}
+    chat = gpt_chat(
+        "c",
+        gpt("h", "user", "about me", metadata=hidden),
+        gpt("q", content=seen, parent="h"),
+        gpt("t", "assistant", content=thought, parent="q"),
+        gpt("call", "assistant", content=asked, parent="t", recipient="python"),
+        gpt("r", "tool", content=told, parent="call", author={"role": "tool", "name": "python"}),
+        gpt("a", "assistant", "two", parent="r"),
+    )
+    twice(memory, write_json(tmp_path / "conversations.json", [chat]), "chatgpt")
+    shown = memory.get("chatgpt/c").to_messages()
+    assert [one["role"] for one in shown] == ["user", "assistant", "tool", "assistant"]
+    assert shown[0]["content"] == "[image: file-1]\nspoken\nlook"
+    assert shown[2]["tool_call_id"] == shown[1]["tool_calls"][0]["id"]
+    assert "1 + 1" in shown[1]["tool_calls"][0]["function"]["arguments"]
+    log = memory.history("chatgpt/c")
+    assert [entry.message.format for entry in log if entry.message.raw] == ["chatgpt.export"] * 2
+    assert log[2].message.raw is not None
+    assert log[2].message.raw["content"] == thought
+    assert log[1].message.metadata["content"] == seen
+
+
+def test_a_newer_export_adds_what_is_new(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: a chat that went on is told twice; or what was asked anew is put behind the old
+    answer, so that two branches stand mixed in one session."""
+    path = tmp_path / "conversations.json"
+    talk = [gpt("q1"), gpt("a1", "assistant", parent="q1"), gpt("q2", parent="a1")]
+    old = [*talk, gpt("a2", "assistant", parent="q2")]
+    twice(memory, write_json(path, [gpt_chat("c", *old)]), "chatgpt")
+    went_on = [*old, gpt("q3", parent="a2")]
+    twice(memory, write_json(path, [gpt_chat("c", *went_on)]), "chatgpt")
+    assert texts(memory, "chatgpt/c") == ["q1", "a1", "q2", "a2", "q3"]
+    anew = [*went_on, gpt("a2b", "assistant", parent="q2")]
+    done = twice(memory, write_json(path, [gpt_chat("c", *anew)]), "chatgpt")
+    assert done.new_messages == 2
+    assert texts(memory, "chatgpt/c") == ["q1", "a1", "q2", "a2", "q3"]
+    assert texts(memory, "chatgpt/c~a2b") == ["q2", "a2b"]
+    anew.append(gpt("q4", parent="a2b"))
+    twice(memory, write_json(path, [gpt_chat("c", *anew)]), "chatgpt")
+    assert texts(memory, "chatgpt/c~a2b") == ["q2", "a2b", "q4"]
+    assert ids(memory) == ["chatgpt/c", "chatgpt/c~a2b"]
+
+
+def test_what_was_said_here_since_stays(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: who goes on talking in an imported session finds it told once more after the next
+    import, or loses what was said since."""
+    path = write_json(tmp_path / "conversations.json", [gpt_chat("c", gpt("q"))])
+    twice(memory, path, "chatgpt")
+    memory.update("chatgpt/c", {"role": "assistant", "content": "here"}, user_id="ana")
+    twice(memory, path, "chatgpt")
+    assert texts(memory, "chatgpt/c") == ["q", "here"]
+
+
+def test_claude_has_blocks_attachments_and_branches(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: an attached text is forgotten; a tool's result stands without its call; thinking is
+    told as if it had been said."""
+    blocks = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "t1", "name": "web_search", "input": {"query": "x"}},
+        {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "y"}]},
+        {"type": "text", "text": "It is y."},
+    ]
+    attached = [{"file_name": "a.txt", "extracted_content": "inside"}]
+    chat = {
+        "uuid": "c", "name": "Looking", "created_at": "2024-05-01T09:00:00Z",
+        "chat_messages": [
+            claude("q", "human", "0000", attachments=attached, files=[{"file_name": "b.png"}]),
+            claude("a-old", "assistant", "q"),
+            claude("a", "assistant", "q", content=blocks),
+        ],
+    }  # fmt: skip
+    packed = tmp_path / "data.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.write(write_json(tmp_path / "x.json", [chat]), "export/conversations.json")
+        file.writestr("export/users.json", "[]")
+    twice(memory, packed, "claude")
+    shown = memory.get("claude/c").to_messages()
+    assert [one["role"] for one in shown] == ["user", "assistant", "tool", "assistant"]
+    assert shown[0]["content"] == "q\n\n[attachment: a.txt]\ninside\n\n[file: b.png]"
+    assert (shown[1]["content"], shown[2]["content"]) == ("Let me look.", "y")
+    assert memory.history("claude/c")[1].message.metadata["thinking"] == ["hm"]
+    assert texts(memory, "claude/c~a-old") == [str(shown[0]["content"]), "a-old"]
+
+
+def test_claude_without_parents_is_in_order(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: of an older export each message is a branch of its own."""
+    messages = [
+        {"uuid": f"m{n}", "sender": sender, "text": f"t{n}", "content": [], "files": []}
+        for n, sender in enumerate(("human", "assistant", "human"))
+    ]
+    chat = {"uuid": "c", "name": "", "created_at": "2023-07-01", "chat_messages": messages}
+    twice(memory, write_json(tmp_path / "c.json", [chat]), "claude")
+    assert texts(memory, "claude/c") == ["t0", "t1", "t2"]
+
+
+def test_claude_code_keeps_side_chains_and_rewinds_apart(
+    tmp_path: Path, memory: AgentMemory
+) -> None:
+    """Wrong: what a subagent said stands between what was said to the user; results of tools that
+    ran side by side are taken for branches; a question that was asked anew stands there twice."""
+    use = [{"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {}} for n in (1, 2)]
+    got = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"r{n}"} for n in (1, 2)]
+    lines = [
+        {"type": "summary", "summary": "Fixing", "leafUuid": "done"},
+        {"type": "summary", "summary": "Another session", "leafUuid": "elsewhere"},
+        code("q", None, "user", "q", cwd="/work"),
+        code("a1", "q", "assistant", [use[0]]),
+        code("a2", "a1", "assistant", [use[1]]),
+        code("r1", "a1", "user", [got[0]]),
+        code("r2", "a2", "user", [got[1]]),
+        code("side", None, "user", "look there", isSidechain=True, agentId="ab"),
+        code("side2", "side", "assistant", [{"type": "text", "text": "seen"}],
+             isSidechain=True, agentId="ab"),
+        code("done", "r2", "assistant", [{"type": "text", "text": "done"}]),
+        code("no", "done", "user", "not so"),
+        code("no2", "no", "assistant", [{"type": "text", "text": "well"}]),
+        code("yes", "done", "user", "but so"),
+        {"type": "file-history-snapshot", "messageId": "x"},
+    ]  # fmt: skip
+    write_lines(tmp_path / "projects" / "p" / "s-1.jsonl", lines)
+    done = twice(memory, tmp_path / "projects", "claude-code")
+    main = "claude-code/s-1"
+    assert ids(memory) == [main, f"{main}~agent-ab", f"{main}~no"]
+    assert texts(memory, main) == ["q", "", "", "r1", "r2", "done", "but so"]
+    assert texts(memory, f"{main}~agent-ab") == ["look there", "seen"]
+    assert texts(memory, f"{main}~no") == ["not so", "well"]
+    assert memory.history(main)[1].message.raw == {"role": "assistant", "content": [use[0]]}
+    head = memory.head(main)
+    assert head is not None
+    assert head.metadata == {"title": "Fixing", "source": "claude-code", "folder": "/work"}
+    assert done.left_out == {"lines of the type 'file-history-snapshot'": 1}
+
+
+def test_a_rewind_after_an_import_is_another_session(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: the question that was asked anew is put behind the answers to the old one."""
+    path = tmp_path / "s-1.jsonl"
+    lines = [code("q", None, "user", "q"), code("no", "q", "user", "not so")]
+    twice(memory, write_lines(path, lines), "claude-code")
+    lines += [code("yes", "q", "user", "but so"), code("on", "yes", "user", "and on")]
+    twice(memory, write_lines(path, lines), "claude-code")
+    assert texts(memory, "claude-code/s-1") == ["q", "not so"]
+    assert texts(memory, "claude-code/s-1~yes") == ["but so", "and on"]
+    assert ids(memory) == ["claude-code/s-1", "claude-code/s-1~yes"]
+
+
+def test_codex_has_items_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: the surroundings that Codex tells are taken for words of the user, or its
+    instructions for the session's system message; reasoning is lost."""
+    at = "2025-09-01T10:00:00Z"
+    items = [
+        {"type": "message", "role": "developer",
+         "content": [{"type": "input_text", "text": "Be."}]},
+        {"type": "message", "role": "user",
+         "content": [{"type": "input_text", "text": "<environment_context>..."}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix it"}]},
+        {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+        {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c1"},
+        {"type": "function_call_output", "call_id": "c1", "output": "ok"},
+        {"type": "message", "role": "assistant",
+         "content": [{"type": "output_text", "text": "Fixed"}]},
+    ]  # fmt: skip
+    lines = [
+        {"timestamp": at, "type": "session_meta", "payload": {"id": "u-1", "cwd": "/w"}},
+        *({"timestamp": at, "type": "response_item", "payload": item} for item in items),
+        {"timestamp": at, "type": "event_msg", "payload": {"type": "token_count"}},
+        '{"timestamp": "2025-09-01T10:00:00Z", "type": "resp',
+    ]
+    write_lines(tmp_path / "2025" / "09" / "rollout-2025-09-01-u-1.jsonl", lines)
+    old = [{"id": "u-0", "timestamp": at, "instructions": None}, items[2], {"record_type": "state"}]
+    write_lines(tmp_path / "2025" / "07" / "rollout-2025-07-01-u-0.jsonl", old)
+    done = twice(memory, tmp_path, "codex")
+    assert ids(memory) == ["codex/u-0", "codex/u-1"]
+    shown = memory.get("codex/u-1").to_messages()
+    assert [one["role"] for one in shown] == ["user", "assistant", "tool", "assistant"]
+    raw = [entry.message.raw for entry in memory.history("codex/u-1")]
+    assert raw[3:] == items[3:]
+    assert [one.where for one in done.unread] == ["2025/09/rollout-2025-09-01-u-1.jsonl, line 10"]
+
+
+def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: a memory is of today, or somebody else's; one that mem0 deleted comes back."""
+    kept = {
+        "id": "m1",
+        "memory": "Likes tea",
+        "user_id": "ben",
+        "created_at": "2024-01-02T00:00:00Z",
+    }
+    path = write_json(tmp_path / "all.json", {"results": [kept, {"id": "m2", "memory": ""}]})
+    done = twice(memory, path, "mem0", user=None)
+    (note,) = memory.user("ben").notes().all()
+    assert (note.text, note.created_at) == ("Likes tea", datetime(2024, 1, 2, tzinfo=UTC))
+    assert note.metadata == {"id": "m1", "source": "mem0"}
+    assert (done.notes, done.new_notes, done.failed) == (1, 1, 1)
+    said = [
+        {"memory_id": "a", "event": "ADD", "new_memory": "Has a cat", "created_at": "2024-01-01"},
+        {"memory_id": "b", "event": "ADD", "new_memory": "Smokes", "created_at": "2024-01-01"},
+        {"memory_id": "a", "event": "UPDATE", "old_memory": "Has a cat",
+         "new_memory": "Has two cats", "updated_at": "2024-02-01"},
+        {"memory_id": "b", "event": "DELETE", "old_memory": "Smokes", "is_deleted": 1},
+    ]  # fmt: skip
+    columns = "id, memory_id, old_memory, new_memory, event, created_at, updated_at, is_deleted"
+    rows = [{"id": str(n), **one} for n, one in enumerate(said)]
+    database = write_table(tmp_path / "history.db", "history", columns, rows)
+    scope = {"session_scope": "user_id=b%26n", "role": "user", "content": "hello"}
+    write_table(
+        database, "messages", "id, session_scope, role, content, name, created_at",
+        [{"id": "x", **scope, "created_at": "2024-03-01T00:00:00Z"}],
+    )  # fmt: skip
+    done = twice(memory, database, "mem0")
+    assert [note.text for note in memory.user("ana").notes().all()] == ["Has two cats"]
+    assert done.left_out == {"memories that were deleted": 1}
+    assert texts(memory, "mem0/user_id=b%26n") == ["hello"]
+    nobodys = import_chats(memory, database, "mem0")
+    assert "does not say whose it is" in nobodys.unread[0].why
+
+
+def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: what an agent knew of the user is lost, or a block too long for a note."""
+    long = "\n".join(f"line {n} " + "x" * 100 for n in range(60))
+    call = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"id": "message-0", "role": "system", "content": [{"type": "text", "text": "Be kind."}]},
+        {"id": "message-1", "role": "user", "content": "hi", "created_at": "2025-01-01T00:00:00Z"},
+        {"id": "message-2", "role": "assistant", "content": [], "tool_calls": [call]},
+        {"id": "message-3", "role": "tool", "content": "ok", "tool_call_id": "t1"},
+        {"id": "message-4", "role": "approval"},
+    ]
+    file = {
+        "agents": [{"id": "agent-0", "name": "Sam", "messages": messages}],
+        "blocks": [{"id": "b0", "label": "human", "value": "Is called Chad."},
+                   {"id": "b1", "label": "facts", "value": long}, {"label": "x", "value": ""}],
+    }  # fmt: skip
+    twice(memory, write_json(tmp_path / "sam.af", file), "letta")
+    assert [e.message.role for e in memory.history("letta/sam/agent-0")] == [
+        "system", "user", "assistant", "tool"
+    ]  # fmt: skip
+    notes = [note.text for note in memory.user("ana").notes().all()]
+    assert notes[0] == "human: Is called Chad."
+    assert "\n".join(note.removeprefix("facts: ") for note in notes[1:]) == long
+
+
+def test_langchain_has_messages_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: a table of another name is not found; a row that is no message stops the rest."""
+    call = {"name": "f", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
+    said = [
+        {"type": "human", "data": {"type": "human", "content": "hi"}},
+        {"type": "ai", "data": {"type": "ai", "content": "", "tool_calls": [call]}},
+        {"type": "tool", "data": {"type": "tool", "content": "1", "tool_call_id": "c1"}},
+    ]
+    import json
+
+    rows = [{"session_id": "s", "message": json.dumps(one)} for one in said]
+    rows.insert(1, {"session_id": "s", "message": "{"})
+    columns = "id INTEGER PRIMARY KEY, session_id TEXT, message TEXT"
+    done = twice(memory, write_table(tmp_path / "c.db", "my_chats", columns, rows), "langchain")
+    assert [entry.message.raw for entry in memory.history("s")] == said
+    assert [one.where for one in done.unread] == ["c.db, my_chats, row 2"]
+    twice(memory, write_json(tmp_path / "dump.json", said), "langchain")
+    assert memory.get("dump").to_messages()[1]["tool_calls"][0]["id"] == "c1"
+
+
+def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: the keys are mixed, or messages of older releases are refused."""
+    block = {"block_type": "text", "text": "hi"}
+    store = {
+        "store": {
+            "a": [{"role": "user", "additional_kwargs": {}, "blocks": [block]}] * 2,
+            "b": [{"role": "assistant", "content": "old", "additional_kwargs": {}}],
+        },
+        "class_name": "SimpleChatStore",
+    }
+    twice(memory, write_json(tmp_path / "chat_store.json", store), "llama-index")
+    assert (texts(memory, "a"), texts(memory, "b")) == (["hi", "hi"], ["old"])
+
+
+def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: the time of a row is lost, or items are not as they were."""
+    import json
+
+    item = {"type": "reasoning", "id": "r", "summary": []}
+    rows = [
+        {"session_id": "s", "message_data": json.dumps(one), "created_at": "2025-03-01 10:00:00"}
+        for one in ({"role": "user", "content": "hi"}, item)
+    ]
+    columns = "id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT, created_at TIMESTAMP"
+    path = write_table(tmp_path / "a.db", "agent_messages", columns, rows)
+    twice(memory, path, "openai-agents")
+    first, second = memory.history("s")
+    assert (first.message.text(), second.message.raw) == ("hi", item)
+    assert first.created_at == datetime(2025, 3, 1, 10, tzinfo=UTC)
+
+
+def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: lines of several sessions are mixed; a file that grew is told anew; a line that is no
+    message stops the rest."""
+    lines: list[Any] = [
+        {"session_id": "a", "user_id": "ben", "role": "user", "content": "1", "time": "2024-01-01"},
+        {"session": "b", "role": "user", "content": "2", "id": "x"},
+        {"session_id": "a", "role": "assistant", "content": "3", "mood": "fine"},
+        {"role": "user", "content": "nobody's"},
+        {"session_id": "a", "role": "narrator", "content": "?"},
+        {"session_id": "a", "role": "user", "content": "?", "time": "soon"},
+        "no JSON",
+        {"session_id": 7, "role": "user", "content": "4"},
+    ]
+    path = write_lines(tmp_path / "log.jsonl", lines)
+    done = twice(memory, path, "jsonl", user=None)
+    assert (texts(memory, "a"), texts(memory, "b"), texts(memory, "7")) == (
+        ["1", "3"],
+        ["2"],
+        ["4"],
+    )
+    assert [one.where for one in done.unread] == [f"log.jsonl, line {n}" for n in (4, 5, 6, 7)]
+    assert [head.user_id for head in memory.sessions()] == [None, "ben", None]
+    assert memory.history("a")[0].created_at == datetime(2024, 1, 1, tzinfo=UTC)
+    assert memory.history("a")[1].message.to_dict()["mood"] == "fine"
+    write_lines(path, [*lines, {"session_id": "a", "role": "user", "content": "5"}])
+    assert twice(memory, path, "jsonl", user=None).new_messages == 1
+
+
+def test_what_was_deleted_here_stays_deleted(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: a chat that somebody had erased is back after the next import, unasked."""
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
+    twice(memory, path, "chatgpt")
+    memory.delete("chatgpt/c")
+    done = import_chats(memory, path, "chatgpt", user_id="ana")
+    assert (done.deleted, done.new_messages, ids(memory)) == (1, 0, ["chatgpt/d"])
+    done = import_chats(memory, path, "chatgpt", user_id="ana", deleted=True)
+    assert (done.deleted, done.new_messages) == (0, 1)
+    twice(memory, path, "chatgpt")
+
+
+def test_no_session_of_somebody_else_is_written(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: an import for one user writes into another's session, or gives up at it."""
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
+    memory.update("chatgpt/c", {"role": "user", "content": "mine"}, user_id="ben")
+    done = import_chats(memory, path, "chatgpt", user_id="ana")
+    assert (texts(memory, "chatgpt/c"), texts(memory, "chatgpt/d")) == (["mine"], ["r"])
+    assert [one.where for one in done.unread] == ["chatgpt/c"]
+
+
+def test_keys_that_are_forgotten_tell_nothing_twice(tmp_path: Path) -> None:
+    """Wrong: half a year later the next export is told from the beginning, since the keys under
+    which it was written are not known any more."""
+    from datetime import timedelta
+
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
+    with AgentMemory(store="memory://", keep_keys=timedelta(microseconds=1)) as memory:
+        twice(memory, path, "chatgpt")
+        said = {"role": "user", "content": "here", "id": "k"}
+        memory.update("chatgpt/c", said, user_id="ana")  # old keys go with it
+        twice(memory, path, "chatgpt")
+        assert texts(memory, "chatgpt/c") == ["q", "here"]
+
+
+def test_what_a_retention_removed_is_not_told_anew(tmp_path: Path) -> None:
+    """Wrong: what the log does not have any more is imported again, or taken for another branch."""
+    talk = [gpt(f"m{n}", text="word " * 50, parent=f"m{n - 1}") for n in range(1, 20)]
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("m0"), *talk)])
+    with AgentMemory(store="memory://", max_tokens=300, retention="window") as memory:
+        twice(memory, path, "chatgpt")
+        memory.flush()
+        assert memory.history("chatgpt/c")[0].seq > 1
+        twice(memory, path, "chatgpt")
+        assert ids(memory) == ["chatgpt/c"]
+
+
+def test_no_model_is_asked(tmp_path: Path) -> None:
+    """Wrong: an import costs money: a model reads years of chats before anybody has said so."""
+    from agent_memory import ExtractiveMemory, Summarize
+    from agent_memory.testing import FakeLLM
+
+    talk = [gpt(f"m{n}", text="word " * 50, parent=f"m{n - 1}") for n in range(1, 60)]
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("m0"), *talk)])
+    with FakeLLM("Never.") as server:
+        model = {"model": "openai/x", "api_base": server.api_base, "api_key": "sk"}
+        with AgentMemory(
+            store="memory://", max_tokens=300, overflow=Summarize(max_summary_tokens=50),
+            blocks=[ExtractiveMemory()], **model,
+        ) as memory:  # fmt: skip
+            assert twice(memory, path, "chatgpt").new_messages == 60
+        assert not server.requests

@@ -1,0 +1,100 @@
+"""How much of a context is the same as in the one before: never more than is so, nor much less."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory, Summarize, Trim, VectorMemory
+from agent_memory.core.tokens.counter import TokenCounter
+
+WORDS = ["boat", "river", "lamp", "violin", "harvest", "engine", "pepper", "glacier", "orchard"]
+COUNTER = TokenCounter()
+
+
+def said(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(3, 40)))
+
+
+def alike(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> int:
+    """Tokens of the messages that two prompts begin with alike."""
+    tokens = 0
+    for one, other in zip(before, now, strict=False):
+        if one != other:
+            break
+        tokens += COUNTER.chat(one)
+    return tokens
+
+
+@pytest.mark.parametrize("role", ["system", "user"])
+@pytest.mark.parametrize("seed", range(4))
+def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
+    """A figure that promises more than a cache can take would hide what breaks it."""
+    rng = random.Random(seed)
+    blocks = rng.choice([[], [VectorMemory(embedding=None)], [StaticMemory(facts=["Ana sails."])]])
+    strategy = rng.choice([Trim(), Summarize(max_summary_tokens=100)])
+    kept = 0
+    with AgentMemory(
+        "memory://", blocks=blocks, overflow=strategy, max_tokens=700, memory_role=role, min_share=0
+    ) as memory:
+        memory.update("s", {"role": "system", "content": "Be short."}, user_id="ana")
+        before = None
+        for _ in range(40):
+            asked = said(rng)
+            context = memory.get("s", asked, user_id="ana")
+            now = context.to_messages()
+            if before is None:
+                assert context.kept_tokens is None
+            else:
+                assert context.kept_tokens is not None
+                assert 0 <= alike(before, now) - context.kept_tokens <= 8  # of the element's frame
+                kept += context.kept_tokens
+            before = now
+            memory.update("s", {"role": "user", "content": asked}, user_id="ana")
+            memory.update("s", {"role": "assistant", "content": said(rng)}, user_id="ana")
+            memory.flush()
+        prompts = memory.stats().prompts
+    assert prompts.contexts == 39
+    assert prompts.kept_tokens == kept > 0.3 * prompts.tokens
+
+
+def test_a_changed_message_is_not_kept() -> None:
+    """What was redacted has the same number and may have as many tokens."""
+    with AgentMemory("memory://", blocks=[]) as memory:
+        memory.update("s", {"role": "user", "content": "My code is 1234"})
+        memory.update("s", {"role": "assistant", "content": "Noted."})
+        whole = memory.get("s").tokens
+        again = memory.get("s")
+        assert again.kept_tokens == whole - COUNTER.overhead
+        memory.edit("s", lambda entries: [{"role": "user", "content": "My code is ####"}])
+        assert memory.get("s").kept_tokens == 0
+
+
+def test_calls_within_a_turn_count() -> None:
+    """Each round of tools sends the prompt again, which is where most is kept."""
+    call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    with AgentMemory("memory://", blocks=[]) as memory:
+        memory.update("s", {"role": "user", "content": "one two three"})
+        memory.update("s", {"role": "assistant", "content": "four"})
+        turn = memory.before_turn("s", {"role": "user", "content": "What time is it?"})
+        first = turn.context
+        done = [
+            {"role": "user", "content": "What time is it?"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "noon"},
+        ]
+        second = memory.before_turn("s", done).context
+        assert second.kept_tokens == first.tokens - COUNTER.overhead
+
+
+def test_other_sessions_are_not_taken_for_this_one() -> None:
+    """Two chats that take turns would look as if nothing were ever kept."""
+    with AgentMemory("memory://", blocks=[]) as memory:
+        for name in ("a", "b", "a", "b"):
+            memory.update(name, {"role": "user", "content": f"hello from {name}"})
+            context = memory.get(name)
+        assert context.kept_tokens
+    assert context.kept_tokens < context.tokens

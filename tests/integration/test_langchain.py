@@ -1,0 +1,240 @@
+"""LangChain's agents and histories over a memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_from_dict,
+)
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.formats.langchain import from_chat, to_chat
+from agent_memory.core.formats.registry import LANGCHAIN
+from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+from agent_memory.integrations.langchain import (
+    AgentMemoryChatMessageHistory,
+    AgentMemoryMiddleware,
+    from_langchain,
+)
+
+
+class Model(GenericFakeChatModel):
+    """Says what it is told to, and notes what it was sent."""
+
+    sent: list[list[BaseMessage]] = []
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        self.sent.append(list(messages))
+        return super()._generate(messages, *args, **kwargs)
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+def model(*answers: AIMessage | str) -> Model:
+    said = [AIMessage(one) if isinstance(one, str) else one for one in answers]
+    return Model(messages=iter(said), sent=[])
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
+        yield opened
+
+
+def thread(name: str) -> Any:
+    return {"configurable": {"thread_id": name}}
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"Sunny in {city}."
+
+
+def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
+    """Wrong: a second chat does not know the first, another user's does, or a turn is stored in
+    part or twice."""
+    fake = model("Nice!", "You live in Lisbon.", "I do not know.")
+    owners = {"t-1": "ana", "t-2": "ana", "t-3": "ben"}
+
+    def whose(runtime: Any) -> str:
+        return owners[runtime.execution_info.thread_id]
+
+    agent = create_agent(
+        fake,
+        [],
+        system_prompt="Be kind.",
+        middleware=[AgentMemoryMiddleware(memory, user_id=whose)],
+        checkpointer=InMemorySaver(),
+    )
+    asked = {"messages": [HumanMessage("I live in Lisbon with my cat Mia.", id="m-1")]}
+    agent.invoke(asked, thread("t-1"))
+    agent.invoke({"messages": "Where do I live?"}, thread("t-2"))
+    agent.invoke({"messages": "Where do I live?"}, thread("t-3"))
+    assert "Lisbon" not in str(fake.sent[0][0].content)
+    assert "Lisbon" in str([one.content for one in fake.sent[1]])
+    assert "Lisbon" not in str([one.content for one in fake.sent[2]])
+    assert [one.message.text() for one in memory.history("t-1")] == [
+        "I live in Lisbon with my cat Mia.",
+        "Nice!",
+    ]
+    assert isinstance(fake.sent[1][0], SystemMessage)
+    with pytest.raises(SessionOfAnotherUser):
+        memory.history("t-1", user_id="ben")
+
+
+def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
+    """Wrong: a call is parted from its result, or what the model is sent is not what was said."""
+    call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1"}
+    fake = model(AIMessage("", tool_calls=[call]), "It is sunny.", "You are welcome.")
+    agent = create_agent(
+        fake,
+        [weather],
+        middleware=[AgentMemoryMiddleware(memory, user_id="ana")],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": "How is Rome?"}, thread("t"))
+    question, asked, result = fake.sent[1]
+    assert question.content == "How is Rome?"
+    assert isinstance(asked, AIMessage)
+    assert asked.tool_calls[0]["args"] == {"city": "Rome"}
+    assert isinstance(result, ToolMessage)
+    assert (result.tool_call_id, result.content) == ("c-1", "Sunny in Rome.")
+    agent.invoke({"messages": "Thanks!"}, thread("t"))
+    assert len(memory.history("t")) == 6
+    assert len(fake.sent[2]) == 5
+
+
+def test_the_budget_is_kept_whatever_the_graph_holds(tmp_path: Path) -> None:
+    """Wrong: the graph's whole state is sent, or the summary of it is lost."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[], max_tokens=400) as memory:
+        answers = [f"Answer {n}, which is somewhat long, as answers are." for n in range(30)]
+        fake = model(*answers)
+        agent = create_agent(
+            fake,
+            [],
+            system_prompt="Be brief. " * 20,
+            middleware=[AgentMemoryMiddleware(memory)],
+            checkpointer=InMemorySaver(),
+        )
+        for number in range(30):
+            agent.invoke({"messages": f"Question {number} about something."}, thread("t"))
+        counter = memory.components.services.resources.counter
+        last = fake.sent[-1]
+        told = [view for one in from_langchain(last) for view in to_chat(one["raw"])]
+        assert counter.context(told) <= 400
+        assert last[-1].content == "Question 29 about something."
+        assert len(memory.history("t")) == 60
+
+
+def test_a_run_that_failed_is_run_again_without_doubles(memory: AgentMemory) -> None:
+    """Wrong: what was stored before the model failed is stored once more."""
+
+    class Down(Model):
+        def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.sent:
+                self.sent.append([])
+                raise ConnectionError("down")
+            return super()._generate(messages, *args, **kwargs)
+
+    fake = Down(messages=iter([AIMessage("Hello.")]), sent=[])
+    agent = create_agent(
+        fake, [], middleware=[AgentMemoryMiddleware(memory)], checkpointer=InMemorySaver()
+    )
+    with pytest.raises(ConnectionError):
+        agent.invoke({"messages": "Hi!"}, thread("t"))
+    agent.invoke(None, thread("t"))
+    assert [one.message.text() for one in memory.history("t")] == ["Hi!", "Hello."]
+
+
+@dataclass
+class Who:
+    user_id: str
+
+
+def test_an_async_run_of_a_user_named_by_its_context(memory: AgentMemory) -> None:
+    """Wrong: async agents have no memory, or the context's user is not the session's."""
+    fake = model("Hello.")
+    middleware = AgentMemoryMiddleware(
+        memory, user_id=lambda runtime: runtime.context.user_id, session_id="fixed"
+    )
+    agent = create_agent(fake, [], middleware=[middleware], context_schema=Who)
+    asyncio.run(agent.ainvoke({"messages": "Hi!"}, context=Who("ana")))  # type: ignore[arg-type]
+    assert len(memory.history("fixed", user_id="ana")) == 2
+
+
+def test_a_run_without_a_thread_says_so(memory: AgentMemory) -> None:
+    """Wrong: all runs without a thread share one session."""
+    agent = create_agent(model("Hello."), [], middleware=[AgentMemoryMiddleware(memory)])
+    with pytest.raises(InvalidInput, match="thread_id"):
+        agent.invoke({"messages": "Hi!"})
+
+
+def test_a_history_gives_back_what_it_was_given(memory: AgentMemory) -> None:
+    """Wrong: ids, usage, artifacts or parts are lost, or a retry doubles."""
+    history = AgentMemoryChatMessageHistory(memory, "s", user_id="ana")
+    call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1", "type": "tool_call"}
+    said = [
+        HumanMessage(
+            [{"type": "text", "text": "Look!"}, {"type": "image", "url": "http://x/a.png"}]
+        ),
+        AIMessage("", tool_calls=[call], id="a-1", response_metadata={"model": "m"}),
+        ToolMessage("Sunny.", tool_call_id="c-1", artifact={"degrees": 21}, id="t-1"),
+        AIMessage("It is sunny.", id="a-2"),
+    ]
+    history.add_messages(said)
+    history.add_messages(said[1:])
+    assert history.messages == said
+    odd = ToolMessage("x", tool_call_id="c-2", artifact={"data": b"\x00", "n": float("nan")})
+    history.add_messages([AIMessage("", tool_calls=[{**call, "id": "c-2"}]), odd])
+    assert history.messages[-1].content == "x"
+    memory.update("s", {"role": "user", "content": "From elsewhere."})
+    assert history.messages[-1] == HumanMessage("From elsewhere.")
+    recalled = AgentMemoryChatMessageHistory(memory, "s", user_id="ana", recalled=True)
+    assert recalled.messages[-1].content == "From elsewhere."
+    asyncio.run(history.aadd_messages([HumanMessage("Later.")]))
+    assert asyncio.run(history.aget_messages())[-1].content == "Later."
+    history.clear()
+    assert history.messages == []
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        {"role": "user", "content": "hi"},
+        {"role": "system", "content": "be kind"},
+        {"role": "assistant", "content": "hello", "name": "bot"},
+        {"role": "tool", "tool_call_id": "c", "content": "done"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+            ],
+        },
+    ],
+)
+def test_a_chat_message_comes_back_from_the_format(view: dict[str, Any]) -> None:
+    """Wrong: what others said does not reach LangChain, or comes back as something else."""
+    (raw,) = from_chat(view)
+    assert to_chat(raw) == [view]
+    assert messages_from_dict([raw])
+    assert to_chat({"type": "remove", "data": {"content": "", "id": "x"}}) == []
+    assert to_chat({"type": 3}) == []
+    assert LANGCHAIN == "langchain"

@@ -1,0 +1,141 @@
+"""LangGraph's store and checkpointer over a memory. `make suites` runs LangGraph's own tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import END, START, StateGraph
+from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
+from langgraph.types import Command, interrupt
+
+from agent_memory import AgentMemory
+from agent_memory.integrations.langgraph import AgentMemorySaver, AgentMemoryStore
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/m.db"
+
+
+@pytest.fixture
+def memory(url: str) -> Iterator[AgentMemory]:
+    with AgentMemory(store=url, blocks=[]) as opened:
+        yield opened
+
+
+def added(before: list[str], more: list[str]) -> list[str]:
+    return before + more
+
+
+class State(TypedDict):
+    said: Annotated[list[str], added]
+
+
+def graph(saver: AgentMemorySaver, **more: Any) -> Any:
+    def ask(state: State) -> dict[str, list[str]]:
+        return {"said": [str(interrupt("What is your name?"))]}
+
+    builder = StateGraph(State)
+    builder.add_node("begin", lambda state: {"said": ["hello"]})
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "begin")
+    builder.add_edge("begin", "ask")
+    builder.add_edge("ask", END)
+    return builder.compile(checkpointer=saver, **more)
+
+
+def thread(name: str) -> Any:
+    return {"configurable": {"thread_id": name}}
+
+
+def test_a_graph_goes_on_in_another_process(url: str) -> None:
+    """Wrong: an interrupted run is lost with the process, or another thread goes on with it."""
+    with AgentMemory(store=url, blocks=[]) as memory:
+        paused = graph(AgentMemorySaver(memory)).invoke({"said": ["hi"]}, thread("a"))
+        assert paused["__interrupt__"][0].value == "What is your name?"
+    with AgentMemory(store=url, blocks=[]) as memory:
+        saver = AgentMemorySaver(memory)
+        done = graph(saver).invoke(Command(resume="Ana"), thread("a"))
+        assert done["said"] == ["hi", "hello", "Ana"]
+        assert graph(saver).get_state(thread("b")).values == {}
+        history = list(graph(saver).get_state_history(thread("a")))
+        assert [len(one.values["said"]) for one in history] == [3, 2, 1, 0]
+        again = asyncio.run(graph(saver).ainvoke({"said": ["more"]}, thread("c")))
+        assert again["said"] == ["more", "hello"]
+        saver.delete_thread("a")
+        assert list(saver.list(thread("a"))) == []
+
+
+def test_a_users_threads_go_with_the_user(memory: AgentMemory) -> None:
+    """Wrong: states of a user's chats outlive the user; or another's go too."""
+    for user in ("ana", "ben"):
+        graph(AgentMemorySaver(memory, user_id=user)).invoke({"said": [user]}, thread("t"))
+    memory.delete_user("ana")
+    assert AgentMemorySaver(memory, user_id="ana").get_tuple(thread("t")) is None
+    assert AgentMemorySaver(memory, user_id="ben").get_tuple(thread("t")) is not None
+
+
+def test_pruning_keeps_what_the_newest_needs(memory: AgentMemory) -> None:
+    """Wrong: the newest can't be resumed, or older values stay for ever."""
+    saver = AgentMemorySaver(memory)
+    graph(saver).invoke({"said": ["hi"]}, thread("a"))
+    before = len(memory.values().search(limit=1_000))
+    saver.prune(["a"])
+    assert len(list(saver.list(thread("a")))) == 1
+    assert len(memory.values().search(limit=1_000)) < before
+    saver.copy_thread("a", "b")
+    for name in ("a", "b"):
+        done = graph(saver).invoke(Command(resume="Ana"), thread(name))
+        assert done["said"] == ["hi", "hello", "Ana"]
+
+
+def test_a_thread_of_any_name_is_kept(memory: AgentMemory) -> None:
+    """Wrong: a deeply nested graph or an odd id ends a run."""
+    saver = AgentMemorySaver(memory)
+    for name in ("\u00e4/\x1f|b", 7, "x" * 60):
+        config = {"configurable": {"thread_id": name, "checkpoint_ns": "child:1|" * 40}}
+        empty: Any = {"v": 1, "id": "1", "ts": "", "channel_values": {}, "channel_versions": {}}
+        saver.put(config, {**empty, "versions_seen": {}}, {"step": 1}, {})  # type: ignore[typeddict-item]
+        found = saver.get_tuple(config)
+        assert found is not None
+        assert found.config["configurable"]["checkpoint_ns"] == "child:1|" * 40
+
+
+def test_a_batch_sees_the_store_as_it_was(memory: AgentMemory) -> None:
+    """Wrong: what is put in a batch is found in it, or the last of two puts is not the one kept."""
+    store = AgentMemoryStore(memory)
+    store.put(("n",), "k", {"v": 1})
+    put, again = PutOp(("n",), "k", {"v": 2}), PutOp(("n",), "k", {"v": 3})
+    found, _, _, listed = store.batch([GetOp(("n",), "k"), put, again, SearchOp(("n",))])
+    assert found.value == {"v": 1}  # type: ignore[union-attr]
+    assert [one.value for one in listed] == [{"v": 1}]  # type: ignore[union-attr]
+    assert store.get(("n",), "k").value == {"v": 3}  # type: ignore[union-attr]
+    with pytest.raises(InvalidNamespaceError):
+        store.put(("a.b",), "k", {})
+
+
+def test_items_are_found_by_meaning_with_the_memorys_embedder(memory: AgentMemory) -> None:
+    """Wrong: who has a memory needs another embedder; or what is not indexed is scored."""
+    store = AgentMemoryStore(memory, index={"fields": ["text"]})
+    store.put(("n",), "sea", {"text": "swimming in the ocean at the beach"})
+    store.put(("n",), "tax", {"text": "tax forms of the company"})
+    store.put(("n",), "bare", {"text": "the beach"}, index=False)
+    found = store.search(("n",), query="sea and sand")
+    assert [one.key for one in found] == ["sea", "tax", "bare"]
+    assert found[2].score is None
+    assert [
+        one.key for one in asyncio.run(store.asearch(("n",), filter={"text": "the beach"}))
+    ] == ["bare"]
+
+
+def test_items_have_a_time_to_live(memory: AgentMemory) -> None:
+    """Wrong: minutes are taken for seconds, or the other way round."""
+    store = AgentMemoryStore(memory)
+    store.put(("n",), "k", {"v": 1}, ttl=10)
+    (kept,) = memory.values().search()
+    assert kept.expires_at is not None
+    assert 590 < (kept.expires_at - kept.updated_at).total_seconds() <= 600

@@ -1,0 +1,138 @@
+"""Sessions as callers list them, and logs as they edit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, Entry, VectorMemory
+from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+
+BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as opened:
+        yield opened
+
+
+def said(text: str, minutes: int = 0, **more: Any) -> dict[str, Any]:
+    at = BEGUN + timedelta(minutes=minutes)
+    return {"role": "user", "content": text, "created_at": at, **more}
+
+
+def ids(memory: AgentMemory, **how: Any) -> list[str]:
+    return [head.session_id for head in memory.sessions(**how)]
+
+
+def test_sessions_are_told_by_prefix_and_by_newest(memory: AgentMemory) -> None:
+    """Wrong: one is passed over or told twice, or another user's is."""
+    for number, name in enumerate(["a-1", "a-2", "a", "b-1", "a-3", "aa"]):
+        memory.update(name, said("hi", number), user_id="ana" if number % 2 else "ben")
+    memory.update("a-1", said("again", 99))
+    assert ids(memory, prefix="a-") == ["a-1", "a-2", "a-3"]
+    assert ids(memory, prefix="a") == ["a", "a-1", "a-2", "a-3", "aa"]
+    assert ids(memory, prefix="a", limit=2, after="a-1") == ["a-2", "a-3"]
+    assert ids(memory, prefix="a-", user_id="ana") == ["a-2"]
+    newest = ["a-1", "aa", "a-3", "b-1", "a", "a-2"]
+    assert ids(memory, newest=True) == newest
+    paged: list[str] = []
+    while page := ids(memory, newest=True, limit=2, after=paged[-1] if paged else None):
+        paged += page
+    assert paged == newest
+    assert ids(memory, newest=True, prefix="a-", user_id="ben") == ["a-1", "a-3"]
+    with pytest.raises(InvalidInput, match="Begin anew"):
+        memory.sessions(newest=True, after="gone")
+    memory.delete("a-1")
+    assert ids(memory, prefix="a-", newest=True) == ["a-3", "a-2"]
+
+
+def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: AgentMemory) -> None:
+    """Wrong: it tells when it began, or another's name, or keeps it past its deletion."""
+    assert memory.head("s") is None
+    memory.update("s", [said("hi"), said("there", 5)], user_id="ana")
+    head = memory.head("s")
+    assert head is not None
+    assert head.updated_at == BEGUN + timedelta(minutes=5)
+    assert (head.end, head.metadata) == (2, {})
+    session = memory.session("s", "ana")
+    session.describe({"title": "Rome", "tags": ["trip"]})
+    memory.describe("t", {"title": "empty"}, user_id="ana")
+    told = {one.session_id: one.metadata for one in memory.sessions(user_id="ana")}
+    assert told == {"s": {"title": "Rome", "tags": ["trip"]}, "t": {"title": "empty"}}
+    assert session.head() == head  # what it is called is no change of the conversation
+    with pytest.raises(SessionOfAnotherUser):
+        memory.describe("s", {}, user_id="ben")
+    with pytest.raises(SessionOfAnotherUser):
+        memory.head("s", user_id="ben")
+    with pytest.raises(InvalidInput):
+        memory.describe("s", {"of": {1, 2}})
+    memory.delete("s")
+    memory.update("s", said("anew"), user_id="ana")
+    assert session.head().metadata == {}  # type: ignore[union-attr]
+
+
+def texts(memory: AgentMemory, session: str = "s") -> list[str]:
+    return [entry.message.text() for entry in memory.history(session)]
+
+
+def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
+    """Wrong: what stays is written anew, or a time is lost, or the head is not of the new log."""
+    memory.update("s", [said(str(number), number, id=f"m{number}") for number in range(5)])
+    before = memory.history("s")
+
+    def corrected(log: list[Entry]) -> list[Any]:
+        return [said("two", 2) if one.message.text() == "2" else one for one in log]
+
+    head = memory.edit("s", corrected)
+    assert texts(memory) == ["0", "1", "two", "3", "4"]
+    assert memory.history("s")[:2] == before[:2]
+    assert [one.created_at for one in memory.history("s")] == [one.created_at for one in before]
+    assert head.end == 5
+    assert memory.edit("s", lambda log: log[3:]).end == 2
+    assert [(one.seq, one.message.text()) for one in memory.history("s")] == [(1, "3"), (2, "4")]
+    assert memory.edit("s", lambda log: [one for one in log if one.seq != 1]).end == 1
+    assert memory.edit("s", lambda log: log).end == 1
+    assert memory.edit("s", lambda log: []).end == 0
+    assert memory.edit("new", lambda log: [said("begun")], user_id="ana").user_id == "ana"
+    with pytest.raises(SessionOfAnotherUser):
+        memory.session("new", "ben").edit(lambda log: [])
+    for wrong in (None, "text", {"role": "user"}, [3]):
+        with pytest.raises(InvalidInput):
+            memory.edit("new", lambda log, wrong=wrong: wrong)  # type: ignore[misc]
+    assert texts(memory, "new") == ["begun"]
+
+
+def test_what_an_edit_took_out_is_recalled_no_more(tmp_path: Path) -> None:
+    """Wrong: a block keeps what is gone, or forgets what stays."""
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
+        memory.update(
+            "s", [said("My dog is called Rex."), said("I live in Lisbon.", 1)], user_id="a"
+        )
+        memory.flush("s")
+        memory.edit("s", lambda log: log[1:])
+        memory.flush("s")
+        found = [one.text for one in memory.search("dog Rex Lisbon live", user_id="a")]
+        assert len(found) == 1
+        assert "Lisbon" in found[0]
+
+
+def test_an_edit_beside_an_update_loses_nothing(memory: AgentMemory) -> None:
+    """Wrong: what was said while the function ran is overwritten."""
+    memory.update("s", said("one"))
+    asked: list[int] = []
+
+    def change(log: list[Entry]) -> list[Any]:
+        asked.append(len(log))
+        if len(asked) == 1:
+            memory.update("s", said("said meanwhile", 1))
+        return [*log[1:], said("last", 2)]
+
+    memory.edit("s", change)
+    assert asked[-1] == 2
+    assert texts(memory) == ["said meanwhile", "last"]

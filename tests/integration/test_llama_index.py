@@ -1,0 +1,112 @@
+"""LlamaIndex's memory, chat store and block over a memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.formats.llama_index import from_chat, to_chat
+from agent_memory.errors import ConfigError
+
+pytest.importorskip("llama_index", reason='Not here: pip install "agent-memory[llama-index]"')
+
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.memory import Memory
+
+from agent_memory.integrations.llama_index import (
+    AgentMemoryBlock,
+    AgentMemoryChatStore,
+    AgentMemoryMemory,
+)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
+        yield opened
+
+
+def said(*texts: str) -> list[ChatMessage]:
+    return [ChatMessage(text, role="user") for text in texts]
+
+
+def test_a_chat_store_keeps_lists(memory: AgentMemory) -> None:
+    """Wrong: a message is changed, a place is off by one, or another key's is gone."""
+    store = AgentMemoryChatStore(memory, prefix="li/")
+    image = ChatMessage(blocks=[TextBlock(text="look"), ImageBlock(image=b"\x89PNG")])
+    odd = ChatMessage("odd", additional_kwargs={"n": float("inf"), "b": b"\x00"})
+    messages = [*said("one", "two"), image, odd]
+    store.set_messages("a", messages)
+    store.add_message("b", said("other")[0])
+    assert store.get_messages("a") == messages
+    assert store.get_keys() == ["a", "b"]
+    store.add_message("b", said("first")[0], idx=0)
+    assert store.delete_message("b", 0) == said("first")[0]
+    assert store.delete_message("a", 1) == messages[1]
+    assert store.delete_message("a", 7) is None
+    assert store.delete_message("a", -1) is None
+    assert store.delete_last_message("a") == odd
+    assert store.get_messages("a") == [messages[0], image]
+    assert asyncio.run(store.aget_messages("b")) == said("other")
+    assert store.delete_messages("a") == [messages[0], image]
+    assert store.delete_messages("a") is None
+    assert store.delete_last_message("none") is None
+    assert store.get_keys() == ["b"]
+
+
+def test_a_memory_gives_the_context(memory: AgentMemory) -> None:
+    """Wrong: another chat is not recalled, the question is sent twice, or a copy has no memory."""
+    monday = AgentMemoryMemory.from_defaults(memory=memory, session_id="monday", user_id="ana")
+    monday.put_messages(said("My cat is called Mia."))
+    tuesday = AgentMemoryMemory.from_defaults(memory=memory, session_id="tuesday", user_id="ana")
+    tuesday.set(said("Hello.", "Well?"))
+    asyncio.run(tuesday.aput(ChatMessage("Yes?", role="assistant")))
+    found = tuesday.get("What is my cat called?")
+    assert "Mia" in str([one.content for one in found])
+    assert found[-2].content == "Yes?"
+    assert [one.content for one in tuesday.get_all()] == ["Hello.", "Well?", "Yes?"]
+    copy = AgentMemoryMemory.from_dict(tuesday.to_dict())
+    with pytest.raises(ConfigError, match="bound"):
+        copy.get_all()
+    assert len(copy.bound(memory).get_all()) == 3
+    tuesday.reset()
+    assert tuesday.get_all() == []
+
+
+def test_a_block_recalls_in_llama_indexs_own_memory(memory: AgentMemory) -> None:
+    """Wrong: what left LlamaIndex's window is known no more, or is another user's."""
+
+    async def talk(user: str) -> str:
+        block = AgentMemoryBlock(memory, user_id=user)
+        own = Memory.from_defaults(
+            session_id=f"s-{user}", token_limit=60, chat_history_token_ratio=0.5,
+            token_flush_size=10, memory_blocks=[block],
+        )  # fmt: skip
+        if user == "ana":
+            await own.aput_messages(said("My cat is called Mia, and she is ten years old."))
+            await own.aput_messages([ChatMessage("How lovely she is! " * 12, role="assistant")])
+        await own.aput_messages(said("What is my cat called?"))
+        return str([one.content for one in await own.aget()])
+
+    assert "Mia" in asyncio.run(talk("ana"))
+    assert "Mia" not in asyncio.run(talk("ben"))
+
+
+def test_a_chat_message_comes_back_from_the_format() -> None:
+    """Wrong: calls and their results are no part of the chat that others see."""
+    function = {"name": "weather", "arguments": '{"city": "Rome"}'}
+    calls: Any = [{"id": "c", "type": "function", "function": function}]
+    for view in (
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "content": "sunny", "tool_call_id": "c"},
+    ):
+        (raw,) = from_chat(view)
+        assert to_chat(ChatMessage.model_validate(raw).model_dump(mode="json")) == [view]
+    assert to_chat({"role": "user"}) == []

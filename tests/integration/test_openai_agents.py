@@ -1,0 +1,103 @@
+"""Sessions of OpenAI's Agents SDK over a memory. `make suites` runs the SDK's own tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
+
+pytest.importorskip(
+    "agents", reason='The SDK is not here: pip install "agent-memory[openai-agents]"'
+)
+
+from agents import SessionSettings
+from agents.memory import Session
+
+from agent_memory.integrations.openai_agents import AgentMemorySession
+
+COMPACTION = {"type": "compaction", "id": "c_1", "encrypted_content": "sealed"}
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
+        yield opened
+
+
+def test_items_come_back_as_they_were(memory: AgentMemory) -> None:
+    """Wrong: an item is changed, passed over, stored once though it was added twice, or refused."""
+    items: list[Any] = [
+        {"role": "user", "content": "hi"},
+        {"type": "reasoning", "id": "r_1", "summary": [], "encrypted_content": "x"},
+        {"type": "function_call", "call_id": "f", "name": "n", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "f", "output": "done"},
+        COMPACTION,
+        {"__enc__": 1, "payload": "..."},
+        {"type": "odd", "data": b"\x00", "n": float("inf"), "t": (1, 2), "s": "\ud800"},
+        {"role": "user", "content": "hi"},
+        {},
+    ]
+
+    async def talk() -> None:
+        session = AgentMemorySession(memory, "s", user_id="ana")
+        assert isinstance(session, Session)
+        await session.add_items(items)
+        await session.add_items([])
+        assert await session.get_items() == items
+        assert await session.get_items(2) == items[-2:]
+        assert await session.get_items(0) == []
+        few = AgentMemorySession(memory, "s", session_settings=SessionSettings(limit=3))
+        assert await few.get_items() == items[-3:]
+        assert await session.pop_item() == {}
+        assert await session.pop_item() == items[-2]
+        assert await session.get_items() == items[:-2]
+        memory.update("s", {"role": "assistant", "content": "from elsewhere"})
+        assert "from elsewhere" in str((await session.get_items())[-1])
+        await session.clear_session()
+        assert await session.get_items() == []
+        assert await session.pop_item() is None
+
+    asyncio.run(talk())
+
+
+def test_a_run_is_sent_what_the_memory_knows(memory: AgentMemory) -> None:
+    """Wrong: another chat is not recalled, the question is sent twice, or something is stored."""
+
+    async def talk() -> None:
+        monday = AgentMemorySession(memory, "monday", user_id="ana")
+        await monday.add_items([{"role": "user", "content": "My cat is called Mia."}])
+        tuesday = AgentMemorySession(memory, "tuesday", user_id="ana")
+        await tuesday.add_items([{"role": "user", "content": "Hello."}, COMPACTION])  # type: ignore[list-item]
+        asked: Any = {"role": "user", "content": "What is my cat called?"}
+        sent = await tuesday.recalled(await tuesday.get_items(), [asked])
+        assert sent[-1] == asked
+        assert [one for one in sent if one == asked] == [asked]
+        assert "Mia" in str(sent)
+        assert COMPACTION in sent
+        assert len(await tuesday.get_items()) == 2
+        stranger = AgentMemorySession(memory, "other", user_id="ben")
+        assert "Mia" not in str(await stranger.recalled([], [asked]))
+
+    asyncio.run(talk())
+
+
+def test_a_write_ends_though_its_caller_is_cancelled(memory: AgentMemory) -> None:
+    """Wrong: half of a turn is stored, or the caller does not learn that it was cancelled."""
+
+    async def talk() -> int:
+        session = AgentMemorySession(memory, "s")
+        items: Any = [{"role": "user", "content": f"{n}"} for n in range(50)]
+        task = asyncio.create_task(session.add_items(items))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return len(await session.get_items())
+
+    assert asyncio.run(talk()) == 50

@@ -1,0 +1,137 @@
+"""pydantic-ai's conversations over a memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory
+from agent_memory.core.formats.pydantic_ai import from_chat, to_chat
+
+pytest.importorskip("pydantic_ai", reason='Not here: pip install "agent-memory[pydantic-ai]"')
+
+from pydantic_ai import Agent
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationConflict
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from agent_memory.integrations.pydantic_ai import (
+    AgentMemoryConversationStore,
+    AgentMemoryHistory,
+)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as opened:
+        yield opened
+
+
+def texts(memory: AgentMemory, session: str) -> list[str]:
+    return [entry.message.text() for entry in memory.history(session)]
+
+
+async def revision(store: AgentMemoryConversationStore) -> str:
+    record = await store.read_record("c")
+    assert record is not None
+    return record.revision
+
+
+def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None:
+    """Wrong: a save loses another's, a branch that was left is gone, or a fork goes with what it
+    was forked from."""
+
+    async def talk() -> None:
+        store = AgentMemoryConversationStore(memory)
+        agent = Agent(FunctionModel(lambda messages, info: ModelResponse([TextPart("Yes.")])))
+        result = await agent.run("One?", conversation=Conversation(conversation_id="c"))
+        await store.save(result, scope="ana")
+        loaded = await store.load("c", scope="ana")
+        assert loaded is not None
+        stale = await store.load("c")
+        result = await agent.run("Two?", conversation=loaded)
+        await store.save(result)
+        assert stale is not None
+        with pytest.raises(ConversationConflict):
+            await store.save(await agent.run("Late?", conversation=stale))
+        assert texts(memory, "c") == ["One?", "Yes.", "Two?", "Yes."]
+        assert await store.load("c", scope="ben") is None
+        assert "Yes" in str(memory.search("Yes", user_id="ana"))
+        forked = await store.fork("c", at=2, new_conversation_id="f")
+        assert texts(memory, "f") == ["One?", "Yes."]
+        await store.branch("c", at=2, expected_revision=await revision(store))
+        assert texts(memory, "c") == ["One?", "Yes."]
+        record = await store.read_record("c")
+        assert record is not None
+        assert len(record.branches) == 1
+        await store.branch("c", from_entry=record.branches[0], expected_revision=record.revision)
+        assert texts(memory, "c") == ["One?", "Yes.", "Two?", "Yes."]
+        assert [one.conversation_id for one in await store.read_records(scope="ana")] == ["c", "f"]
+        now = await store.read_record("c")
+        assert now is not None
+        await store.delete_record("c", expected_revision=now.revision)
+        assert await store.load("c") is None
+        again = await store.load("f")
+        assert again is not None
+        assert len(again.messages) == 2
+        assert forked is not None
+
+    asyncio.run(talk())
+
+
+def test_a_run_is_sent_the_context(memory: AgentMemory) -> None:
+    """Wrong: another chat is not recalled, a message is stored twice, or the run's own history is
+    replaced."""
+    sent: list[Any] = []
+
+    def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        sent.append(messages)
+        return ModelResponse([TextPart("Noted.")])
+
+    async def talk() -> None:
+        monday = Agent(
+            FunctionModel(answer), capabilities=[AgentMemoryHistory(memory, "mon", user_id="ana")]
+        )
+        first = await monday.run("My cat is called Mia.")
+        await monday.run("And she is old.", message_history=first.all_messages())
+        tuesday = Agent(
+            FunctionModel(answer), capabilities=[AgentMemoryHistory(memory, "tue", user_id="ana")]
+        )
+        result = await tuesday.run("What is my cat called?")
+        assert "Mia" in str(sent[-1])
+        assert len(result.all_messages()) == 2
+
+    asyncio.run(talk())
+    assert texts(memory, "mon") == ["My cat is called Mia.", "Noted.", "And she is old.", "Noted."]
+    assert texts(memory, "tue") == ["What is my cat called?", "Noted."]
+
+
+def test_a_chat_message_comes_back_from_the_format() -> None:
+    """Wrong: calls and their results are no part of the chat that others see."""
+    function = {"name": "weather", "arguments": '{"city": "Rome"}'}
+    calls: Any = [{"id": "c", "type": "function", "function": function}]
+    for view in (
+        {"role": "user", "content": "hi"},
+        {"role": "system", "content": "be kind"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "content": "sunny", "tool_call_id": "c"},
+    ):
+        raw = from_chat(view)
+        (again,) = ModelMessagesTypeAdapter.dump_python(
+            ModelMessagesTypeAdapter.validate_python(raw), mode="json"
+        )
+        assert to_chat(again) == [view]
+    assert to_chat({"kind": "request"}) == []
+    assert ModelRequest([UserPromptPart("x")]).parts

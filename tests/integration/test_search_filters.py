@@ -1,0 +1,87 @@
+"""A search that is told what it is to give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory, VectorMemory
+from agent_memory.errors import InvalidInput
+
+BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
+SAID = [
+    ("user", "My cat is called Mia.", "a"),
+    ("assistant", "Mia is a lovely name for a cat.", "a"),
+    ("user", "The cat was at the vet.", "b"),
+    ("user", "I bought a bicycle.", "b"),
+]
+
+
+@pytest.fixture(params=[True, False], ids=["absorbed", "waiting"])
+def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
+    url = f"sqlite:///{tmp_path}/m.db"
+    blocks = [VectorMemory(), StaticMemory(facts=["Cats are welcome."])]
+    with AgentMemory(store=url, blocks=blocks, recall_timeout=30) as opened:
+        for day, (role, text, topic) in enumerate(SAID):
+            at = BEGUN + timedelta(days=day)
+            message = {"role": role, "content": text, "created_at": at}
+            opened.update(f"s{topic}", {**message, "metadata": {"topic": topic}}, user_id="ana")
+        if request.param:
+            opened.flush()
+        yield opened
+
+
+def found(memory: AgentMemory, query: str = "cat", **only: Any) -> list[str]:
+    recalls = memory.search(query, user_id="ana", **only)
+    return sorted(one.text.split(": ")[-1] for one in recalls)
+
+
+def test_each_filter_keeps_what_meets_it(memory: AgentMemory) -> None:
+    """Wrong: a filter lets in what it is to keep out, or takes the place of what it wants."""
+    first, second, third, fourth = (text for _, text, _ in SAID)
+    assert set(found(memory, blocks=["vector"])) == {first, second, third, fourth}
+    assert found(memory, blocks=["static"]) == ["Cats are welcome."]
+    assert found(memory, roles=["assistant"]) == [second]
+    assert found(memory, roles="user", until=date(2026, 3, 3)) == [first]
+    assert found(memory, since=BEGUN + timedelta(days=2)) == sorted([third, fourth])
+    assert found(memory, where={"topic": "b"}) == sorted([third, fourth])
+    assert found(memory, where={"topic": {"$ne": "b"}}, roles=["user"]) == [first]
+    assert found(memory, blocks=["none"]) == []
+    assert found(memory, limit=1, roles=["user"], where={"topic": "b"}) == [third]
+
+
+def test_the_nearest_are_given_however_far(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: who asks for the best gets none, since none bears on the query."""
+    monkeypatch.setattr("agent_memory.retrieval.relevance.bears", lambda *given: False)
+    assert found(memory, blocks=["vector"]) == []
+    assert len(found(memory, blocks=["vector"], least=0.0)) == 4
+    assert len(found(memory, blocks=["vector"], least=0.0, limit=2)) == 2
+    assert found(memory, blocks=["vector"], least=1e9) == []
+
+
+def test_a_recall_brings_its_messages(memory: AgentMemory) -> None:
+    """Wrong: the caller has to read the log for what was found in it."""
+    recalls = memory.search("cat at the vet", user_id="ana", entries=True, blocks=["vector"])
+    assert recalls
+    for recall in recalls:
+        (entry,) = recall.entries
+        assert (entry.session_id, entry.seq) == recall.sources[0]
+        assert entry.message.text() in recall.text
+    assert all(not one.entries for one in memory.search("cat", user_id="ana"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"since": datetime(2026, 3, 1)}, {"least": "much"}, {"where": 3}, {"roles": [1]},
+     {"where": {"a": {"$x": 1}}}],
+)  # fmt: skip
+def test_what_is_no_filter_is_refused(memory: AgentMemory, wrong: Any) -> None:
+    """Wrong: it counts as none, and everything is given."""
+    with pytest.raises(InvalidInput):
+        memory.search("cat", user_id="ana", **wrong)

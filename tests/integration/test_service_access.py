@@ -1,0 +1,217 @@
+"""The service: who may do what, of the whole table: each call, by each kind of credential."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.server.calls import OPERATIONS
+from agent_memory.server.operation import Operation
+from agent_memory.server.rights import RIGHTS
+from tests.integration.serving import BY_NAME, Answer, Service, fill, request_of, sample, serving
+
+OF_USER = [one for one in OPERATIONS if one.of_user]
+NAMES = [one.name for one in OPERATIONS]
+IDS = ("session_id", "note_id", "fact_id", "path", "name", "observation_id", "share")
+BEGINNING = {
+    *("append_messages", "describe_session", "write_note"),
+    *("after_turn", "take_turn", "stream_turn"),
+}
+"""Calls that begin a session: of one that does not exist they make one."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two users with something of everything; what is asked here changes nothing of theirs."""
+    with serving(tmp_path_factory.mktemp("service")) as service:
+        fill(service)
+        yield service
+
+
+def test_the_samples_are_of_the_whole_table(service: Service) -> None:
+    """Wrong: a call is added, and no test of this file tries it."""
+    for operation in OPERATIONS:
+        operation.form.model_validate(sample(service, operation.name, "ana"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nobody_comes_in_without_a_valid_credential(service: Service, name: str) -> None:
+    """Wrong: some call is answered without a credential, or it is told why one is not valid."""
+    valid = service.key("ana")
+    revoked = service.key("ana")
+    service.ring.revoke(revoked[:15])
+    over = service.ring.create("over", ["ana"], ["read"], ttl=timedelta(microseconds=1))[0]
+    last = "A" if valid[-1] != "A" else "B"
+    shown: list[list[tuple[str, str]]] = [
+        [],
+        [("Authorization", "")],
+        [("Authorization", "Bearer")],
+        [("Authorization", f"Basic {valid}")],
+        [("Authorization", valid)],
+        [("Authorization", f"Bearer {valid[:-1]}{last}")],
+        [("Authorization", f"Bearer {valid[:-1]}")],
+        [("Authorization", f"Bearer {valid[:15]}")],
+        [("Authorization", f"Bearer am_{'0' * 12}_{valid[16:]}")],
+        [("Authorization", f"Bearer {revoked}")],
+        [("Authorization", f"Bearer {over}")],
+        [("Authorization", "Bearer a.b.c")],
+        [("Authorization", "Bearer \u00fc")],
+        [("Authorization", f"Bearer {'x' * 9_000}")],
+        [("Authorization", f"Bearer {valid}"), ("Authorization", f"Bearer {valid}")],
+        [("Authorization", f"Bearer {valid}"), ("X-API-Key", valid)],
+        [("X-API-Key", revoked)],
+        [("Cookie", valid)],
+    ]
+    method, path, _ = request_of(BY_NAME[name], sample(service, name, "ana"))
+    told = {_same(service.raw(method, path, headers)) for headers in shown}
+    assert len(told) == 1
+    assert next(iter(told))[0] == 401
+    elsewhere = service.raw(method, f"{path}{'&' if '?' in path else '?'}key={valid}", [])
+    assert elsewhere.status == 401
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_right_is_needed(service: Service, name: str) -> None:
+    """Wrong: a key without the right makes a call, or one with all others but this does."""
+    needs = BY_NAME[name].needs
+    others = [right for right in RIGHTS if right != needs]
+    user = "ana" if BY_NAME[name].of_user else None
+    for rights in (" ".join(others), *others):
+        key = service.key("*", rights=rights)
+        answer = service.call(name, key, sample(service, name, "ana"), user=user)
+        assert (answer.status, answer.problem) == (403, "forbidden")
+    assert _changed_nothing(service)
+
+
+@pytest.mark.parametrize("operation", OF_USER, ids=lambda one: one.name)
+def test_a_request_cannot_name_another_user(service: Service, operation: Operation) -> None:
+    """Wrong: whoever names a user in a request is obeyed, or learns whether there is that user."""
+    given = sample(service, operation.name, "ana")
+    for users in (["ben"], ["ben", "cleo"], ["be*"], ["an", "anaa*"]):
+        key = service.key(*users)
+        told = set()
+        for user in ("ana", "nobody-of-that-name"):
+            told.add(_same(service.call(operation.name, key, given, user=user)))
+        assert len(told) == 1
+        assert next(iter(told))[0] == 404
+    several = service.call(operation.name, service.key("be*"), given)
+    assert (several.status, several.problem) == (422, "invalid-request")
+    twice = request_of(operation, given, "ben")
+    answer = service.ask(twice[0], f"{twice[1]}&user_id=ana", service.key("ben"), twice[2])
+    assert answer.status == 422
+    body = service.call(operation.name, service.key("ben"), {**given, "user_id": "ana"})
+    assert body.status in (404, 422)
+    assert b"anacanary" not in body.body
+    assert _changed_nothing(service)
+
+
+@pytest.mark.parametrize("operation", OF_USER, ids=lambda one: one.name)
+def test_what_is_anothers_is_answered_like_what_does_not_exist(
+    service: Service, operation: Operation
+) -> None:
+    """Wrong: an id of another user's is told from one that nobody has, by status or body."""
+    theirs = sample(service, operation.name, "ana")
+    key = service.key("ben")
+    for field in [name for name in IDS if name in theirs]:
+        for foreign in (theirs[field], "s-nobody" if field == "session_id" else theirs[field]):
+            absent = f"{foreign[:-2]}zz" if field != "path" else "/memories/zzz.md"
+            there = service.call(operation.name, key, {**theirs, field: foreign})
+            assert b"canary" not in there.body.replace(b"bencanary", b"")
+            if operation.name in BEGINNING or _keeps(operation, field):
+                continue
+            nowhere = service.call(operation.name, key, {**theirs, field: absent})
+            assert _same(there) == _same(nowhere), field
+    if operation.name in BEGINNING:
+        assert service.call(operation.name, key, theirs).problem == "not-found"
+    if operation.name == "write_file":
+        service.memory.user("ben").files().delete(theirs["path"])
+    if operation.name == "save_skill":
+        service.memory.user("ben").skills().delete(theirs["name"])
+    assert _changed_nothing(service)
+
+
+ASKED = st.tuples(
+    st.sampled_from(OF_USER),
+    st.sampled_from(["ben", "be*", "read ben", "none"]),
+    st.sampled_from([None, "ana", "ben", "cleo", "an*", "*", "\x1eshare-ana", "", "ana\x00"]),
+    st.dictionaries(st.sampled_from(IDS), st.sampled_from(["ana", "ben", "none"])),
+)
+
+
+@given(asked=st.lists(ASKED, min_size=1, max_size=6))
+def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[Any]) -> None:
+    """Wrong: some mix of credential, user and ids gives away a word that only another user has, or
+    changes something of theirs."""
+    for operation, holder, named, ids in asked:
+        if operation.name == "delete_user":
+            continue
+        rights = "read" if holder.startswith("read") else "read write delete"
+        key = None if holder == "none" else service.key(holder.split()[-1], rights=rights)
+        given = sample(service, operation.name, "ben")
+        for field, whose in ids.items():
+            if field in given:
+                given[field] = {"none": "nowhere"}.get(whose, service.ids.get(whose, {}).get(field))
+        answer = service.call(operation.name, key, given, user=named)
+        assert b"anacanary" not in answer.body
+        assert answer.status != 500
+    assert _changed_nothing(service)
+
+
+def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
+    """Wrong: a key for some users is about the whole service, or an admin's key reads users."""
+    with pytest.raises(ValueError, match="users as"):
+        service.key("ana", rights="admin")
+    key = service.key("*", rights="admin")
+    assert service.call("read_stats", key).status == 200
+    assert service.call("list_sessions", key, user="ana").problem == "forbidden"
+    assert service.call("read_stats", key, user="ana").problem == "invalid-request"
+
+
+def test_a_key_is_over_once_it_is_revoked(service: Service) -> None:
+    """Wrong: a revoked key opens something until a process is started anew."""
+    token, key = service.ring.create("short", ["ana"], ["read"])
+    assert service.call("list_sessions", token).status == 200
+    service.ring.revoke(key.prefix)
+    assert service.call("list_sessions", token).status == 401
+    assert [one.used_at is not None for one in service.ring.all() if one == key] in ([True], [])
+
+
+def _same(answer: Answer) -> tuple[Any, ...]:
+    """What can be told of an answer, but for what names it alone, and how sure time has left it."""
+    alone = ("x-request-id", "content-length")
+    headers = {name: value for name, value in answer.headers.items() if name not in alone}
+    body = re.sub(r"\d\.\d{6,}", lambda found: f"{float(found[0]):.4f}", answer.body.decode())
+    return answer.status, body, tuple(sorted(headers.items()))
+
+
+def _keeps(operation: Operation, field: str) -> bool:
+    """Whether a call writes under a name that is the user's own, so that nobody else's matters."""
+    return operation.name in ("write_file", "save_skill") and field in ("path", "name")
+
+
+def _changed_nothing(service: Service) -> bool:
+    """Whether Ana has what she had."""
+    ana, ids = service.memory.user("ana"), service.ids["ana"]
+    [entry] = service.memory.history("s-ana", user_id="ana")
+    assert entry.message.content == "The anacanary lives in Lisbon."
+    head = service.memory.head("s-ana", user_id="ana")
+    assert head is not None
+    assert head.metadata == {"title": "anacanary"}
+    assert [note.text for note in ana.notes().all()] == ["anacanary note"]
+    assert ana.files().paths() == [ids["path"]]
+    assert ana.skills().load("skill-ana") is not None
+    assert [one.id for one in ana.spatial().all()] == [ids["observation_id"]]
+    assert [one.id for one in ana.facts()] == [ids["fact_id"]]
+    assert service.memory.share("share-ana").agents() == {"ana": "write"}
+    [nobodys] = service.memory.history("s-nobody")
+    assert nobodys.message.content == "the nobodycanary"
+    head = service.memory.head("s-nobody")
+    assert head is not None
+    assert head.user_id is None
+    return True

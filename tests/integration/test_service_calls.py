@@ -1,0 +1,281 @@
+"""The service: what each call does, held against what it says of itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import BaseModel
+
+from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory
+from agent_memory.server.application import Application
+from agent_memory.server.calls import OPERATIONS
+from agent_memory.server.credentials import Credentials
+from agent_memory.server.keys import KeyRing
+from agent_memory.server.limits import Limits
+from agent_memory.server.metrics import Metrics
+from agent_memory.server.openapi import document
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model
+from tests.integration.serving import BY_NAME, Service, fill, sample, serving
+
+DOCUMENT = document(OPERATIONS, "0")
+LAST = ("delete_observation", "delete_share", "forget", "forget_fact", "delete_session")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path) as service:
+        fill(service)
+        yield service
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service of which nothing is asked that changes it."""
+    with serving(tmp_path_factory.mktemp("lasting")) as service:
+        yield service
+
+
+def said(content: str, **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content, **more}]}
+
+
+def test_each_call_answers_what_it_says(service: Service) -> None:
+    """Wrong: a call fails that is asked as its document says, or answers in another form."""
+    user, admin = service.key("ana"), service.key("*", rights="admin")
+    end = (*LAST, "delete_note", "delete_file", "delete_skill", "revoke_access", "delete_user")
+    order = sorted(BY_NAME, key=lambda name: (name in end, end.index(name) if name in end else 0))
+    for name in order:
+        operation, given = BY_NAME[name], sample(service, name, "ana")
+        answer = service.call(name, user if operation.of_user else admin, given)
+        if name == "read_profile":  # none is configured
+            assert (answer.status, answer.problem) == (501, "not-configured")
+        elif name not in ("forget", "forget_fact"):
+            assert answer.status == 200, (name, answer.body)
+        if answer.status == 200 and not operation.streams:
+            schema = {"$ref": f"#/components/schemas/{operation.answer.__name__}"}
+            jsonschema.validate(answer.json, {**schema, "components": DOCUMENT["components"]})
+            assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_pages_give_all_once(service: Service) -> None:
+    """Wrong: a page leaves something out, tells it twice, or goes on for ever."""
+    key = service.key("ana")
+    for number in range(7):
+        service.call("append_messages", key, {"session_id": "s-ana", **said(f"number {number}")})
+        service.call("append_messages", key, {"session_id": f"more/{number}", **said("hello")})
+        service.call("write_note", key, {"text": f"note {number}"})
+        service.call("write_file", key, {"path": f"/memories/{number}", "text": "x"})
+    lists = {
+        "list_sessions": ("sessions", 8, {}),
+        "list_messages": ("messages", 8, {"session_id": "s-ana"}),
+        "list_notes": ("notes", 8, {}),
+        "list_files": ("paths", 8, {}),
+        "list_changes": ("changes", 1, {}),
+        "list_facts": ("facts", 1, {}),
+        "list_skills": ("skills", 1, {}),
+        "list_observations": ("observations", 1, {}),
+    }
+    for name, (field, count, given) in lists.items():
+        for limit in (1, 3, 8, 500):
+            found: list[Any] = []
+            after: dict[str, Any] = {}
+            while True:
+                page = service.call(name, key, {**given, "limit": limit, **after}).json
+                found += page[field]
+                assert page.get("total") in (None, count)
+                if page["next"] is None:
+                    break
+                assert len(page[field]) == limit
+                after = {"after": page["next"]}
+            told = [json.dumps(one) for one in found]
+            assert len(told) == len(set(told)) == count, (name, limit)
+    assert service.call("list_messages", key, {"session_id": "s-ana", "after": "x"}).status == 422
+    assert service.call("list_notes", key, {"after": "gone"}).problem == "invalid-request"
+    assert service.call("read_session", key, {"session_id": "more/3"}).json["id"] == "more/3"
+
+
+def test_what_was_said_comes_back_as_it_was(service: Service) -> None:
+    """Wrong: a field is lost, or what UTF-8 cannot say breaks an answer."""
+    key = service.key("ana")
+    message = {"role": "user", "content": "h\u00e9 \U0001f600", "custom": {"a": [1, None, 1.5]}}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}]}
+    given = {"session_id": "s", "messages": [message, call]}
+    assert service.call("append_messages", key, given).status == 200
+    back = service.call("list_messages", key, {"session_id": "s"}).json["messages"]
+    assert [one["message"] for one in back] == [message, call]
+    assert service.call("read_session", key, {"session_id": "s"}).json["messages"] == 2
+    service.memory.update("odd", {"role": "user", "content": "half \ud83d"}, user_id="ana")
+    odd = service.call("list_messages", key, {"session_id": "odd"})
+    assert odd.json["messages"][0]["message"]["content"] == "half \ud83d"
+
+
+def test_turns(service: Service) -> None:
+    """Wrong: half a turn is stored, or a turn that was begun cannot be finished."""
+    key = service.key("ana")
+    begun = service.call("before_turn", key, {"session_id": "t", "message": "turn: where?"}).json
+    assert begun["messages"][-1]["content"] == "turn: where?"
+    assert service.call("read_session", key, {"session_id": "t"}).problem == "not-found"
+    half = {"session_id": "t", "asked": begun["asked"], "answer": {"role": "user", "content": "x"}}
+    assert service.call("after_turn", key, half).status == 422
+    whole = {**half, "answer": "In Lisbon."}
+    assert service.call("after_turn", key, whole).json["end"] == 2
+    asked = {"session_id": "t", "message": "turn: and then?"}
+    answered = service.call("take_turn", key, asked).json
+    assert (answered["message"]["content"], answered["end"]) == ("Good to know.", 4)
+    assert service.call("take_turn", key, {**asked, "model": "other"}).status == 422
+    assert service.call("take_turn", key, {**asked, "api_base": "http://x"}).status == 422
+
+
+def test_a_streamed_turn(service: Service) -> None:
+    """Wrong: a piece is lost, it is said to be stored before it is, or one that fails says so to
+    nobody; or who goes away leaves half of it."""
+    key, given = service.key("ana"), {"session_id": "t", "message": "turn: where?"}
+    answer = service.call("stream_turn", key, given)
+    assert answer.headers["content-type"] == "text/event-stream"
+    events = [part.split("\n", 1) for part in answer.body.decode().strip().split("\n\n")]
+    names = [name.removeprefix("event: ") for name, _ in events]
+    data = [json.loads(rest.removeprefix("data: ")) for _, rest in events]
+    assert set(names[:-1]) == {"token"}
+    assert "".join(one["text"] for one in data[:-1]) == "Good to know."
+    assert (names[-1], data[-1]) == ("stored", {"end": 2})
+    empty = service.call("stream_turn", key, {"session_id": "t", "message": []})
+    assert empty.status == 422
+
+
+def test_an_export_has_everything_and_an_end(service: Service) -> None:
+    """Wrong: something of the user's is not in it, or something of another's is."""
+    key = service.key("ana")
+    answer = service.call("export_user", key)
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    kinds = [line["kind"] for line in lines]
+    assert set(kinds) == {
+        *("session", "message", "note", "fact", "change", "file", "skill", "observation", "end")
+    }
+    assert lines[-1] == {"kind": "end", "lines": len(lines) - 1}
+    assert b"bencanary" not in answer.body
+    assert b"nobodycanary" not in answer.body
+    receipt = service.call("delete_user", service.key("*"), user="ana").json
+    assert {part["state"] for part in receipt["parts"]} <= {"done", "not supported"}
+    verified = service.call(
+        "verify_receipt", service.key("*", rights="admin"), {"receipt": receipt}
+    )
+    assert verified.json["id"] == "ana"
+    assert service.call("list_sessions", key).status == 401  # the key was the user's
+    again = service.call("export_user", service.key("ana")).body.splitlines()
+    assert [json.loads(line)["kind"] for line in again] == ["end"]
+
+
+class Profile(BaseModel):
+    city: str | None = None
+
+
+def test_a_profile(tmp_path: Path) -> None:
+    """Wrong: it is not the one that the service is set up for, or not the user's."""
+    model = Model()
+    model.fill("in Lisbon", "city", "Lisbon")
+    with FakeLLM(model) as fake:
+        asked: dict[str, Any] = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
+        blocks = [ExtractiveMemory(profile=Profile)]
+        with AgentMemory(store="memory://", blocks=blocks, **asked) as memory:
+            ring = KeyRing(memory.components.store)
+            credentials = Credentials(ring)
+            app = Application(AsyncAgentMemory(memory), credentials, Metrics(), Limits())
+            service = Service(memory, app, ring)
+            memory.update("s", {"role": "user", "content": "I live in Lisbon."}, user_id="ana")
+            memory.flush()
+            for user, city in (("ana", "Lisbon"), ("ben", None)):
+                answer = service.call("read_profile", service.key(user))
+                assert answer.json == {"profile": {"city": city}}
+
+
+BAD: list[tuple[str, str, bytes, int]] = [
+    ("POST", "/v1/search", b"{", 400),
+    ("POST", "/v1/search", b"[]", 400),
+    ("POST", "/v1/search", b'"x"', 400),
+    ("POST", "/v1/search", b"[" * 50_000, 400),
+    ("POST", "/v1/search", b'{"query": NaN}', 400),
+    ("POST", "/v1/search", b"\xff", 400),
+    ("POST", "/v1/search", b"", 422),
+    ("POST", "/v1/search", b'{"query": ""}', 422),
+    ("POST", "/v1/search", b'{"query": "x", "limit": 0}', 422),
+    ("POST", "/v1/search", b'{"query": "x", "limit": "swordfish"}', 422),
+    ("POST", "/v1/search?limit=1", b'{"query": "x"}', 422),
+    ("POST", "/v1/search", b'{"query": "x", "since": "2026-01-01T00:00:00"}', 422),
+    ("GET", "/v1/facts?limit=1&limit=2", b"", 422),
+    ("GET", "/v1/facts?as_of=yesterday", b"", 422),
+    ("GET", "/v1/facts?limit=%ff", b"", 422),
+    ("GET", "/v1/facts?" + "&".join(f"a{n}=1" for n in range(200)), b"", 422),
+    ("GET", f"/v1/sessions/{'x' * 256}", b"", 422),
+    ("GET", "/v1/sessions/%00", b"", 422),
+    ("GET", "/v1/sessions/%1eshare", b"", 422),
+    ("GET", "/v1/sessions/%ff", b"", 404),
+    ("GET", "/v1/sessions/", b"", 404),
+    ("GET", "/v1//sessions", b"", 404),
+    ("GET", "/v2/sessions", b"", 404),
+    ("GET", "/", b"", 404),
+    ("PATCH", "/v1/sessions", b"", 405),
+    ("HEAD", "/v1/sessions", b"", 405),
+    ("POST", "/v1/sessions/s/messages", b'{"messages": []}', 422),
+    ("POST", "/v1/sessions/s/messages", b'{"messages": [{"role": "swordfish"}]}', 422),
+    ("POST", "/v1/sessions/s/messages", b'{"session_id": "t", "messages": [{}]}', 422),
+    ("POST", "/v1/sessions/s/context", b'{"max_tokens": 0}', 422),
+    ("POST", "/v1/sessions/s/context", b'{"max_tokens": 1}', 200),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status"), BAD)
+def test_what_is_not_usable(
+    lasting: Service, method: str, path: str, body: bytes, status: int
+) -> None:
+    """Wrong: what cannot be used is taken, breaks the service, or is repeated in the answer."""
+    headers = [("Authorization", f"Bearer {lasting.key('ana')}")]
+    answer = lasting.raw(method, path, headers, body)
+    assert answer.status == status, answer.body
+    if status != 200:
+        assert answer.problem
+        assert "swordfish" not in answer.json["detail"] or "role" in path + answer.json["detail"]
+    if status == 405:
+        assert answer.headers["allow"]
+
+
+def test_errors_have_stable_types_and_sentences(service: Service) -> None:
+    """Wrong: a program cannot go by the type, or a person not by the sentence."""
+    key = service.key("ana")
+    answer = service.call("search", key, {"query": "x", "limit": 10_000})
+    assert answer.json["type"] == "urn:agent-memory:problem:invalid-request"
+    assert answer.json["errors"][0]["field"] == "limit"
+    assert answer.json["detail"].endswith(".")
+    jsonschema.validate(answer.json, DOCUMENT["components"]["schemas"]["Problem"])
+
+
+def test_health_and_figures(service: Service) -> None:
+    """Wrong: a probe needs a key, the figures need none, or they name a user or a session."""
+    assert service.ask("GET", "/health/live", None).json == {"status": "live"}
+    assert service.ask("GET", "/health/ready", None).json == {"status": "ready"}
+    assert service.ask("GET", "/metrics", None).status == 401
+    assert service.ask("GET", "/metrics", service.key("ana")).problem == "forbidden"
+    service.call("list_messages", service.key("ana"), {"session_id": "s-ana"})
+    service.ask("GET", "/v1/s-ana/what", None)
+    figures = service.ask("GET", "/metrics", service.key("*", rights="admin")).body.decode()
+    for wanted in (
+        'route="/v1/sessions/{session_id}/messages",status="200"} 1.0',
+        'agent_memory_lag_messages{block="vector"}',
+        "agent_memory_dead_letters",
+        'agent_memory_model_tokens_total{kind="prompt"}',
+        "agent_memory_up 1.0",
+    ):
+        assert wanted in figures
+    for secret in ("ana", "ben", "s-ana"):
+        assert f'"{secret}"' not in figures
+    service.memory.close()
+    assert service.app._ready[0]
+    service.app._ready = (True, -10.0)
+    assert service.ask("GET", "/health/ready", None).status == 503
+    assert service.ask("GET", "/health/live", None).status == 200

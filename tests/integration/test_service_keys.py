@@ -1,0 +1,232 @@
+"""The service: its keys as they are kept and handed out, and JWTs."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory
+from agent_memory.cli.app import app
+from agent_memory.errors import InvalidInput
+from agent_memory.server.keys import KeyRing
+from agent_memory.server.tokens import Tokens, issuer_of
+from agent_memory.stores import MemoryStore
+from tests.integration.serving import Service, fill, serving
+
+ISSUER, AUDIENCE = "https://login.example", "memory"
+runner = CliRunner()
+
+
+def test_only_a_hash_is_kept() -> None:
+    """Wrong: whoever reads the store, or a repr, has a key that opens something."""
+    store = MemoryStore()
+    token, key = KeyRing(store).create("phone", ["ana"], ["read"])
+    kept = repr(list(store.all_records()))
+    secret = token.removeprefix(f"{key.prefix}_")
+    assert token.startswith(f"{key.prefix}_")
+    assert len(secret) == 43
+    for told in (kept, repr(key), repr(KeyRing(store).all()), repr(vars(KeyRing(store)))):
+        assert secret not in told
+
+
+def test_keys_of_many_processes(tmp_path: Path) -> None:
+    """Wrong: a key that one process made or revoked is not so in another."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
+        here, there = (KeyRing(each.components.store) for each in (one, other))
+        token, key = here.create("backend", ["*"], ["read", "admin"])
+        found = there.key_of(token)
+        assert found is not None
+        assert found.rights == {"read", "admin"}
+        [told] = here.all()
+        assert told.used_at is not None
+        there.revoke(key.prefix)
+        assert here.key_of(token) is None
+        assert [one.revoked_at is not None for one in here.all()] == [True]
+        assert here.revoke(key.prefix).revoked_at == there.revoke(key.prefix).revoked_at
+
+
+def test_keys_that_cannot_be_made() -> None:
+    """Wrong: a key is made that is for nobody, may do nothing, or is over at once."""
+    ring = KeyRing(MemoryStore())
+    bad: list[tuple[Any, ...]] = [
+        ("", ["ana"], ["read"], None),
+        ("x" * 201, ["ana"], ["read"], None),
+        ("x", [], ["read"], None),
+        ("x", [""], ["read"], None),
+        ("x", ["a*b"], ["read"], None),
+        ("x", ["\x1eshare"], ["read"], None),
+        ("x", ["ana"], [], None),
+        ("x", ["ana"], ["root"], None),
+        ("x", ["team-*"], ["admin"], None),
+        ("x", ["ana"], ["read"], timedelta()),
+    ]
+    for label, users, rights, ttl in bad:
+        with pytest.raises(InvalidInput):
+            ring.create(label, users, rights, ttl=ttl)
+    assert ring.all() == []
+    with pytest.raises(InvalidInput, match="keys list"):
+        ring.revoke("am_000000000000")
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a key that the command made opens nothing, it is shown twice, or a revoked one opens
+    something."""
+    monkeypatch.setenv("COLUMNS", "300")
+    store = ["--store", f"sqlite:///{tmp_path}/m.db"]
+    given = ["--label", "phone", "--users", "ana, team-*", "--rights", "read,write"]
+    made = runner.invoke(app, ["keys", "create", *given, "--expires", "30d", *store])
+    assert made.exit_code == 0, made.output
+    token = made.stdout.strip()
+    assert re.fullmatch(r"am_[0-9a-f]{12}_\S{43}", token)
+    listed = runner.invoke(app, ["keys", "list", *store]).stdout
+    assert token not in listed
+    for told in (token[:15], "phone", "ana, team-*", "read, write", "valid until", "never"):
+        assert told in listed
+    with AgentMemory(store=store[1], blocks=[]) as memory:
+        assert KeyRing(memory.components.store).key_of(token) is not None
+        assert runner.invoke(app, ["keys", "revoke", token[:15], *store]).exit_code == 0
+        assert KeyRing(memory.components.store).key_of(token) is None
+    assert "revoked" in runner.invoke(app, ["keys", "list", *store]).stdout
+    for wrong in (["revoke", "am_0"], ["create", *given, "--expires", "soon"]):
+        done = runner.invoke(app, ["keys", *wrong, *store])
+        assert done.exit_code == 1
+        assert done.stderr.startswith("error: ")
+        assert token not in done.output
+
+
+@contextmanager
+def publishing(keys: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Where an issuer publishes its keys, and what was asked of it."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = json.dumps({"keys": keys}).encode()
+            self.send_response(302 if self.path == "/elsewhere" else 200)
+            self.send_header("Location", "/keys")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *given: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+RSA = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+OTHER = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+EC = ec.generate_private_key(ec.SECP256R1())
+
+
+def published() -> list[dict[str, Any]]:
+    """What the issuer publishes, with a key that everybody knows among it."""
+    rsa_key = jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True)
+    ec_key = jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key(), as_dict=True)
+    shared = {
+        "kty": "oct",
+        "k": urlsafe_b64encode(b"secret-" * 5).decode().rstrip("="),
+        "alg": "HS256",
+    }
+    return [{**rsa_key, "kid": "r"}, {**ec_key, "kid": "e"}, {**shared, "kid": "h"}]
+
+
+def token(key: Any = RSA, kid: str | None = "r", alg: str = "RS256", **claims: Any) -> str:
+    """A JWT; a claim that is None is left out."""
+    now = int(time.time())
+    given = {"sub": "ana", "iss": ISSUER, "aud": AUDIENCE, "exp": now + 300, **claims}
+    told = {name: value for name, value in given.items() if value is not None}
+    return jwt.encode(told, key, algorithm=alg, headers={} if kid is None else {"kid": kid})
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[Service, list[str]]]:
+    with publishing(published()) as (url, asked):
+        rights = ["read", "write"]
+        tokens = Tokens(issuer_of(f"{url}/keys", ISSUER, AUDIENCE, "sub", rights))
+        with serving(tmp_path, tokens=tokens) as service:
+            fill(service)
+            yield service, asked
+
+
+def test_a_jwt_is_for_the_user_that_it_names(service: tuple[Service, list[str]]) -> None:
+    """Wrong: a valid JWT is refused, or is for somebody else, or may do what users may not."""
+    serving, asked = service
+    for good in (token(), token(EC, "e", "ES256"), token(aud=[AUDIENCE, "other"])):
+        [session] = serving.call("list_sessions", good).json["sessions"]
+        assert session["id"] == "s-ana"
+        assert serving.call("list_sessions", good, user="ben").problem == "not-found"
+        assert serving.call("delete_user", good).problem == "forbidden"
+        assert serving.call("read_stats", good).problem == "forbidden"
+    assert asked == ["/keys"]
+    assert serving.call("list_sessions", serving.key("ben")).status == 200
+
+
+def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
+    """Wrong: a JWT is taken that is over, of somebody else, for somebody else, signed with another
+    key or none, or names nobody; or each of them has the issuer's keys fetched."""
+    serving, asked = service
+    now = int(time.time())
+    symmetric = "secret-" * 5
+    unsigned = jwt.encode({"sub": "ana"}, "", algorithm="none")
+    bad = [
+        token(OTHER),
+        token(kid="unknown"),
+        token(kid=None),
+        token(kid="e"),
+        token(symmetric, "h", "HS256"),
+        token(symmetric, "r", "HS256"),
+        token(exp=now - 3_600),
+        token(exp=None),
+        token(nbf=now + 3_600),
+        token(iss="https://evil.example"),
+        token(iss=None),
+        token(aud="other"),
+        token(aud=None),
+        token(sub=None),
+        token(sub=""),
+        token(sub="*"),
+        token(sub="team-*"),
+        token(sub="\x1eshare-ana"),
+        token()[:-4],
+        unsigned,
+        "a.b.c",
+        "x",
+    ]
+    assert {serving.call("list_sessions", one).status for one in bad} == {401}
+    assert len(asked) <= 2
+
+
+def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:
+    """Wrong: a redirect is followed to keys of somebody else's, or what cannot be known is taken
+    for a refusal."""
+    with publishing(published()) as (url, asked):
+        tokens = Tokens(issuer_of(f"{url}/elsewhere", ISSUER, AUDIENCE, "sub", ["read"]))
+        with serving(tmp_path, tokens=tokens) as service:
+            for _ in range(3):
+                assert service.call("list_sessions", token()).problem == "unavailable"
+            assert service.call("list_sessions", service.key("ana")).status == 200
+    assert asked == ["/elsewhere"]

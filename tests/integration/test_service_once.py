@@ -1,0 +1,219 @@
+"""The service: what is sent again, or cut off in the middle, is done once; what was changed since
+it was read is not written over."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.server.limits import Limits
+from tests.integration.serving import BY_NAME, Service, fill, request_of, sample, serving
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path) as service:
+        fill(service)
+        yield service
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that all examples of a property write to."""
+    folder = tmp_path_factory.mktemp("once")
+    with serving(folder, store=f"sqlite:///{folder}/m.db") as service:
+        yield service
+
+
+def said(content: str) -> dict[str, str]:
+    return {"role": "user", "content": content}
+
+
+TRIES = st.lists(st.sampled_from(["whole", "cut", "unheard"]), max_size=5)
+WRITES = st.lists(
+    st.tuples(st.sampled_from(["key", "id", "both"]), TRIES, st.integers(1, 3)),
+    min_size=1,
+    max_size=5,
+)
+_sessions = iter(range(1_000_000))
+
+
+@given(writes=WRITES)
+def test_each_write_is_done_once(lasting: Service, writes: list[Any]) -> None:
+    """Wrong: a write whose answer was lost, or whose body was cut, is lost or doubled when the
+    client sends it again."""
+    session, key = f"s-{next(_sessions)}", lasting.key("ana")
+    wanted = []
+    for number, (way, tries, count) in enumerate(writes):
+        messages = [said(f"{number} {one}") for one in range(count)]
+        headers = {"Idempotency_Key": f"w{number}"} if way != "id" else {}
+        if way != "key":
+            messages = [{**one, "id": f"{number}-{at}"} for at, one in enumerate(messages)]
+        given = {"session_id": session, "messages": messages}
+        ends = set()
+        for how in [*tries, "whole"]:
+            if how == "cut":
+                method, path, body = request_of(BY_NAME["append_messages"], given)
+                half = json.dumps(body).encode()[: 10 + number]
+                shown = [("Authorization", f"Bearer {key}")]
+                assert lasting.raw(method, path, shown, half, leaves=True).status == 0
+            else:
+                answer = lasting.call("append_messages", key, given, **headers)
+                assert answer.status == 200
+                ends.add(answer.json["end"])
+        wanted += messages
+        assert ends == {len(wanted)}
+    log = lasting.call("list_messages", key, {"session_id": session}).json["messages"]
+    assert [one["message"] for one in log] == wanted
+    assert [one["seq"] for one in log] == list(range(1, len(wanted) + 1))
+
+
+ONCE = [one.name for one in BY_NAME.values() if one.once]
+OTHER: dict[str, dict[str, Any]] = {
+    "append_messages": {"messages": [said("other")]},
+    "append_shared": {"messages": [said("other")]},
+    "after_turn": {"answer": "Other."},
+    "take_turn": {"message": "turn: other"},
+    "stream_turn": {"message": "turn: other"},
+    "write_note": {"text": "Other."},
+    "observe": {"text": "other"},
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_key_names_one_write(service: Service, name: str) -> None:
+    """Wrong: a call that takes a key writes twice for it, or takes it for other content."""
+    key, given = service.key("ana"), sample(service, name, "ana")
+    before = _size(service)
+    first = service.call(name, key, given, Idempotency_Key="k-1")
+    assert first.status == 200, first.body
+    after = _size(service)
+    assert after != before
+    again = service.call(name, key, given, Idempotency_Key="k-1")
+    assert again.status == 200, again.body
+    assert _size(service) == after
+    if not BY_NAME[name].streams:
+        assert again.json == first.json
+    other = service.call(name, key, {**given, **OTHER[name]}, Idempotency_Key="k-1")
+    assert (other.status, other.problem) == (409, "conflict")
+    assert _size(service) == after
+    for bad in ("", " ", "x" * 256):
+        refused = service.call(name, key, given, Idempotency_Key=bad)
+        assert refused.status == 422
+
+
+def test_a_key_is_the_sessions(service: Service) -> None:
+    """Wrong: what one user named is taken for another's write."""
+    for user in ("ana", "ben"):
+        given = {"session_id": f"new-{user}", "messages": [said(user)]}
+        answer = service.call("append_messages", service.key(user), given, Idempotency_Key="same")
+        assert answer.json["end"] == 1
+
+
+def test_writers_at_the_same_time(lasting: Service) -> None:
+    """Wrong: of clients that send the same write at once two are taken for the first."""
+    key, session = lasting.key("ana"), "together"
+    given = {"session_id": session, "messages": [said("once")]}
+    answers: list[Any] = []
+
+    def write() -> None:
+        answers.append(lasting.call("append_messages", key, given, Idempotency_Key="k").json)
+
+    threads = [threading.Thread(target=write) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {one["end"] for one in answers} == {1}
+    assert lasting.call("list_messages", key, {"session_id": session}).json["total"] == 1
+
+
+def test_an_expected_end(service: Service) -> None:
+    """Wrong: a message is put behind another one than its writer has seen."""
+    key, given = service.key("ana"), {"session_id": "s-ana", "messages": [said("next")]}
+    assert service.call("append_messages", key, {**given, "expected_end": 0}).status == 409
+    assert service.call("append_messages", key, {**given, "expected_end": 1}).json["end"] == 2
+
+
+def test_versions(service: Service) -> None:
+    """Wrong: what somebody changed meanwhile is written over, or deleted, by who read it before."""
+    key = service.key("ana")
+    note = service.call("read_note", key, {"note_id": service.ids["ana"]["note_id"]})
+    tag, which = note.headers["etag"], {"note_id": note.json["id"]}
+    assert tag == f'"{note.json["version"]}"'
+    changed = service.call("change_note", key, {**which, "text": "Second."}, If_Match=tag)
+    assert changed.status == 200
+    late = service.call("change_note", key, {**which, "text": "Lost?"}, If_Match=tag)
+    assert (late.status, late.problem) == (412, "changed")
+    assert service.call("delete_note", key, which, If_Match=tag).status == 412
+    assert service.call("read_note", key, which).json["text"] == "Second."
+    assert service.call("delete_note", key, which, If_Match=changed.headers["etag"]).status == 200
+
+    path = {"path": "/memories/plan.md"}
+    made = service.call("write_file", key, {**path, "text": "one"})
+    assert service.call("write_file", key, {**path, "text": "two"}).status == 200
+    old = {"If_Match": made.headers["etag"]}
+    assert service.call("write_file", key, {**path, "text": "lost?"}, **old).status == 412
+    assert service.call("delete_file", key, path, **old).status == 412
+    now = service.call("read_file", key, path)
+    assert now.json["text"] == "two"
+    assert service.call("delete_file", key, path, If_Match=now.headers["etag"]).status == 200
+    gone = service.call("write_file", key, {**path, "text": "x"}, If_Match=now.headers["etag"])
+    assert gone.status == 412
+    for bad in ("*", "W/" + tag, "plain", '""', '"a", "b"'):
+        assert service.call("change_note", key, {**which, "text": "x"}, If_Match=bad).status == 422
+
+
+def test_what_is_too_much(tmp_path: Path) -> None:
+    """Wrong: a body of any size is read, or a credential may ask as often as it likes; or one
+    credential's haste keeps another out."""
+    limits = Limits(body_bytes=2_000, per_second=0.5, burst=3)
+    with serving(tmp_path, limits=limits) as service:
+        ana, ben = service.key("ana"), service.key("ben")
+        large = {"session_id": "s", "messages": [said("x" * 3_000)]}
+        assert service.call("append_messages", ana, large).problem == "too-large"
+        assert service.call("read_session", ana, {"session_id": "s"}).status == 404
+        many = {"session_id": "s", "messages": [said("x")] * 501}
+        assert service.call("append_messages", ben, many).status == 413
+        assert service.call("list_notes", ana).status == 200
+        refused = service.call("list_notes", ana)
+        assert (refused.status, refused.problem) == (429, "too-many-requests")
+        assert 1 <= int(refused.headers["retry-after"]) <= 2
+        assert service.call("list_notes", ben).status == 200
+        assert service.ask("GET", "/health/live", None).status == 200
+
+
+def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
+    """Wrong: a client waits for ever for a call that hangs."""
+    limits = Limits(per_second=0, call_seconds=0.2)
+    with serving(tmp_path, limits=limits) as service:
+        key, held = service.key("ana"), threading.Event()
+        store = service.memory.components.store
+        read = store.head
+
+        def head(session_id: str) -> Any:
+            held.wait(30)
+            return read(session_id)
+
+        store.head = head  # type: ignore[method-assign]
+        try:
+            answer = service.call("read_session", key, {"session_id": "s"})
+        finally:
+            held.set()
+        assert (answer.status, answer.problem) == (504, "too-slow")
+
+
+def _size(service: Service) -> tuple[int, ...]:
+    """How much Ana has."""
+    ana, memory = service.memory.user("ana"), service.memory
+    heads = memory.sessions(user_id="ana")
+    shared = memory.share("share-ana").sessions()
+    logs = sum(head.end for head in [*heads, *shared])
+    return len(heads), logs, len(ana.notes().all()), len(ana.spatial().all())

@@ -1,0 +1,218 @@
+"""`agent-memory serve` as it runs: the command, its signals, its log, and a crowd at its door."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory
+
+COMMAND = [sys.executable, "-c", "from agent_memory.cli.entry import main; main()"]
+CONFIG = 'store = "sqlite:///m.db"\nblocks = [{kind = "vector"}]\n'
+CANARY = "swordfish"
+SAID = {"messages": [{"role": "user", "content": f"The password is {CANARY}."}]}
+MOST_LOGGED = 100_000
+
+
+@dataclass
+class Server:
+    """A service that is running.
+
+    Attributes:
+        process: Its process.
+        port: Where it listens.
+        log: What it writes to stderr.
+    """
+
+    process: subprocess.Popen[str]
+    port: int
+    log: Path
+
+    def ask(self, method: str, path: str, key: str, given: Any = None, **more: str) -> Any:
+        """The status and the body of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            headers = {"Authorization": f"Bearer {key}", **more}
+            body = None if given is None else json.dumps(given)
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or b"null")
+        finally:
+            connection.close()
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def key_of(folder: Path, users: str = "ana", rights: str = "read,write") -> str:
+    given = ["--label", "x", "--users", users, "--rights", rights, "--config", "m.toml"]
+    return run(folder, "keys", "create", *given).stdout.strip()
+
+
+@contextmanager
+def serving(folder: Path, *more: str, files: int | None = None) -> Iterator[Server]:
+    """The service over a file of the folder; in the end its log is looked at."""
+
+    def limit() -> None:
+        if files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+    (folder / "m.toml").write_text(CONFIG, encoding="utf-8")
+    log = folder / "log"
+    with log.open("ab") as stream:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", "--port", "0", "--config", "m.toml", *more],
+            stdout=subprocess.PIPE,
+            stderr=stream,
+            text=True,
+            cwd=folder,
+            preexec_fn=limit,
+        )
+    assert process.stdout
+    try:
+        line = process.stdout.readline()
+        assert "/v1. Ctrl-C" in line, (line, log.read_text())
+        yield Server(process, int(line.split("/v1")[0].rpartition(":")[2]), log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            assert process.wait(60) == 0
+        process.stdout.close()
+    told = log.read_text()
+    assert CANARY not in told
+    assert len(told) < MOST_LOGGED
+    assert "Traceback" not in told
+
+
+def test_three_commands(tmp_path: Path) -> None:
+    """Wrong: who begins with an empty folder has no memory over HTTP after three commands; or the
+    log is not of JSON lines, or holds a key, a user or a session."""
+    with serving(tmp_path) as server:
+        key = key_of(tmp_path)
+        status, end = server.ask("POST", "/v1/sessions/chat-1/messages", key, SAID)
+        assert (status, end["end"]) == (200, 1)
+        status, found = server.ask("POST", "/v1/search", key, {"query": "password"})
+        assert CANARY in found["results"][0]["text"]
+        assert server.ask("GET", "/v1/sessions", key[:-1] + "?")[0] == 401
+        assert server.ask("GET", "/v1/openapi.json", "")[1]["openapi"] == "3.1.0"
+    lines = server.log.read_text().splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("{"))
+    requests = [json.loads(line) for line in lines[begin:]]
+    assert {one["route"] for one in requests} >= {"/v1/sessions/{session_id}/messages"}
+    assert "keys create" in "".join(lines[:begin])  # nobody could come in when it began
+    for secret in (key[16:], "chat-1", '"ana"'):
+        assert secret not in server.log.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_under_way_is_finished(tmp_path: Path, number: signal.Signals) -> None:
+    """Wrong: a request that has begun is cut off by a signal, or it takes new ones for ever."""
+    with serving(tmp_path) as server:
+        key, body = key_of(tmp_path), json.dumps(SAID).encode()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
+            head = (
+                "POST /v1/sessions/s/messages HTTP/1.1\r\nHost: x\r\n"
+                f"Authorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            peer.sendall(head.encode() + body[:10])
+            time.sleep(0.5)
+            server.process.send_signal(number)
+            time.sleep(0.5)
+            peer.sendall(body[10:])
+            answer = b""
+            while part := peer.recv(4_096):
+                answer += part
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert server.process.wait(60) == 0
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", server.port), timeout=5)
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as memory:
+        assert len(memory.history("s", user_id="ana")) == 1
+
+
+def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Wrong: a write that was acknowledged is gone, or one that is sent again to the next process
+    is there twice."""
+    sent = 0
+    for _ in range(3):
+        with serving(tmp_path) as server:
+            key = key_of(tmp_path)
+            for number in range(sent + 4):  # those of before too
+                given = {"messages": [{"role": "user", "content": f"number {number}"}]}
+                name = {"Idempotency-Key": f"w-{number}"}
+                status, _ = server.ask("POST", "/v1/sessions/s/messages", key, given, **name)
+                assert status == 200
+            sent += 4
+            server.process.kill()
+            server.process.wait(60)
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as memory:
+        log = memory.history("s", user_id="ana")
+        assert [one.message.content for one in log] == [f"number {n}" for n in range(sent)]
+
+
+def test_processes_over_one_store(tmp_path: Path) -> None:
+    """Wrong: what one process was told, or a key that was made for one, another does not know."""
+    with serving(tmp_path) as one, serving(tmp_path) as other:
+        key = key_of(tmp_path)
+        for server in (one, other, one, other):
+            assert server.ask("POST", "/v1/sessions/s/messages", key, SAID)[0] == 200
+        for server in (one, other):
+            assert server.ask("GET", "/v1/sessions/s/messages", key)[1]["total"] == 4
+        assert run(tmp_path, "keys", "revoke", key[:15], "--config", "m.toml").returncode == 0
+        assert {server.ask("GET", "/v1/sessions", key)[0] for server in (one, other)} == {401}
+
+
+def test_not_without_a_credential(tmp_path: Path) -> None:
+    """Wrong: it can be reached by others in the network before anybody needs a key."""
+    (tmp_path / "m.toml").write_text(CONFIG, encoding="utf-8")
+    command = ["serve", "--host", "0.0.0.0", "--port", "0", "--config", "m.toml"]
+    done = run(tmp_path, *command)
+    assert (done.returncode, done.stdout) == (1, "")
+    told = " ".join(done.stderr.split())
+    assert "There is no credential" in told
+    assert "keys create" in told
+    key = key_of(tmp_path)
+    run(tmp_path, "keys", "revoke", key[:15], "--config", "m.toml")
+    assert run(tmp_path, *command).returncode == 1
+    key_of(tmp_path)
+    with serving(tmp_path, "--host", "0.0.0.0") as server:
+        assert "TLS" in server.log.read_text()
+    for wrong in (["--jwks", "http://evil.example/k", "--issuer", "i", "--audience", "a"],):
+        assert run(tmp_path, "serve", "--port", "0", *wrong).returncode == 1
+
+
+@pytest.mark.parametrize(("files", "count"), [(None, 300), (256, 400)])
+def test_a_crowd_of_half_sent_requests(tmp_path: Path, files: int | None, count: int) -> None:
+    """Wrong: peers without a key keep one with a key out, or the log is flooded."""
+    with serving(tmp_path, files=files) as server, ExitStack() as opened:
+        key = key_of(tmp_path)
+        for _ in range(count):
+            peer = opened.enter_context(
+                socket.create_connection(("127.0.0.1", server.port), timeout=30)
+            )
+            with suppress(OSError):
+                peer.sendall(b"POST /v1/search HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        for _ in range(20):
+            with suppress(OSError, http.client.HTTPException):
+                assert server.ask("POST", "/v1/search", key, {"query": "x"})[0] == 200
+                break
+        else:
+            pytest.fail("nobody was answered")
+    assert os.path.getsize(server.log) < MOST_LOGGED

@@ -1,0 +1,375 @@
+"""Spending limits: shared by processes, kept by day, and nothing is lost over them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, FlushToLTM, Summarize
+from agent_memory.core.reserved import SPENDING
+from agent_memory.engine import spending
+from agent_memory.models.usage import Account
+from agent_memory.testing import FakeLLM
+
+DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NEXT = datetime(2026, 3, 2, 0, 0, 1, tzinfo=UTC)
+
+
+def answer(body: dict[str, Any]) -> str:
+    """A summary, or one fact for each message that is shown."""
+    told = body["messages"][-1]["content"]
+    if "<summary>" in told:
+        return "They spoke of items."
+    if told.startswith("<facts>"):
+        return json.dumps({"answers": []})
+    found = re.findall(r"^\[(\d+)\] .*: (Item \S+) ", told, re.MULTILINE)
+    facts = [{"text": f"Owns {n}.", "message": int(k), "quote": n} for k, n in found]
+    return json.dumps({"facts": facts})
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM(answer) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    now = [DAY]
+    monkeypatch.setattr(spending, "now_utc", lambda: now[0])
+    return now
+
+
+def opened(fake: FakeLLM, url: str = "memory://", **fields: Any) -> AgentMemory:
+    facts = FlushToLTM(blocks=[ExtractiveMemory()], absorb="every_update")
+    fields = {"overflow": facts, "quiet_seconds": 0, "model": "openai/any", **fields}
+    return AgentMemory(store=url, api_base=fake.api_base, api_key="k", **fields)
+
+
+def calls(most: int, **others: Any) -> dict[str, Any]:
+    return {"total": {"calls": most}, **others}
+
+
+def say(memory: AgentMemory, session: str, number: int, user: str = "ana") -> None:
+    memory.update(session, {"role": "user", "content": f"Item {number} is mine."}, user_id=user)
+
+
+WORKER = """
+import sys
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Summarize, Chain
+url, api_base, name, day = sys.argv[1:]
+from datetime import datetime, UTC
+from agent_memory.engine import spending
+spending.now_utc = lambda: datetime.fromisoformat(day)
+strategy = Chain([FlushToLTM(blocks=[ExtractiveMemory()], absorb="every_update"),
+                  Summarize(max_summary_tokens=60)])
+memory = AgentMemory(store=url, api_base=api_base, api_key="k", model="openai/any",
+                     overflow=strategy, quiet_seconds=0, max_tokens=600,
+                     spending_limits={"total": {"calls": 10}})
+with memory:
+    for n in range(125):
+        memory.update(name, {"role": "user", "content": f"Item {name}.{n} is mine, of course."},
+                      user_id=f"u-{name}")
+    assert memory.stats().spending.spent.calls <= 10
+    context = memory.get(name, "What is mine?", user_id=f"u-{name}")
+    assert any("10 of 10 calls" in told for told in context.warnings), context.warnings
+    assert memory.stats().dead_letters == 0
+"""
+
+
+def test_eight_processes_keep_to_ten_calls_and_catch_up_the_next_day(
+    fake: FakeLLM, tmp_path: Path, clock: list[datetime]
+) -> None:
+    """Wrong: each process has a limit of its own, or two pass it at once; or what was over it is
+    lost, counted as failed, or waits for ever."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, url, fake.api_base, f"s{n}", DAY.isoformat()]
+        )
+        for n in range(8)
+    ]
+    assert [one.wait(300) for one in running] == [0] * 8
+    assert len(fake.requests) == 10
+    clock[0] = NEXT
+    facts = FlushToLTM(blocks=[ExtractiveMemory()])
+    with opened(fake, url, overflow=facts, spending_limits=calls(10_000)) as memory:
+        assert memory.stats().entries == 1_000
+        assert memory.stats().blocks["extractive"].lag > 0
+        assert memory.stats().blocks["extractive"].error is None
+        assert not [one for one in memory.flush() if one.error]
+        assert memory.stats().blocks["extractive"].lag == 0
+        assert memory.stats().dead_letters == 0
+        for n in range(8):
+            assert len(memory.user(f"u-s{n}").facts()) == 125
+        spent = memory.stats().spending
+        assert spent is not None
+        assert (spent.day, spent.spent.calls) == ("2026-03-02", len(fake.requests) - 10)
+
+
+KILLED = """
+import os, sys
+from agent_memory.engine import spending
+from agent_memory import AgentMemory
+from agent_memory.models.provider import Provider
+Provider.send = lambda *args, **fields: os._exit(9)
+url, api_base = sys.argv[1:]
+memory = AgentMemory(store=url, api_base=api_base, api_key="k", model="openai/any",
+                     spending_limits={"total": {"calls": 2, "tokens": 100_000}})
+memory.components.services.resources.models(None).complete([{"role": "user", "content": "Hi"}])
+"""
+
+
+def test_a_kill_before_the_call_leaves_its_reservation_counted(
+    fake: FakeLLM, tmp_path: Path
+) -> None:
+    """Wrong: who dies between counting and asking keeps everybody out, or is not counted."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    done = subprocess.run([sys.executable, "-c", KILLED, url, fake.api_base], check=False)
+    assert done.returncode == 9
+    limits = {"total": {"calls": 2, "tokens": 100_000}}
+    with opened(fake, url, spending_limits=limits) as memory:
+        today = memory.stats().spending
+        assert today is not None
+        assert today.spent.calls == 1
+        assert 0 < today.spent.tokens < 3_000
+        say(memory, "s", 1)
+        say(memory, "s", 2)
+        assert len(fake.requests) == 1
+        assert memory.flush()[0].error is not None
+        assert len(fake.requests) == 1
+
+
+def test_midnight_begins_anew(fake: FakeLLM, clock: list[datetime]) -> None:
+    """Wrong: a day's change is seen by new processes only, or yesterday's call counts for today."""
+    with opened(fake, spending_limits=calls(2)) as memory:
+        say(memory, "s", 1)
+        say(memory, "s", 2)  # whose comparison finds no room
+        assert len(fake.requests) == 2
+        assert "2 of 2 calls" in " ".join(memory.get("s", "Mine?", user_id="ana").warnings)
+        clock[0] = NEXT
+        memory.flush()
+        assert len(fake.requests) == 4
+        assert memory.stats().blocks["extractive"].lag == 0
+        assert not [one for one in memory.get("s").warnings if "limit" in one]
+        owners = memory._store.owners(SPENDING.name, "")
+        assert owners == ["2026-03-01", "2026-03-02"]
+        clock[0] = datetime(2026, 3, 4, tzinfo=UTC)
+        say(memory, "s", 3)
+        assert memory._store.owners(SPENDING.name, "") == ["2026-03-04"]
+
+
+def test_one_user_over_the_limit_stops_no_other(fake: FakeLLM, clock: list[datetime]) -> None:
+    """Wrong: one user's spending keeps another waiting, or sessions share a limit by accident."""
+    with opened(fake, spending_limits={"per_user": {"calls": 2}}) as memory:
+        for number in range(4):
+            say(memory, "ana", number)
+        say(memory, "ana-2", 4)
+        assert len(fake.requests) == 2
+        say(memory, "ben", 0, "ben")
+        assert len(fake.requests) == 3
+        assert memory.user("ben").facts()
+        assert any("limit" in told for told in memory.get("ana").warnings)
+        assert not any("limit" in told for told in memory.get("ben").warnings)
+        assert memory.stats().spending is None  # nothing is limited in all
+
+
+def test_threads_and_tasks_share_it(fake: FakeLLM, tmp_path: Path) -> None:
+    """Wrong: threads of one process, or async callers, pass a limit together."""
+    url, limits = f"sqlite:///{tmp_path}/m.db", calls(7)
+    with opened(fake, url, spending_limits=limits) as memory:
+        threads = [
+            threading.Thread(target=say, args=(memory, f"s{n}", n, f"u{n}")) for n in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(fake.requests) == 6
+
+    async def many() -> None:
+        facts = FlushToLTM(blocks=[ExtractiveMemory()], absorb="every_update")
+        async with AsyncAgentMemory(
+            store=url, api_base=fake.api_base, api_key="k", model="openai/any",
+            overflow=facts, quiet_seconds=0, spending_limits=limits,
+        ) as memory:  # fmt: skip
+            said = {"role": "user", "content": "Item 1 is mine."}
+            await asyncio.gather(*(memory.update(f"a{n}", said, user_id=f"v{n}") for n in range(6)))
+            assert (await memory.stats()).blocks["extractive"].lag == 5
+
+    asyncio.run(many())
+    assert len(fake.requests) == 7
+
+
+def test_a_summary_that_is_over_the_limit_is_made_here_and_redone(
+    fake: FakeLLM, clock: list[datetime]
+) -> None:
+    """Wrong: the window overflows, the model counts as failed, or the extract stays for good."""
+    strategy = Summarize(max_summary_tokens=60)
+    with opened(fake, overflow=strategy, max_tokens=300, spending_limits=calls(1)) as memory:
+        for number in range(60):
+            say(memory, "s", number)
+        context = memory.get("s", "And?", user_id="ana")
+        assert context.tokens <= 300
+        assert context.head is not None
+        assert context.head.summary is not None
+        assert context.head.summary.by == "local"
+        assert len(fake.requests) == 1
+        told = " ".join(context.warnings)
+        assert "1 of 1 calls" in told
+        assert "failed" not in told
+        clock[0] = NEXT
+        memory.flush("s")
+        head = memory.head("s")
+        assert head is not None
+        assert head.summary is not None
+        assert head.summary.by == "openai/any"
+        assert len(fake.requests) == 2
+
+
+@pytest.mark.parametrize("limit", [{"tokens": 9_000}, {"cost": 0.0045}], ids=["tokens", "money"])
+def test_tokens_and_money_are_put_right_after_each_call(
+    fake: FakeLLM, clock: list[datetime], limit: dict[str, float]
+) -> None:
+    """Wrong: what a call might have taken stays counted, or what it took is not."""
+    prices = {"openai/any": {"input": 0.5, "output": 0.5}}
+    with opened(fake, spending_limits={"total": limit}, prices=prices) as memory:
+        asked = 0
+        for number in range(40):
+            say(memory, "s", number)
+            asked, before = len(fake.requests), asked
+            if asked == before:
+                break
+        usage = memory.stats().usage
+        today = memory.stats().spending
+        assert today is not None
+        assert today.reached is not None
+        assert 2 < asked == today.spent.calls < 40
+        assert today.spent.tokens == usage.prompt_tokens + usage.completion_tokens < 9_000
+        assert usage.cost == pytest.approx(today.spent.tokens * 0.5e-6)
+
+
+def test_a_price_nobody_knows_is_asked_for(fake: FakeLLM) -> None:
+    """Wrong: money is limited, and a model whose price is not known is asked all the same."""
+    with opened(fake, spending_limits={"total": {"cost": 1.0}}) as memory:
+        say(memory, "s", 1)
+        assert fake.requests == []
+        (absorbed,) = memory.flush()
+        assert absorbed.error is not None
+        assert "prices={" in absorbed.error
+        assert memory.stats().dead_letters == 0
+
+
+def test_a_limit_of_nothing_asks_no_model(fake: FakeLLM) -> None:
+    """Wrong: a memory that is to ask no model asks one, or warns of it for ever; or it keeps the
+    caller from asking one."""
+    with opened(
+        fake, overflow=Summarize(max_summary_tokens=60), max_tokens=300, spending_limits=calls(0),
+        blocks=[ExtractiveMemory()],
+    ) as memory:  # fmt: skip
+        for number in range(60):
+            say(memory, "s", number)
+        context = memory.get("s", "And?", user_id="ana")
+        assert not [one for one in context.warnings if "limit" in one]
+        memory.flush()
+        assert fake.requests == []
+        assert memory._store.owners(SPENDING.name, "") == []
+        memory.completion("s", "Hello?", user_id="ana")
+        assert len(fake.requests) == 1
+
+
+def test_completion_is_the_callers_own(fake: FakeLLM) -> None:
+    """Wrong: a caller's own question is refused, or takes what memory may spend."""
+    fake.default = "Hello."
+    with opened(fake, spending_limits=calls(1), model="openai/gpt-4o-mini") as memory:
+        costs = [memory.completion("s", "Hello?", user_id="ana").cost for _ in range(2)]
+        assert min(costs) > 0
+        today = memory.stats().spending
+        assert today is not None
+        assert today.spent.calls <= 1
+        by = memory.stats().usage_by_purpose
+        assert by["completion"].calls == 2
+        assert by["completion"].cost == pytest.approx(sum(costs))
+
+
+def test_each_call_is_charged_to_its_purpose(fake: FakeLLM) -> None:
+    """Wrong: a summary is booked as a fact, or an answer does not say what it took."""
+    with opened(fake, model="openai/gpt-4o-mini") as memory:
+        say(memory, "s", 1)
+        say(memory, "s", 2)
+        by = memory.stats().usage_by_purpose
+        assert by.keys() <= {"extraction", "comparison"}
+        assert sum(one.calls for one in by.values()) == len(fake.requests)
+        memory.update("t", {"role": "user", "content": "Item 3 is mine."}, user_id="ben")
+        assert memory.get("t").cost == 0.0
+    with opened(fake, overflow=FlushToLTM(blocks=[ExtractiveMemory()])) as memory:
+        say(memory, "s", 1)
+        (absorbed,) = memory.flush()
+        assert absorbed.usage.calls == 1
+        assert absorbed.cost is None  # nobody knows the price
+
+
+def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
+    """Wrong: recalling costs what no answer tells, or goes on over the limit; or a limit trips the
+    breaker, so that the block rests when it may be asked again."""
+    fields = {"embedding": "openai/text-embedding-3-small", "overflow": None, "model": None}
+    fake.dimension = 1536
+    with opened(fake, spending_limits={"per_user": {"calls": 3}}, **fields) as memory:
+        say(memory, "s", 1)
+        memory.flush()
+        context = memory.get("t", "What item is mine?", user_id="ana")
+        assert context.usage.embedding_calls == 1
+        assert context.cost is not None
+        assert context.cost > 0
+        assert memory.before_turn("x", "A new item of mine?", user_id="ana").cost
+        for number in range(4):
+            refused = memory.get("t", f"Which item is it, number {number}?", user_id="ana")
+            assert refused.usage.embedding_calls == 0
+        assert any("limit" in one for one in refused.warnings)
+        assert memory.get("t", "Whose item is it?", user_id="ben").usage.embedding_calls == 1
+
+
+def test_a_block_that_hides_the_refusal_is_no_failure(fake: FakeLLM) -> None:
+    """Wrong: a third party's block that wraps errors makes dead letters over a limit."""
+
+    class Wrapping(ExtractiveMemory):
+        def update(self, scope: Any, entries: Any) -> None:
+            try:
+                super().update(scope, entries)
+            except Exception as error:
+                raise RuntimeError("something went wrong") from error
+
+    facts = FlushToLTM(blocks=[Wrapping()])
+    with opened(fake, overflow=facts, spending_limits=calls(0), absorb_attempts=1) as memory:
+        say(memory, "s", 1)
+        for _ in range(3):
+            (absorbed,) = memory.flush()
+            assert absorbed.error is not None
+            assert absorbed.error.startswith("SpendingLimitReached")
+        assert memory.stats().dead_letters == 0
+        assert memory.stats().blocks["extractive"].error is None
+
+
+def test_an_account_is_found_by_what_runs_within_it() -> None:
+    """Wrong: work that is left to another thread is charged to nobody."""
+    account = Account("extraction", "ana")
+    inner = Account("comparison", within=account)
+    assert inner.user_id == "ana"
+    from agent_memory.models.usage import Usage, current_account
+
+    with account.charged(), inner.charged():
+        assert current_account() is inner
+    assert current_account() is None
+    assert account.charging(current_account)() is account
+    inner.add(Usage(calls=2), "comparison")
+    assert account.ledger.by_purpose() == {"comparison": Usage(calls=2)}

@@ -1,0 +1,240 @@
+"""Values by namespace and key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory
+from agent_memory.engine.values import key_values
+from agent_memory.engine.values.items import Put
+from agent_memory.errors import InvalidInput
+from agent_memory.operations import verify
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[AgentMemory]:
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[]) as opened:
+        yield opened
+
+
+def test_a_value_is_kept_by_namespace_and_key(memory: AgentMemory) -> None:
+    """Wrong: another key's, namespace's or user's value is given; or its first time is lost."""
+    values = memory.values("ana")
+    first = values.put(("prefs", "ui"), "theme", {"dark": True, "sizes": [1, 2.5, None]})
+    second = values.put(("prefs", "ui"), "theme", {"dark": False})
+    found = values.get(("prefs", "ui"), "theme")
+    assert found == second
+    assert found is not None
+    assert found.value == {"dark": False}
+    assert found.created_at == first.created_at < found.updated_at
+    assert values.get(("prefs",), "theme") is None
+    assert values.get(("prefs", "ui"), "Theme") is None
+    assert memory.values("ben").get(("prefs", "ui"), "theme") is None
+    assert memory.values().get(("prefs", "ui"), "theme") is None
+    assert memory.user("ana").values().get(("prefs", "ui"), "theme") == found
+    values.delete(("prefs", "ui"), "theme")
+    values.delete(("prefs", "ui"), "theme")
+    assert values.get(("prefs", "ui"), "theme") is None
+    assert values.namespaces() == []
+
+
+@pytest.mark.parametrize("value", [None, 0, "text", [], {}, [{"a": ["b"]}], "x" * 200_000, True])
+def test_a_value_of_any_shape_comes_back(memory: AgentMemory, value: Any) -> None:
+    """Wrong: it is refused, or another one is given back."""
+    values = memory.values()
+    values.put((), "k", value)
+    (found,) = values.search()
+    assert found.value == value
+    assert values.get((), "k") == found
+
+
+def test_what_is_given_is_a_copy(memory: AgentMemory) -> None:
+    """Wrong: a caller who changes what was found changes what others find."""
+    values = memory.values()
+    given = {"tags": ["a"]}
+    values.put(("n",), "k", given)
+    given["tags"].append("b")
+    for _ in range(2):
+        (found,) = values.search(("n",))
+        found.value["tags"].append("c")
+        one = values.get(("n",), "k")
+        assert one is not None
+        assert one.value == {"tags": ["a"]}
+
+
+def test_namespaces_are_found_by_whole_labels(memory: AgentMemory) -> None:
+    """Wrong: ("user",) finds what is of ("users",), or a mark in a label parts it."""
+    values = memory.values()
+    paths = [("users", "a"), ("users", "a", "x"), ("users", "ab"), ("user",), ("u%\x1fs", "\u00e4")]
+    for path in paths:
+        values.put(path, "k", list(path))
+    assert values.namespaces() == sorted(paths)
+    assert values.namespaces(("users",)) == [("users", "a"), ("users", "a", "x"), ("users", "ab")]
+    assert values.namespaces(("users", "a")) == [("users", "a"), ("users", "a", "x")]
+    assert values.namespaces(("*", "a")) == [("users", "a"), ("users", "a", "x")]
+    assert values.namespaces(suffix=("a",)) == [("users", "a")]
+    assert values.namespaces(depth=1) == [("u%\x1fs",), ("user",), ("users",)]
+    assert values.namespaces(limit=2, offset=1) == sorted(paths)[1:3]
+    assert [one.value for one in values.search(("user",))] == [["user"]]
+    assert {one.namespace for one in values.search(("users", "a"))} == {*paths[:2]}
+    values.clear(("users", "a"))
+    assert values.namespaces(("users",)) == [("users", "ab")]
+
+
+def test_a_search_keeps_what_meets_its_conditions(memory: AgentMemory) -> None:
+    """Wrong: a condition is passed over, or what lacks the field meets it."""
+    values = memory.values()
+    for number in range(10):
+        values.put(("n",), f"k{number}", {"size": number, "of": {"kind": "abc"[number % 3]}})
+    values.put(("n",), "other", ["no", "fields"])
+
+    def found(where: dict[str, Any]) -> list[str]:
+        return sorted(one.key for one in values.search(("n",), where=where, limit=99))
+
+    assert found({"size": 3}) == ["k3"]
+    assert found({"size": {"$gte": 7, "$lt": 9}}) == ["k7", "k8"]
+    assert found({"of.kind": "a", "size": {"$gt": 0}}) == ["k3", "k6", "k9"]
+    assert found({"of": {"kind": "b"}}) == ["k1", "k4", "k7"]
+    assert found({"size": {"$in": [1, 2, 77]}}) == ["k1", "k2"]
+    assert found({"size": {"$gt": "a"}}) == []
+    assert found({"none": {"$ne": 1}})[-1] == "other"
+    assert [one.key for one in values.search(("n",), limit=2, offset=1)] == ["k9", "k8"]
+    for wrong in ({"size": {"$near": 1}}, ["size"], {"size": {"$in": 3}}):
+        with pytest.raises(InvalidInput):
+            values.search(("n",), where=wrong)  # type: ignore[arg-type]
+
+
+def test_a_search_by_meaning_gives_the_nearest_first(memory: AgentMemory) -> None:
+    """Wrong: what has no texts goes first, or a least score lets it in."""
+    values = memory.values()
+    values.put(("n",), "bare", {"text": "I love the sea"})
+    values.put(("n",), "far", {}, texts=["tax forms of the company"])
+    values.put(("n",), "near", {}, texts=["invoices", "swimming in the ocean at the beach"])
+    found = values.search(("n",), query="beach and sea")
+    assert [one.key for one in found] == ["near", "far", "bare"]
+    assert found[0].score is not None
+    assert found[1].score is not None
+    assert found[2].score is None
+    least = found[0].score - 0.01
+    assert [one.key for one in values.search(("n",), query="beach and sea", least=least)] == [
+        "near"
+    ]
+
+
+def test_a_value_goes_when_its_time_is_over(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: it is still found, its first time comes back with a new one, or it never goes."""
+    now = datetime.now(UTC)
+    monkeypatch.setattr(key_values, "now_utc", lambda: now)
+    values = memory.values()
+    values.put(("n",), "short", 1, ttl=60)
+    values.put(("n",), "long", 2, ttl=600)
+    values.put(("n",), "ever", 3)
+    now += timedelta(seconds=50)
+    assert values.get(("n",), "short", refresh=True) is not None
+    now += timedelta(seconds=50)
+    assert values.get(("n",), "short") is not None
+    now += timedelta(seconds=50)
+    assert values.get(("n",), "short") is None
+    assert sorted(one.key for one in values.search(("n",))) == ["ever", "long"]
+    assert values.put(("n",), "short", 4).created_at == now
+    now += timedelta(days=1)
+    assert values.sweep() == 1
+    assert sorted(one.key for one in values.search(("n",))) == ["ever", "short"]
+    for wrong in (0, -1, float("nan"), "60", True):
+        with pytest.raises(InvalidInput):
+            values.put(("n",), "k", 1, ttl=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "key"),
+    [("text", "k"), (("a", ""), "k"), (("a",), ""), ((1,), "k"), (("a" * 400,), "k"), (("a",), 3)],
+)
+def test_what_names_no_place_is_refused(memory: AgentMemory, namespace: Any, key: Any) -> None:
+    """Wrong: it is kept where nobody finds it, or a bare TypeError is raised."""
+    with pytest.raises(InvalidInput):
+        memory.values().put(namespace, key, 1)
+    assert memory.values().namespaces() == []
+
+
+def test_many_are_kept_all_or_none(memory: AgentMemory) -> None:
+    """Wrong: the first is there, though the second could not be."""
+    values = memory.values()
+    with pytest.raises(InvalidInput):
+        values.put_many([Put(("a",), "k", 1), Put(("b",), "k", {1, 2})])
+    assert values.namespaces() == []
+    kept = values.put_many([Put(("a",), "k", 1), Put(("b",), "k", 2), Put(("a",), "k", 3)])
+    assert [(one.namespace, one.value) for one in kept] == [(("a",), 3), (("b",), 2)]
+
+
+def test_a_users_values_go_with_the_user(memory: AgentMemory) -> None:
+    """Wrong: something of the user is left, or another's is gone; or the receipt doesn't see it."""
+    for user in ("ana", "anabel"):
+        memory.values(user).put(("a", "b"), "k", "of " + user)
+    memory.values().put(("user:ana",), "k", "nobody's")
+    receipt = memory.delete_user("ana")
+    assert memory.values("ana").namespaces() == []
+    assert memory.values("anabel").namespaces() == [("a", "b")]
+    assert memory.values().namespaces() == [("user:ana",)]
+    assert not [part for part in verify(memory, receipt).parts if part.state == "failed"]
+
+
+def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:
+    """Wrong: what is kept for a session that nobody spoke in yet is never erased."""
+    values = memory.session("s").owner().values()
+    values.put(("n",), "k", "its own")
+    assert memory.values().namespaces() == []
+    assert [one.session_id for one in memory.sessions()] == ["s"]
+    memory.delete("s")
+    assert values.namespaces() == []
+
+
+def test_another_process_sees_what_was_put(tmp_path: Path) -> None:
+    """Wrong: what was read once is told for ever."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
+        for number in range(3):
+            one.values().put(("n",), f"k{number}", number)
+            assert len(other.values().search(("n",))) == number + 1
+        one.values().delete(("n",), "k0")
+        assert [item.key for item in other.values().search(("n",))] == ["k2", "k1"]
+        one.values().clear()
+        assert other.values().search() == []
+
+
+def test_threads_that_put_lose_nothing(memory: AgentMemory) -> None:
+    """Wrong: two that write one namespace at once undo each other."""
+    values = memory.values("ana")
+
+    def put(thread: int) -> None:
+        for number in range(20):
+            values.put(("n", str(thread % 2)), f"{thread}-{number}", number)
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(values.search(limit=1_000)) == 80
+
+
+async def _awaited(memory: AgentMemory) -> Any:
+    awaited = AsyncAgentMemory(memory)
+    values = await awaited.values("ana")
+    await awaited.run(values.put, ("n",), "k", 1)
+    found = await awaited.run(values.get, ("n",), "k")
+    return None if found is None else found.value
+
+
+def test_values_awaited(memory: AgentMemory) -> None:
+    """Wrong: async code has no way to them."""
+    import asyncio
+
+    assert asyncio.run(_awaited(memory)) == 1

@@ -1,0 +1,47 @@
+"""Values that JSON does not give back, written so that it does."""
+
+from __future__ import annotations
+
+import json
+from math import isnan
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory.core.formats.exact import read, written
+
+PLAIN = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.binary(),
+    st.text(st.characters(exclude_categories=[])), st.just("\u0001exact"),
+)  # fmt: skip
+VALUES = st.recursive(
+    PLAIN,
+    lambda some: st.one_of(
+        st.lists(some, max_size=4),
+        st.lists(some, max_size=4).map(tuple),
+        st.dictionaries(st.one_of(st.text(), st.integers(), st.binary()), some, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read_again(value: Any) -> None:
+    """Wrong: a value comes back as another, or JSON cannot hold what was written."""
+    assert read(json.loads(json.dumps(written(value), allow_nan=False))) == value
+
+
+def test_odd_values() -> None:
+    """Wrong: an odd number ends a write."""
+    for value in (
+        float("inf"),
+        float("-inf"),
+        2**20_000,
+        {1: {2: b""}},
+        ["\u0001exact", "int", "z"],
+    ):
+        assert read(written(value)) == value
+    assert repr(read(written(-0.0))) == "-0.0"
+    assert isnan(read(written(float("nan"))))
+    assert read(written(object))

@@ -1,0 +1,95 @@
+"""Settings of coding agents with our hooks, and without."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from agent_memory.errors import ConfigError, InvalidInput
+from agent_memory.integrations.hooks.events import AGENTS, EVENTS, answer, read_event
+from agent_memory.integrations.hooks.settings import PLACES, with_hooks, without_hooks
+
+COMMAND = ["/a venv/bin/agent-memory", "--user", "ana b", "--store", "sqlite:////m.db"]
+THEIRS = {"type": "command", "command": "say done; agent-memory hooks are nice", "timeout": 5}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_in_and_out_again(agent: str) -> None:
+    """Whoever installs twice would be answered twice; whoever uninstalls must get back theirs."""
+    own = THEIRS if agent == "cursor" else {"matcher": "x", "hooks": [THEIRS]}
+    stop = PLACES[agent].events["Stop"]
+    before: dict[str, Any] = {"z": 1, "hooks": {stop: [own], "other": [own]}, "a": [2]}
+    copy = json.dumps(before)
+    once = with_hooks(agent, COMMAND, before)
+    assert json.dumps(before) == copy, "the given settings were changed"
+    assert with_hooks(agent, COMMAND, once) == once
+    told = json.dumps(once)
+    assert len(re.findall("agent-memory' hook [A-Z]", told)) == len(PLACES[agent].events)
+    assert "--user 'ana b'" in told
+    assert list(once)[:3] == ["z", "hooks", "a"]
+    assert once["hooks"][stop][0] == own
+    moved = with_hooks(agent, ["/b/agent-memory", *COMMAND[1:]], once)
+    assert "/a venv" not in json.dumps(moved)
+    assert without_hooks(moved) == {**before, **PLACES[agent].fixed}
+    assert without_hooks(before) == before
+    assert without_hooks(with_hooks(agent, COMMAND, {})) == PLACES[agent].fixed
+
+
+def test_a_hook_of_theirs_beside_ours_stays() -> None:
+    """A group that someone put a hook of their own into would go as a whole."""
+    made = with_hooks("claude-code", COMMAND, {})
+    made["hooks"]["Stop"][0]["hooks"].append(THEIRS)
+    assert without_hooks(made) == {"hooks": {"Stop": [{"hooks": [THEIRS]}]}}
+
+
+@pytest.mark.parametrize("hooks", [[], {"Stop": {}}, "x", None])
+def test_another_form_is_left_alone(hooks: Any) -> None:
+    """Settings of a form that is not known would be overwritten."""
+    with pytest.raises(ConfigError, match="hooks"):
+        with_hooks("codex", COMMAND, {"hooks": hooks})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"",
+        b"\xff\x00\x01",
+        b"[]",
+        b"null",
+        b'{"session_id": 5}',
+        b'{"session_id": ""}',
+        b"[" * 9999,
+    ],
+)
+def test_what_is_no_event(given: bytes) -> None:
+    """A stack trace would be all that an agent's user sees."""
+    with pytest.raises(InvalidInput):
+        read_event("codex", "Stop", given)
+
+
+def test_events() -> None:
+    """Another agent's session would be taken for this one's; Cursor runs Claude Code's hooks."""
+    given = {"session_id": "s", "prompt": "hi", "cwd": "/x", "user": "eve", "store": "evil"}
+    event = read_event("claude-code", "Stop", json.dumps(given).encode())
+    assert (event.session_id, event.prompt, event.cwd) == ("claude-code:s", "hi", "/x")
+    assert "eve" not in str(event)
+    given = {"conversation_id": "c", "cursor_version": "3", "workspace_roots": ["/w"]}
+    event = read_event("claude-code", "Stop", json.dumps(given).encode())
+    assert (event.agent, event.session_id, event.cwd) == ("cursor", "cursor:c", "/w")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_answers(agent: str) -> None:
+    """A context in another field is one that no model reads."""
+    for name in EVENTS:
+        event = read_event(agent, name, b'{"session_id": "s"}')
+        assert answer(event, "") == ""
+        told = json.loads(answer(event, "caf\u00e9"))
+        if agent == "cursor":
+            assert told == {"additional_context": "caf\u00e9"}
+        else:
+            specific = {"hookEventName": name, "additionalContext": "caf\u00e9"}
+            assert told == {"hookSpecificOutput": specific}

@@ -1,0 +1,194 @@
+"""The service's pure decisions: whom a credential is for, which call a path is, what is left of a
+limit, what is told of an error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory import errors
+from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
+from agent_memory.server.calls import OPERATIONS
+from agent_memory.server.limits import Bucket, Limits, asked
+from agent_memory.server.logs import JsonLines
+from agent_memory.server.paging import Paged, page_of
+from agent_memory.server.problems import KINDS, Refused, problem_of
+from agent_memory.server.rights import RIGHTS, Principal, checked_rights, checked_users, one_user
+from agent_memory.server.routing import Routes
+from agent_memory.server.tokens import issuer_of
+
+SHORT = st.text("ab*", min_size=1, max_size=3)
+ROUTES = Routes(OPERATIONS)
+SECRET = "swordfish"
+
+
+@given(users=st.lists(SHORT, min_size=1, max_size=3), named=st.none() | SHORT)
+def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None) -> None:
+    """Wrong: a pattern lets somebody in whose id does not begin so, or keeps its own out."""
+    try:
+        whose = checked_users(users)
+    except InvalidInput:
+        assert any("*" in one[:-1] for one in users)
+        return
+    principal = Principal("k", whose, frozenset({"read"}))
+    allowed = named is not None and any(
+        named.startswith(one[:-1]) if one.endswith("*") else named == one for one in whose
+    )
+    own = one_user(whose)
+    if allowed or (named is None and own is not None):
+        assert principal.user(named) == (own if named is None else named)
+    else:
+        with pytest.raises(Refused) as refused:
+            principal.user(named)
+        assert refused.value.problem.kind.status == (422 if named is None else 404)
+
+
+@given(rights=st.lists(st.sampled_from([*RIGHTS, "root"])), users=st.sampled_from(["*", "ana"]))
+def test_rights(rights: list[str], users: str) -> None:
+    """Wrong: a right is given that was not asked for, or "admin" to some users' credential."""
+    try:
+        found = checked_rights(rights, (users,))
+    except InvalidInput:
+        assert not rights or "root" in rights or ("admin" in rights and users != "*")
+        return
+    assert found == set(rights)
+    principal = Principal("k", (users,), found)
+    for right in RIGHTS:
+        if right in rights:
+            principal.require(right)
+        else:
+            with pytest.raises(Refused):
+                principal.require(right)
+
+
+@given(
+    operation=st.sampled_from(OPERATIONS),
+    names=st.lists(st.text(min_size=1, max_size=8), min_size=3, max_size=3),
+)
+def test_paths_lead_to_their_calls(operation: Any, names: list[str]) -> None:
+    """Wrong: what stands in a path is cut at a slash, or leads to another call."""
+    path, given = f"/v1{operation.path}", dict(zip(operation.in_path, names, strict=False))
+    try:
+        for name, value in given.items():
+            path = path.replace(f"{{{name}}}", quote(value, safe=""))
+    except UnicodeEncodeError:
+        return
+    match = ROUTES.match(operation.method, path.encode())
+    if match.operation is operation:
+        assert match.path == given
+    else:  # an id that is called as a part of another path, such as "near"
+        assert set(match.operation.path.split("/")) & set(names)
+
+
+@given(path=st.binary(max_size=30), method=st.sampled_from(["GET", "POST", "BREW"]))
+def test_other_paths_lead_nowhere(path: bytes, method: str) -> None:
+    """Wrong: a path that is none breaks the service."""
+    for raw in (path, b"/v1/" + path, b"/v1/sessions/" + path):
+        found = 200
+        try:
+            ROUTES.match(method, raw)
+        except Refused as refused:
+            found = refused.problem.kind.status
+        assert found in (200, 404, 405)
+
+
+def test_two_calls_of_one_path() -> None:
+    """Wrong: of two entries with one path the second is never called, and nobody is told."""
+    with pytest.raises(ConfigError, match="GET"):
+        Routes([OPERATIONS[0], OPERATIONS[0].__class__("GET", "/sessions", "read", print)])
+
+
+@given(gaps=st.lists(st.floats(0, 30), max_size=200))
+def test_no_more_than_the_limit(gaps: list[float]) -> None:
+    """Wrong: more is let in than the rate and the burst allow, or who waits as told is refused."""
+    limits = Limits(per_second=2, burst=5)
+    bucket, now, let_in = Bucket(limits.burst, 0.0), 0.0, 0
+    for gap in gaps:
+        now += gap
+        bucket, wait = asked(bucket, limits, now)
+        let_in += not wait
+        if wait:
+            assert asked(bucket, limits, now + wait)[1] == 0
+    assert let_in <= limits.burst + limits.per_second * now + 1e-6
+
+
+@given(count=st.integers(0, 12), limit=st.integers(1, 5))
+def test_pages(count: int, limit: int) -> None:
+    """Wrong: a page leaves something out, or a list has no end."""
+    things, after, found = [str(one) for one in range(count)], None, []
+    while True:
+        page, after = page_of(things, Paged(limit=limit, after=after), str)
+        found += page
+        assert len(page) <= limit
+        if after is None:
+            break
+    assert found == things
+
+
+def _all_errors(kind: type[AgentMemoryError] = AgentMemoryError) -> list[type[AgentMemoryError]]:
+    return [kind, *(one for each in kind.__subclasses__() for one in _all_errors(each))]
+
+
+@pytest.mark.parametrize(
+    "kind", [one for one in _all_errors() if one.__module__ == errors.__name__]
+)
+def test_each_error_is_told_as_a_problem(kind: type[AgentMemoryError]) -> None:
+    """Wrong: an error of ours is a bare 500, or what failed on our side is repeated to a client."""
+    error = kind.__new__(kind)
+    error.args = (SECRET,)
+    problem = problem_of(error)
+    assert problem.kind in KINDS
+    assert problem.kind.name != "internal" or kind is AgentMemoryError
+    told = json.dumps(problem.body())
+    ours = issubclass(kind, InvalidInput | ConfigError | errors.UnsupportedOperation)
+    assert (SECRET in told) == (ours or kind is errors.ModelRequired)
+    assert problem.detail
+
+
+def test_whatever_else_fails_is_no_more_than_that() -> None:
+    """Wrong: the sentence of a driver reaches a client."""
+    for error in (RuntimeError(SECRET), KeyError(SECRET), OSError(SECRET)):
+        assert SECRET not in json.dumps(problem_of(error).body())
+        assert problem_of(error).kind.status == 500
+    assert len({kind.type for kind in KINDS}) == len(KINDS)
+
+
+def test_the_log_says_nothing_that_was_said() -> None:
+    """Wrong: a log line holds what a record, a request or a driver's error says."""
+    try:
+        raise ValueError(SECRET)
+    except ValueError:
+        info = sys.exc_info()
+    line = JsonLines()
+    for name, told in (("agent_memory.engine.x", "it failed: %s"), ("sqlalchemy", "%s")):
+        record = logging.LogRecord(name, logging.ERROR, "f", 1, told, (SECRET,), info)
+        written = line.format(record)
+        assert SECRET not in written
+        assert json.loads(written)["error"] == "builtins.ValueError"
+        assert "\n" not in written
+
+
+@pytest.mark.parametrize(
+    ("url", "issuer", "audience", "rights"),
+    [
+        ("http://evil.example/keys", "i", "a", ["read"]),
+        ("file:///etc/passwd", "i", "a", ["read"]),
+        ("https:///keys", "i", "a", ["read"]),
+        ("https://i.example/keys", "", "a", ["read"]),
+        ("https://i.example/keys", "i", "", ["read"]),
+        ("https://i.example/keys", "i", "a", ["admin"]),
+        ("https://i.example/keys", "i", "a", []),
+    ],
+)
+def test_issuers_that_are_not_taken(url: str, issuer: str, audience: str, rights: Any) -> None:
+    """Wrong: JWTs are checked with keys that anybody in between can put there, or for any
+    audience, or their users see what concerns all."""
+    with pytest.raises((ConfigError, InvalidInput)):
+        issuer_of(url, issuer, audience, "sub", rights)
