@@ -61,13 +61,20 @@ class Said:
         if not os.path.exists(path):  # sqlite3 would make an empty one
             raise StoreUnavailable(f"There is no memory at {path} yet. The first stop begins it.")
         self._file = sqlite3.connect(path, timeout=_WAIT_SECONDS)
+        try:
+            self._begin(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, path: str) -> None:
+        """Hold the moment; a file that this version cannot read raises."""
         self._file.execute("PRAGMA query_only = ON")
         self._file.execute("BEGIN")
         version = self._file.execute(
             "SELECT value FROM agent_memory_meta WHERE name = 'schema_version'"
         ).fetchone()
         if version != (VERSION,):
-            self.close()
             raise StoreUnavailable(
                 f"{path} has tables of another version than {VERSION}, which hooks read. Upgrade "
                 "agent-memory where the hooks run, and open the memory once."
