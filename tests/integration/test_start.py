@@ -266,6 +266,8 @@ def test_a_fork_amid_the_loading(start: Start, tmp_path: Path) -> None:
     """Else: the child can never load litellm, since the thread that began to is not there."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "100"))
     code = """
+import warnings
+warnings.simplefilter("ignore")  # of threads beside a fork, which Python 3.12 and later speaks
 sys.stdin.readline()
 child = os.fork()
 load_litellm().in_memory_llm_clients_cache
