@@ -90,10 +90,11 @@ class AgentMemoryConfig(Sourced):
             "background": an update returns once its messages are stored; threads of this process do
             the rest, as does `agent-memory worker`.
         background_threads: How many sessions they work on at a time.
-        quiet_seconds: With `absorb="every_update"`, a block that asks a language model absorbs what
-            was said once the session has been quiet for so long, or once a batch is full: else each
-            message would be a call. 0: at each update. A pause between two messages is seen by the
-            next update; before that, by the background threads or a worker.
+        quiet_seconds: A block that asks a language model waits until a batch is full: 10,000
+            tokens, 160 messages, or half of `max_tokens`. With `absorb="every_update"` it also
+            absorbs what was said once the session has been quiet for so long. 0: it does not wait,
+            and each message may be a call. A pause between two messages is seen by the next
+            update; before that, by the background threads or a worker.
         idle_minutes: A session that is silent for so long is absorbed wholly, by the background
             threads or a worker; None for never.
         absorb_attempts: Attempts after which messages that a block cannot absorb are set aside as a

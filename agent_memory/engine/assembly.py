@@ -24,7 +24,7 @@ from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.message_pages import MessagePages
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.absorb import Absorber
+from agent_memory.engine.processing.absorb import BATCH_TOKENS, Absorber
 from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.dead_letters import DeadLetters
@@ -290,6 +290,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         windows.of,
         [block.name for block in blocks if block.language_models],
         config.quiet_seconds,
+        min(BATCH_TOKENS, config.max_tokens // 2),
     )
     return Components(
         guard=guard,

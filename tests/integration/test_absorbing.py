@@ -72,9 +72,9 @@ def test_blocks_absorb_at_the_same_time() -> None:
             (name, 1, 250, None) for name in "abc"
         ]
         bound = [memory.blocks[name] for name in "abc"]
-        batches = [list(range(1, 101)), list(range(101, 201)), list(range(201, 251))]
+        batches = [list(range(1, 161)), list(range(161, 251))]
         assert [block.heard for block in bound if isinstance(block, Listener)] == [batches] * 3
-        assert sorted(store.reads) == [(0, 100), (100, 100), (200, 50)]
+        assert sorted(store.reads) == [(0, 160), (160, 90)]
         assert [entry.message.model_extra for entry in memory.history("s")] == [
             {"tags": [n]} for n in range(250)
         ]

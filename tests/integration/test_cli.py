@@ -221,7 +221,7 @@ def test_demo_with_a_model(fake: FakeLLM) -> None:
     told = run("demo", "--model", "openai/gpt-4o-mini")
     assert "by openai/gpt-4o-mini" in told
     assert "Sarah of Marketing, 2 years of service" in told
-    assert re.search(r"extractive: 1 record, 4 messages not absorbed yet", told)
+    assert re.search(r"extractive: 1 record, \d+ messages not absorbed yet", told)
     assert re.search(r"✓ +her department\? +recalled, extractive #2", told)
     assert "Waits for a model" not in told
 

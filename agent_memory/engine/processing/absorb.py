@@ -30,8 +30,8 @@ from agent_memory.stores.log import LOST, entry_for_caller
 
 logger = logging.getLogger(__name__)
 
-BATCH_ENTRIES = 100
-BATCH_TOKENS = 6_000
+BATCH_ENTRIES = 160
+BATCH_TOKENS = 10_000
 
 _KEPT = 4  # of blocks that take the same batches one may be a little ahead
 _MOST_CLEAN = 10_000

@@ -102,8 +102,10 @@ class SessionWork:
         idle_minutes: Silence after which a session is absorbed wholly; None for never.
         backlog: Sessions that are absorbed wholly whatever that word is.
         recent: Reads what a session's window holds.
-        quiet: The blocks that absorb at every update, but after a pause: each time asks a model.
-        quiet_seconds: The pause.
+        quiet: The blocks that each time ask a model: they wait for a full batch, and at every
+            update for a pause.
+        quiet_seconds: The pause; 0: they do not wait.
+        full_tokens: What fills a batch.
 
     Attributes:
         backlog: As given.
@@ -123,13 +125,14 @@ class SessionWork:
         recent: Callable[[Head], list[Entry]],
         quiet: Collection[str] = (),
         quiet_seconds: float = 0.0,
+        full_tokens: int = BATCH_TOKENS,
     ) -> None:
         self.backlog = backlog
         self._recent = recent
-        self._quiet = (
-            frozenset(quiet) if absorb == "every_update" and quiet_seconds else frozenset()
-        )
+        waits = isinstance(absorb, str) and quiet_seconds
+        self._quiet = frozenset(quiet) if waits else frozenset()
         self._quiet_seconds = quiet_seconds
+        self._full_tokens = full_tokens
         self._store = store
         self._leases = leases
         self._compaction = compaction
@@ -309,27 +312,30 @@ class SessionWork:
 
         if idle == 0 or self.backlog.holds(head.session_id, block):
             return head.end
-        if block in self._quiet:
-            return self._after_pause(head, head.cursors.get(block, 0), now)
-        return target_seq(head, head.cursors.get(block, 0), self._absorb, total_at)
+        cursor = head.cursors.get(block, 0)
+        reach = target_seq(head, cursor, self._absorb, total_at)
+        if block not in self._quiet or reach <= cursor:
+            return reach
+        if reach - cursor >= BATCH_ENTRIES:
+            return reach
+        reached = head.total if reach == head.end else total_at(reach)
+        if reached - total_at(cursor) >= self._full_tokens:
+            return reach
+        return self._after_pause(head, cursor, now) if self._absorb == "every_update" else cursor
 
     def _after_pause(self, head: Head, cursor: int, now: datetime | None) -> int:
-        """The seq up to which a block is to absorb that waits for pauses, or for a full batch."""
-        if cursor >= head.end:
-            return cursor
+        """The seq up to which a block is to absorb that waits for pauses."""
         try:
             waiting = [entry for entry in self._recent(head) if entry.seq > cursor]
         except Damaged:  # what can be read around it is
-            return head.end
-        tokens = sum(entry.counted for entry in waiting)
-        if len(waiting) >= BATCH_ENTRIES or tokens >= BATCH_TOKENS:
             return head.end
         said = [(entry.seq, entry.created_at) for entry in waiting]
         return max(head.start, quiet_seq(said, now, self._quiet_seconds))
 
     def _pause_wait(self, head: Head) -> float | None:
         """Seconds until a pause is long enough; None where no block waits for one."""
-        if not any(head.lag(name) for name in self._quiet & self._absorber.blocks.keys()):
+        waits = self._quiet & self._absorber.blocks.keys() if self._absorb != "overflow" else ()
+        if not any(head.lag(name) for name in waits):
             return None
         newest = self._store.pick(head.session_id, [head.end])
         if not newest:
