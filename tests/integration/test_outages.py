@@ -197,6 +197,7 @@ def rigged(
             "api_base": fake.api_base,
             "api_key": SecretStr("none"),
             "overflow": overflow,
+            "quiet_seconds": 0,
             "model_timeout": 0.2 if way == "hang" else 30.0,
             "recall_timeout": 0.2 if way == "hang" else 5.0,
             "absorb_timeout": 2.0 if dependency in CALLS and way == "hang" else 60.0,
