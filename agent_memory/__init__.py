@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from agent_memory.standalone.chat_history import ChatHistory
     from agent_memory.standalone.null import NullMemory
     from agent_memory.standalone.vector_index import VectorIndex
+    from agent_memory.standalone.word_index import WordIndex
     from agent_memory.strategies.base import Strategy
     from agent_memory.strategies.chain import Chain
     from agent_memory.strategies.flush import FlushToLTM
@@ -100,6 +101,7 @@ _HOMES = {
     ".standalone.chat_history": ("ChatHistory",),
     ".standalone.null": ("NullMemory",),
     ".standalone.vector_index": ("VectorIndex",),
+    ".standalone.word_index": ("WordIndex",),
     ".strategies.base": ("Strategy",),
     ".strategies.chain": ("Chain",),
     ".strategies.flush": ("FlushToLTM",),
@@ -149,6 +151,7 @@ __all__ = [
     "User",
     "VectorIndex",
     "VectorMemory",
+    "WordIndex",
     "WorkingMemory",
 ]
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.limits import quoted
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, DeadLetter, Head
 from agent_memory.engine.assembly import Components, assemble
 from agent_memory.engine.edit.repair import look
+from agent_memory.engine.listing import UserSize, users_of
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.services import Services
@@ -37,6 +39,7 @@ __all__ = [
     "repair",
     "retry",
     "shares",
+    "users",
     "verify",
 ]
 
@@ -97,6 +100,8 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
         cannot be decrypted.
     """
     memory.components.guard.check(None, None)
+    if not isinstance(error, Damaged):
+        raise InvalidInput(f"{quoted(error)} is nothing damaged. Give one of damaged(memory).")
     mending = memory.components.repair
     plan = mending.plan(error)
     if plan is not None and not dry_run:
@@ -104,10 +109,29 @@ def repair(memory: AgentMemory, error: Damaged, *, dry_run: bool = False) -> str
     return plan
 
 
-def shares(memory: AgentMemory) -> list[str]:
-    """The names of all shared namespaces in which anything is granted, or was."""
+def shares(memory: AgentMemory, *, agent_id: str | None = None, prefix: str = "") -> list[str]:
+    """The names of the shared namespaces in which anything is granted, or was, in order: the
+    registry of them. `AgentMemory.share` gives one by its name, and begins it if need be.
+
+    Args:
+        memory: Over the store.
+        agent_id: Only those in which this agent has access now.
+        prefix: Only those whose names begin so.
+    """
+    memory.components.guard.check(None, agent_id)
+    grants = memory.components.grants
+    found = grants.shares() if agent_id is None else grants.shares_of(agent_id)
+    return [
+        name
+        for name in found
+        if name.startswith(prefix) and (agent_id is None or grants.allows(name, agent_id, "read"))
+    ]
+
+
+def users(memory: AgentMemory) -> list[UserSize]:
+    """All users that have a session, by id; it reads the heads of all sessions."""
     memory.components.guard.check(None, None)
-    return memory.components.grants.shares()
+    return users_of(all_heads(memory.components.store))
 
 
 def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
@@ -126,6 +150,8 @@ def verify(memory: AgentMemory, receipt: Receipt | str) -> Receipt:
     """
     memory.components.guard.check(None, None)
     given = Receipt.from_json(receipt) if isinstance(receipt, str) else receipt
+    if not isinstance(given, Receipt):
+        raise InvalidInput(f"{quoted(given)} is no receipt. Give one, or its JSON.")
     return memory.components.receipts.verify(given)
 
 

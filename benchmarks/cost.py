@@ -140,6 +140,9 @@ def memories(
     ways: dict[str, dict[str, Any]] = {
         "Trim, nothing recalled": {"blocks": [], "overflow": Trim()},
         "Trim, messages": {"blocks": [VectorMemory()], "overflow": Trim()},
+        "the same in the system message": {
+            "blocks": [VectorMemory()], "overflow": Trim(), "memory_role": "leading",
+        },
         "Summarize, messages, facts": {
             "blocks": [VectorMemory(), ExtractiveMemory()], "overflow": Summarize(), **model,
         },

@@ -29,6 +29,7 @@ from rich.table import Table
 import benchmarks.torture_calls
 import benchmarks.torture_calls_kept  # noqa: F401 - enters its calls in the table
 from agent_memory import AgentMemory, AgentMemoryConfig
+from agent_memory.core.processes import share_arenas
 from agent_memory.errors import AgentMemoryError
 from benchmarks.messages import chats
 from benchmarks.soak_samples import risen, sampled
@@ -141,6 +142,7 @@ def main(
 ) -> None:
     """Call at random for long, and see whether anything grows. By default on a file of its own."""
     flat = True
+    share_arenas()  # as the commands do that run for long
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it started ends with it
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))

@@ -26,6 +26,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agent_memory import AgentMemory, SpatialMemory
+from agent_memory.stores.sql.migrations import table_name
 from benchmarks.running import machine
 from benchmarks.scale import message_text
 
@@ -115,7 +116,7 @@ def rows_read(path: Path) -> Samples:
     """Milliseconds that reading and decoding the same rows takes."""
     begun = perf_counter()
     with closing(sqlite3.connect(path)) as database:
-        for (body,) in database.execute("SELECT body FROM agent_memory_facts"):
+        for (body,) in database.execute(f"SELECT body FROM {table_name('facts')}"):
             json.loads(body)
     return [(perf_counter() - begun) * 1e3]
 

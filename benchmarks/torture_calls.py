@@ -6,11 +6,13 @@ word. `torture_calls_kept` has the others.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from io import StringIO
 from typing import Any
 
 from agent_memory import operations
+from agent_memory.errors import InvalidInput
 from benchmarks.torture_acts import NOW, Act, operation
 
 # --- conversations --------------------------------------------------------------------------------
@@ -211,6 +213,13 @@ def explain(act: Act) -> Any:
     return str(act.memory.explain(act.text(), user_id=act.user, session_id=asked_in))
 
 
+@operation(0.5, "contexts")
+def contexts(act: Act) -> Any:
+    """What models were sent in a session."""
+    named = None if act.lone else act.user
+    return [one.messages for one in act.memory.contexts(act.session_id, user_id=named)]
+
+
 @operation(0.5, "search")
 def search_session(act: Act) -> Any:
     """What comes from one session."""
@@ -234,6 +243,35 @@ def profile(act: Act) -> Any:
 def audit(act: Act) -> Any:
     """How it came to be known, and what is not worth recalling."""
     return act.owner.audit(), act.owner.stale()
+
+
+@operation(0.6, "pin", "unpin")
+def pins(act: Act) -> Any:
+    """What is to stay, of what was said and of what was noted."""
+    session, kept = act.memory.session(act.session_id, act.user_id), act.owner.notes().all()
+    log = session.history(last=6)
+    with suppress(InvalidInput):  # it was taken back meanwhile
+        if log:
+            session.pin(act.chance.choice(log).seq)
+            session.unpin(act.chance.choice(log).seq)
+    for one in kept[:2]:
+        act.owner.pin(one.id)
+        act.owner.unpin(act.chance.choice(kept).id)
+    return log, kept
+
+
+@operation(0.3, "prune")
+def prune(act: Act) -> Any:
+    """A smaller window, now."""
+    with suppress(InvalidInput):  # there is no such session
+        return act.memory.prune(act.session_id, 100, user_id=act.user_id)
+
+
+@operation(0.2, "surplus", "forget_all")
+def tidy(act: Act) -> Any:
+    """What is kept twice, and some of it no more."""
+    found = act.owner.surplus(messages=True)
+    return found, act.owner.forget_all(found[:2], why=act.text())
 
 
 @operation(0.4, "forget", "facts")

@@ -61,6 +61,8 @@ def strategies() -> list[Strategy]:
         Trim(keep_messages=3),
         Trim(keep_tokens=20),
         Trim(by="importance"),
+        Trim(max_turns=3, take_messages=2),
+        Summarize(max_summary_tokens=24, max_messages=4, by="importance", max_stm_ratio=0.8),
         Summarize(max_summary_tokens=30),
         Wordy(),
         FlushToLTM(blocks=[StaticMemory(facts=["Ana lives in Oslo."])], max_stm_ratio=0.5),
@@ -204,7 +206,7 @@ def play(seed: int) -> list[str]:
         max_tokens=budget,
         overflow=strategy,
         tokenizer="approximate",
-        memory_role=rng.choice(["system", "user"]),
+        memory_role=rng.choice(["system", "user", "leading"]),
         blocks=(),
     ) as memory:
         before: Head | None = None

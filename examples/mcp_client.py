@@ -42,7 +42,7 @@ async def use(store: str) -> None:
         await call(client, "update_memory", id=note["id"], text="Kim is off on Thursdays.")
         found = await call(client, "search_memories", query="When is the stand-up?", limit=1)
         print("found:", found["memories"][0]["text"])
-        for memory in (await call(client, "get_memories"))["memories"]:
+        for memory in (await call(client, "search_memories"))["memories"]:
             print(f"{memory['kind']}:", memory["text"])
 
         refused = await client.call_tool("search_memories", {"query": "?", "user_id": "sam"})

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import served
 from tests.layers import LAYERS, layer_of
 
 EXAMPLES = {"core": 25, "all": 100}
@@ -67,6 +68,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the tests of this layer; may be given several times. Default: core, or all where "
         "files or tests are named",
     )
+    parser.addoption(
+        "--service",
+        action="store_true",
+        help="run the tests that `tests.served` names over a service, by its client",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,6 +88,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the tests of other layers out, and begin with files that take long."""
+    if config.option.service:
+        items[:], left_out = served.chosen(items)
+        config.hook.pytest_deselected(items=left_out)
     wanted, left, ranks = [], [], dict[Path, int]()
     for item in items:
         layer = item.stash[_LAYER] = layer_of(item)

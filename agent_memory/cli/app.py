@@ -26,6 +26,7 @@ from agent_memory.cli import (
     shares,
     snapshots,
     upkeep,
+    why,
     worker,
 )
 from agent_memory.cli.common import show_warnings
@@ -43,6 +44,7 @@ app.command()(inspect.sessions)
 app.command()(inspect.show)
 app.command()(inspect.search)
 app.command()(inspect.explain)
+app.command()(why.why)
 app.command()(facts.facts)
 app.command()(facts.profile)
 app.command()(facts.audit)

@@ -38,9 +38,11 @@ def backup(
     back_up(url, file)
     told = f"{file} holds what {without_password(url)} held."
     out().print(told, markup=False, soft_wrap=True)
-    if settings.system_store is not None:
-        told = "System messages are in a store of their own: back that one up too, with --store."
-        err().print(told, style="yellow")
+    apart = [f"what the block {one.name!r} keeps" for one in settings.all_blocks if one.store]
+    apart += ["system messages"] * (settings.system_store is not None)
+    if apart:
+        told = f"In stores of their own: {', '.join(apart)}. Back these up too, with --store."
+        err().print(told, style="yellow", markup=False)
 
 
 def restore_store(file: Path, url: str, yes: bool) -> None:

@@ -180,9 +180,10 @@ def has_failed(one: Absorbed) -> bool:
 
 
 def missing_file(store: str) -> Path | None:
-    """The file of a SQLite URL, where it does not exist."""
-    path = Path(store.removeprefix("sqlite:///"))
-    return path if store.startswith("sqlite:///") and not path.exists() else None
+    """The file of a SQLite URL, or the folder of one of files, where it does not exist."""
+    begins = next((one for one in ("sqlite:///", "folder:///") if store.startswith(one)), None)
+    path = Path(store.removeprefix(begins or ""))
+    return path if begins is not None and not path.exists() else None
 
 
 def head_of(memory: AgentMemory, session_id: str) -> Head:

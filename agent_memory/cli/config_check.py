@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 _UNKNOWN = [("", "What it will do cannot be told before the errors below are mended.")]
+_USUAL = {"max_stm_ratio": 1.0, "by": "age", "rrf_k": 60.0}
+"""Settings that are not worth a word as they are."""
+
 _WORDS = {"by", "folder", "roles", "store"}
 """The fields of strategies and blocks whose words are told; of others, the numbers are."""
 
@@ -104,6 +107,8 @@ def described(one: Block | Strategy, model: str | None) -> str:
     name = getattr(one, "name", one.kind)
     told = [f"named {name}"] if name != one.kind else []
     for field, value in one:
+        if field in _USUAL and value == _USUAL[field]:
+            continue
         if isinstance(value, tuple):
             value = ", ".join(value) if field in _WORDS else len(value)
         if isinstance(value, int | float) or (field in _WORDS and value is not None):

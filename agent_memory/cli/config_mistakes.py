@@ -230,7 +230,8 @@ def _remarks(config: AgentMemoryConfig) -> Iterator[Finding]:
     needing = [("store", str(config.store)), ("system_store", str(config.system_store))]
     needing += [("embedding", str(name)) for name in {config.embedding, *names}]
     needing += [("blocks", block.kind) for block in config.all_blocks]
-    needing += [("blocks", "qdrant") for block in vectors if block.store]
+    needing += [("blocks", "qdrant") for block in vectors if block.store and not block.routed_to]
+    needing += [("store", str(block.routed_to)) for block in config.all_blocks if block.routed_to]
     for field, part in needing:
         named = f"{field.removeprefix('system_')} {part} "
         for extra, (module, begins) in _EXTRAS.items():

@@ -99,7 +99,11 @@ def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]
         with ExitStack() as opened:
             copy, schema = opened.enter_context(copied(url))
             looked_at = config.model_copy(update={"store": copy})
-            resources = opened.enter_context(closing(Services(looked_at))).resources
+
+            def copy_of(place: str) -> str:
+                return opened.enter_context(copied(place))[0]
+
+            resources = opened.enter_context(closing(Services(looked_at, copy_of))).resources
             yield "store", _opened(url, resources.store, schema and f", {schema}")
             yield "records", _tried(_records, url, copy, resources.store)
             if is_unfinished(opened.enter_context(closing(open_store(copy, config.namespace)))):

@@ -20,6 +20,7 @@ from agent_memory.cli.common import (
     load_config,
     open_memory,
 )
+from agent_memory.core.processes import share_arenas
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def _serve_http(
     from agent_memory.listening.serving import listen, serve
     from agent_memory.mcp.http import PATH, asgi
 
+    share_arenas()
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda number, frame: sys.exit(0))
     with listen(host, port) as listener, open_memory(settings(), create=True) as memory:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,14 +20,19 @@ from agent_memory.cli.common import (
     open_memory,
     without_password,
 )
+from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
+    from agent_memory.aio.memory import AsyncAgentMemory
     from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.listening.asgi import App
     from agent_memory.server.keys import KeyRing
     from agent_memory.server.tokens import Issuer
 
 _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read,write,delete,admin'
+
+_NO_MCP = 'It is not served to MCP clients: that needs the extra, pip install "agent-memory[mcp]".'
 
 
 @guarded
@@ -66,7 +71,7 @@ def serve(
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve the memory over HTTP, at /v1, until SIGTERM or Ctrl-C.
+    """Serve the memory over HTTP at /v1, to people at /, to MCP clients at /mcp, until SIGTERM.
 
     Who may do what comes from the credential: see `agent-memory keys`. Any number may run over one
     store. It logs to stderr, one JSON object a line, without anything that was said.
@@ -77,6 +82,7 @@ def serve(
     _check_installed()
     rights = [one.strip() for one in jwt_rights.split(",")]
     trusted = None if jwks is None else issuer_of(jwks, issuer, audience, user_claim, rights)
+    share_arenas()
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda number, frame: sys.exit(0))
     settings = _settings(store, config)
@@ -96,12 +102,16 @@ def serve(
         _check_credentials(ring, trusted, address)
         credentials = Credentials(ring, None if trusted is None else Tokens(trusted))
         limits = replace(Limits(), per_second=rate, burst=max(1, int(rate * 4)))
-        app = Application(AsyncAgentMemory(memory), credentials, Metrics(), limits)
+        awaited = AsyncAgentMemory(memory)
+        mcp = _mcp(awaited)
+        app = Application(awaited, credentials, Metrics(), limits, mcp=mcp)
         place = without_password(str(settings.store))
-        shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"Serving {place} at http://{shown}:{port}/v1. Ctrl-C stops it.")
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        typer.echo(f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.")
+        typer.echo(_NO_MCP if mcp is None else f"MCP clients find it at {address}/mcp.")
         log_as_json()
-        run(app, listener)
+        with app.figures.kept_up():
+            run(app, listener)
 
 
 def _check_installed() -> None:
@@ -114,12 +124,24 @@ def _check_installed() -> None:
         raise MissingExtra("agent-memory serve", "server")
 
 
+def _mcp(memory: AsyncAgentMemory) -> App | None:
+    """What answers MCP clients; None where the extra is not installed."""
+    if find_spec("mcp") is None:
+        return None
+    from agent_memory.mcp.http import behind
+
+    return behind(memory)
+
+
 def _settings(store: str | None, config: ConfigOption) -> AgentMemoryConfig:
-    """The settings; what was said is absorbed in the background, unless they say otherwise."""
+    """The settings; unless they say otherwise, what was said is absorbed in the background, and
+    what models were sent is kept."""
     settings = load_config(store, config)
-    if "overflow_mode" in settings.model_fields_set:
-        return settings
-    return settings.model_copy(update={"overflow_mode": "background"})
+    usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
+    if settings.redact is not None:  # which lets nothing be kept as it was sent
+        del usual["keep_contexts"]
+    mine = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
+    return settings.model_copy(update=mine)
 
 
 def _check_credentials(ring: KeyRing, trusted: Issuer | None, address: str) -> None:

@@ -163,8 +163,9 @@ def verify(
     Ends with 1 where something of it does not hold. It looks through all records of the store.
     """
     from agent_memory import operations
+    from agent_memory.config.sources import read_text
 
-    text = receipt.read_text(encoding="utf-8")
+    text = read_text(receipt, "the receipt")
     with open_memory(load_config(store, config)) as memory:
         found = operations.verify(memory, text)
     out().print(str(found), markup=False, soft_wrap=True)

@@ -23,6 +23,7 @@ from agent_memory.cli.common import (
     without_password,
 )
 from agent_memory.core.ids import readable
+from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def worker(
     lost either way.
     """
     from agent_memory.engine.assembly import assemble
+    from agent_memory.engine.figures import Figures
 
     settings = existing(load_config(store, config))
     place = without_password(str(settings.store))
@@ -63,7 +65,12 @@ def worker(
             "A worker shares a store with other processes, which memory:// is not for. Name the "
             "one that they use with --store or --config, such as sqlite:///memory.db."
         )
-    with _signals() as stops, closing(assemble(settings)) as parts:
+    share_arenas()
+    with (
+        _signals() as stops,
+        closing(assemble(settings)) as parts,
+        Figures(parts.store).kept_up(parts.counted),
+    ):
         report = Report(lambda: stops.put("Nobody reads this any more."))
         working = parts.worker(threads or settings.background_threads, report.on_done)
         if not once:

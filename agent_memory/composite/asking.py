@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from agent_memory.composite.members import Asked, Members
+from agent_memory.core.memory_spans import operation, tell_search
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
 from agent_memory.engine.recall.contexts import existing
@@ -87,7 +88,11 @@ class Asking:
                 if question.message is not None:
                     self._fan_out.load(asked.name, asked.block)
                 calls[asked.name] = partial(_recalled, asked, scope, question)
-        return self._fan_out.ask(calls)
+        with operation("search_memory", None, question.scope.session_id) as span:
+            found, warnings = self._fan_out.ask(calls)
+            recalls = [one for each in found.values() for one in each]
+            tell_search(span, question.message, recalls)
+        return found, warnings
 
 
 def _recalled(asked: Asked, scope: Scope, question: Question) -> list[Recall]:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Self, TypeVar
 
 from agent_memory.composite.asking import Asking, Question
+from agent_memory.composite.done import all_done, named
 from agent_memory.composite.members import Members, memories_in
 from agent_memory.composite.routing import Routing, Rule
 from agent_memory.composite.session import CompositeSession
+from agent_memory.composite.tools import tools_of
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.fusion import merge
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
+from agent_memory.core.sent import SentContext
+from agent_memory.core.tools import Tool
 from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.loop.turns import Turns
@@ -35,7 +39,8 @@ from agent_memory.engine.recall.contexts import (
 from agent_memory.engine.recall.merged import most_of
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.engine.stats import Stats
-from agent_memory.errors import ConfigError, StoreError
+from agent_memory.engine.tool_calls import run_tool
+from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block
 
 T = TypeVar("T")
@@ -213,6 +218,18 @@ class CompositeMemory:
         home = self.home(session_id, user_id)
         return home.history(session_id, user_id=user_id, after=after, limit=limit, last=last)
 
+    def contexts(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[SentContext]:
+        """As `AgentMemory.contexts`, of what the home gave: without what the others added."""
+        home = self.home(session_id, user_id)
+        return home.contexts(session_id, user_id=user_id, after=after, limit=limit)
+
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
         """As `AgentMemory.pop`, in the session's home."""
         return self.home(session_id, user_id).pop(session_id, count, user_id=user_id)
@@ -224,7 +241,7 @@ class CompositeMemory:
         absorbed = self.memories[name].end(session_id, user_id=user_id)
         for block in self.blocks.values():
             block.end(scope)
-        return _named(name, absorbed)
+        return named(name, absorbed)
 
     def flush(self, session_id: str | None = None, *, user_id: str | None = None) -> list[Absorbed]:
         """Absorb what is pending: of one session, of one user's, or of all.
@@ -237,11 +254,11 @@ class CompositeMemory:
         """
         if session_id is not None:
             name = self._route.home(session_id, user_id)
-            return _named(name, self.memories[name].flush(session_id, user_id=user_id))
+            return named(name, self.memories[name].flush(session_id, user_id=user_id))
         self._check(None, user_id)
         calls = {name: partial(one.flush, user_id=user_id) for name, one in self.memories.items()}
-        done = _all_done("flush", calls)
-        return [one for name, absorbed in done.items() for one in _named(name, absorbed)]
+        done = all_done("flush", calls)
+        return [one for name, absorbed in done.items() for one in named(name, absorbed)]
 
     def delete(self, session_id: str, *, user_id: str | None = None) -> None:
         """Remove a session, and what derives from it, from its home, and what blocks alone keep of
@@ -254,7 +271,7 @@ class CompositeMemory:
         home = self.memories[name]
         scope = home.components.guard.scope(user_id, session_id)
         calls: dict[str, Callable[[], object]] = {name: partial(home.delete, session_id)}
-        _all_done("delete", {**calls, **self._forgotten(scope)})
+        all_done("delete", {**calls, **self._forgotten(scope)})
 
     def delete_user(self, user_id: str) -> None:
         """Remove all of a user's sessions, and what derives from them, from every member.
@@ -266,7 +283,7 @@ class CompositeMemory:
         calls: dict[str, Callable[[], object]] = {
             name: partial(memory.delete_user, user_id) for name, memory in self.memories.items()
         }
-        _all_done("delete_user", {**calls, **self._forgotten(Scope(user_id))})
+        all_done("delete_user", {**calls, **self._forgotten(Scope(user_id))})
 
     def sessions(
         self, *, user_id: str | None = None, limit: int = 100, after: str | None = None
@@ -305,10 +322,42 @@ class CompositeMemory:
             message: As for `before_turn`.
             user_id: The user, needed where the session does not exist yet.
             **options: `model`, `tools`, `stream`, `max_rounds`, `key`, `expected_end`, and what
-                else litellm is to send. Tools of a memory are those of the home.
+                else litellm is to send. Tools of a memory are those of `tools`.
         """
         turns = self._turns(session_id, user_id)
         return turns.complete(session_id, message, user_id=user_id, **options)
+
+    def tools(self, session_id: str, *, user_id: str | None = None) -> list[dict[str, Any]]:
+        """What a model may ask of all members: tools of the session's home, and of blocks alone, by
+        their own names; those of the other memories by names that begin with the member's, such as
+        "company_memory_read", for a user. As `AgentMemory.tools`.
+
+        Raises:
+            ConfigError: Two tools have the same name, or one has too long a name.
+        """
+        self.home(session_id, user_id).components.guard.scope(user_id, session_id)
+        return [tool.schema() for tool in self._tools(session_id, user_id).values()]
+
+    def call_tool(
+        self,
+        session_id: str,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        user_id: str | None = None,
+        key: str | None = None,
+    ) -> str:
+        """Do what a model asked for, in the member whose tool it is; as `AgentMemory.call_tool`."""
+        guard = self.home(session_id, user_id).components.guard
+        guard.check_session(session_id, user_id)
+
+        def scope() -> Scope:
+            return replace(guard.scope(user_id, session_id), key=key)
+
+        return run_tool(self._tools(session_id, user_id), name, arguments, scope)
+
+    def _tools(self, session_id: str, user_id: str | None) -> dict[str, Tool]:
+        return tools_of(self._members, self._route.home(session_id, user_id), user_id)
 
     def session(self, session_id: str, user_id: str | None = None) -> CompositeSession:
         """The same calls with the ids bound."""
@@ -326,7 +375,7 @@ class CompositeMemory:
             StoreError: A member could not be closed; all were tried.
         """
         members: dict[str, Block | AgentMemory] = {**self.blocks, **self.memories}
-        _all_done("close", {name: one.close for name, one in members.items()})
+        all_done("close", {name: one.close for name, one in members.items()})
 
     @property
     def _first(self) -> AgentMemory:
@@ -336,14 +385,29 @@ class CompositeMemory:
         self._first.components.guard.check(session_id, user_id)
 
     def _turns(self, session_id: str, user_id: str | None) -> Turns:
-        """Turns that read and store here, with the model and the tools of the home."""
+        """Turns that read and store here, with the home's model and all members' tools."""
         home = self.home(session_id, user_id)
 
-        def begin(session_id: str, asked: Sequence[Message], *, user_id: str | None) -> Pack:
+        def begin(
+            session_id: str,
+            asked: Sequence[Message],
+            *,
+            user_id: str | None,
+            reads_turn: bool = False,
+        ) -> Pack:
             view = self._view(session_id, asked, user_id)
             return self._contexts(session_id, user_id).sending(session_id, view)
 
-        return replace(home.turns, begin=begin, update=self.update)
+        def toolbox() -> dict[str, Tool]:
+            return self._tools(session_id, user_id)
+
+        return replace(
+            home.turns,
+            begin=begin,
+            update=self.update,
+            call_tool=self.call_tool,
+            toolbox=toolbox,
+        )
 
     def _forgotten(self, scope: Scope) -> dict[str, Callable[[], object]]:
         """For each block alone that keeps something: the call that has it forget."""
@@ -353,28 +417,3 @@ class CompositeMemory:
             self._first.components.store.secure_erase()
 
         return {name: partial(forget, block) for name, block in self._members.manual_blocks.items()}
-
-
-def _all_done(what: str, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
-    """Make all calls, one after the other; what they gave.
-
-    Raises:
-        StoreError: Some failed; it names them.
-    """
-    done: dict[str, T] = {}
-    failed: dict[str, Exception] = {}
-    for name, call in calls.items():
-        try:
-            done[name] = call()
-        except Exception as error:  # noqa: BLE001 - the others come first; then it is raised
-            failed[name] = error
-    if failed:
-        told = "; ".join(f"{name!r}: {type(e).__name__}: {e}" for name, e in failed.items())
-        raise StoreError(
-            f"{what}() failed in {told}. The other members are done; call it again."
-        ) from next(iter(failed.values()))
-    return done
-
-
-def _named(name: str, absorbed: Iterable[Absorbed]) -> list[Absorbed]:
-    return [replace(one, block=f"{name}.{one.block}") for one in absorbed]

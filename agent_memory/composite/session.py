@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.engine.session import BoundSession, Session
 
@@ -17,8 +18,23 @@ class CompositeSession(BoundSession):
         super().__init__(memory, session_id, user_id)
         self._composite = memory
 
+    def tools(self) -> list[dict[str, Any]]:
+        """As `CompositeMemory.tools`."""
+        return self._composite.tools(self.session_id, user_id=self.user_id)
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        key: str | None = None,
+    ) -> str:
+        """As `CompositeMemory.call_tool`."""
+        whose = {"user_id": self.user_id, "key": key}
+        return self._composite.call_tool(self.session_id, name, arguments, **whose)
+
     @property
     def home(self) -> Session:
-        """The session in its home: for its tools, its scratchpad, and its owner's memory."""
+        """The session in its home: for its scratchpad, and its owner's memory."""
         home = self._composite.home(self.session_id, self.user_id)
         return home.session(self.session_id, self.user_id)

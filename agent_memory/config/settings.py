@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ImportString,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from agent_memory.config.sources import Sourced, read_settings, settings
 from agent_memory.core.context import MemoryRole
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.kinds import find_kind
 from agent_memory.core.protocols import Offering
+from agent_memory.core.redaction import Redactor
 from agent_memory.core.spending import SpendingLimits
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
@@ -45,9 +53,10 @@ class AgentMemoryConfig(Sourced):
     environment over a file.
 
     Attributes:
-        store: Where all is kept: "sqlite:///file.db", "memory://", or a server's address, such as
-            "postgresql://...", "mysql://..." or "redis://..."; or a store that is open, which
-            several memories may share and which whoever opened it closes.
+        store: Where all is kept: "sqlite:///file.db", "folder:///memories" (plain files),
+            "memory://", or a server's address, such as "postgresql://...", "mysql://..." or
+            "redis://..."; or a store that is open, which several memories may share and which
+            whoever opened it closes.
         durability: What an acknowledged update survives. "process": the end of the process, however
             sudden; a power loss may take the newest. "power": that too, with a disk sync for each
             update.
@@ -65,7 +74,7 @@ class AgentMemoryConfig(Sourced):
         max_recall_tokens: What recalls may take of `max_tokens` at most. None for a fifth of it,
             but no less than 500 and no more than 2,000.
         min_share: Share of the best score of its block that a recall must have to stand in a
-            context; where a message asks nothing, its cube root. 0 takes all that has room.
+            context; where a message asks nothing, its fourth root. 0 takes all that has room.
         model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
             works without a language model.
         api_base: Address of the model's API, where it is not the provider's own.
@@ -100,7 +109,9 @@ class AgentMemoryConfig(Sourced):
         absorb_attempts: Attempts after which messages that a block cannot absorb are set aside as a
             dead letter. An outage does not count.
         absorb_timeout: Seconds that a block may take for one batch.
-        memory_role: Role under which recalls and the summary stand.
+        memory_role: Where recalls and the summary stand: as "system" or "user"; or "leading", in
+            the one system message at the top, for models that take no other. Prompt caches then
+            keep little: see docs/recall.md.
         retention: How long the log keeps a message that has left the window and that every block
             has absorbed. "forever"; "window": no longer; or a timedelta after the message's own
             time, in files an ISO 8601 duration ("P30D"). What blocks made of it stays.
@@ -108,6 +119,12 @@ class AgentMemoryConfig(Sourced):
             timedelta, in files an ISO 8601 duration ("P30D"), or "forever". It goes by each
             session: what is older is removed with the session's next update that has a key. What
             `retention` removes from the log stays known for as long.
+        redact: Runs over each text before it is kept: in the log, and so in all that is made of it,
+            in notes, files, working memory and places. A `Redactor`, a function, or where that is,
+            as "module.name". What of a message is not as it was given its metadata says.
+        keep_contexts: Whether it is kept what models were sent, for `AgentMemory.contexts`: one
+            more write with each context. It goes as the messages and sessions go of which it was
+            made.
         recall_timeout: Seconds that `get` and `search` wait for blocks.
         shares: Shared namespaces, each with the agents that may "read" or "write" it at first.
             Written when a memory opens, for pairs of which the store knows nothing yet; what is
@@ -143,6 +160,8 @@ class AgentMemoryConfig(Sourced):
     memory_role: MemoryRole = "system"
     retention: Retention = "forever"
     keep_keys: KeepKeys = timedelta(days=30)
+    redact: Redactor | ImportString[Callable[[str], str]] | None = None
+    keep_contexts: bool = False
     recall_timeout: float = Field(default=2.0, gt=0)
     shares: Mapping[str, Mapping[str, Access]] = {}
 
@@ -185,6 +204,15 @@ class AgentMemoryConfig(Sourced):
         return self
 
     @model_validator(mode="after")
+    def _kept_as_sent(self) -> Self:
+        if self.redact is not None and self.keep_contexts:
+            raise ConfigError(
+                "keep_contexts keeps what models are sent to the byte, and redact lets nothing be "
+                "kept as it was given. Leave one of them out."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _default_blocks(self) -> Self:
         if "blocks" not in self.model_fields_set and not self.all_blocks:
             object.__setattr__(self, "blocks", (_default("vector"),))
@@ -192,6 +220,9 @@ class AgentMemoryConfig(Sourced):
 
     @model_validator(mode="after")
     def _names(self) -> Self:
+        for block in self.all_blocks:
+            if block.routed_to is not None:
+                check_url(block.routed_to)
         names = [block.name for block in self.all_blocks]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

@@ -39,10 +39,18 @@ def asked_for(message: Message) -> Message:
     text = message.text().strip()
     if len(text) <= MOST:
         return message
+    return Message(role=role_of(message), content=asked_in(text))
+
+
+def asked_in(text: str) -> str:
+    """The same of a text."""
+    text = text.strip()
+    if len(text) <= MOST:
+        return text
     first, begun, _ = text[: _END + 1].partition(_BREAK)
     _, ended, last = text[-_END - 1 :].rpartition(_BREAK)
     ends = [end for end, whole in ((first, begun), (last, ended)) if whole]
-    return Message(role=role_of(message), content="\n".join(ends or _sentences(text)))
+    return "\n".join(ends or _sentences(text))
 
 
 def _sentences(text: str) -> list[str]:

@@ -14,7 +14,9 @@ from agent_memory.core.text import escape
 from agent_memory.core.usage import Usage
 from agent_memory.core.window import role_of
 
-MemoryRole = Literal["system", "user"]
+MemoryRole = Literal["system", "user", "leading"]
+"""Where recalls and the summary stand: in messages of their own, of the system or before a
+question; or in the one system message at the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class MemoryContext:
     """The window, and what the blocks recalled.
 
     Attributes:
-        messages: System message, summary, newest turns. What is too long is shown in part.
+        messages: System message, summary (one message, where recalls lead), newest turns. What is
+            too long is shown in part.
         recalls: All that was recalled and fits, merged, best first.
         tokens: What `to_messages()` costs, as the configured tokenizer counts it.
         max_tokens: The budget; `tokens` never passes it.
@@ -39,7 +42,7 @@ class MemoryContext:
             too slow, and other trouble. Nothing of it is raised.
         head: The session's head; None for a session that does not exist yet.
         blocks: For each block, what it is, in the configured order.
-        memory_role: Under which role recalls are placed.
+        memory_role: Where recalls are placed.
         format: In which format `to_messages()` gives it; None for OpenAI's chat.
         asked: The turn so far, which `to_messages()` adds at the end: the message that the context
             was asked for, unless it is the newest of `messages` already.
@@ -97,7 +100,8 @@ class MemoryContext:
         A question that the window ends with already stands there once. Recalls stand in one
         `<memory>` element right before the newest user message (role "system"), or at the
         beginning of that message (role "user"), so that all before it stays the same from turn to
-        turn and prompt caches stay warm.
+        turn and prompt caches stay warm. With "leading" they end the one system message at the top:
+        the only form that some providers and chat templates take, and no cache keeps what follows.
         """
         memory = render_memory(self.recalls, list(self.blocks))
         leading = leading_count(self.messages, self.head)
@@ -123,10 +127,18 @@ def leading_count(messages: Sequence[Message], head: Head | None) -> int:
 def summary_message(summary: Summary, role: MemoryRole) -> Message:
     """The one message that stands for all that left, marked as a summary."""
     return Message(
-        role=role,
+        role=_placed_as(role),
         content=f"<summary>\n{escape(summary.text)}\n</summary>",
         metadata={"kind": "summary", "upto": summary.upto, "by": summary.by},
     )
+
+
+def folded(messages: Sequence[Message]) -> list[Message]:
+    """The system message with the summary at its end: one message, of two or fewer."""
+    if len(messages) < 2 or (view := messages[0].to_openai()) is None:
+        return list(messages)
+    told = messages[1].text()
+    return [Message(role=view["role"], content=_joined(view.get("content"), told))]
 
 
 def render_line(recall: Recall) -> str:
@@ -157,6 +169,10 @@ def place_memory(
     """
     if not memory:
         return chat
+    if role == "leading":
+        if not leading:
+            return [{"role": "system", "content": memory}, *chat]
+        return [{**chat[0], "content": _joined(chat[0].get("content"), memory)}, *chat[1:]]
     users = (i for i, m in enumerate(chat) if i >= leading and m["role"] == "user")
     newest = max(users, default=None)
     if newest is None:
@@ -171,8 +187,20 @@ def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [view for message in messages for view in message.views()]
 
 
+def _placed_as(role: MemoryRole) -> Literal["system", "user"]:
+    """The role that a message of the memory's own has."""
+    return "user" if role == "user" else "system"
+
+
 def _with_memory(message: dict[str, Any], memory: str) -> dict[str, Any]:
     content = message.get("content")
     if isinstance(content, list):
         return {**message, "content": [{"type": "text", "text": memory}, *content]}
     return {**message, "content": f"{memory}\n\n{content or ''}"}
+
+
+def _joined(content: Any, told: str) -> Any:
+    """A message's content with a text at its end."""
+    if isinstance(content, list):
+        return [*content, {"type": "text", "text": told}]
+    return f"{content}\n\n{told}" if content else told

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
-from itertools import pairwise
+from dataclasses import replace
+from datetime import datetime
 from types import MappingProxyType
 
-from agent_memory.core.records import Recall, Source
-from agent_memory.core.text import identifiers, names
+from agent_memory.core.doubles import doubles
+from agent_memory.core.records import Recall, Scope, Source
 
-_ALIKE = 0.8
 _AGREED = 0.25
 """What another block's finding of the same message adds to a recall, of what it scores there."""
 _STANDING = 300
@@ -26,9 +25,9 @@ def merge(
 ) -> list[Recall]:
     """All blocks' recalls in one list, best first.
 
-    A recall ranks by its score over the best score of its block, and by what another block makes of
-    the message that it tells of: a fact and the words it was found in speak for each other. Ties go
-    to the block named first.
+    What is pinned comes first. Else a recall ranks by its score over the best score of its block,
+    and by what another block makes of the message that it tells of: a fact and the words it was
+    found in speak for each other. Ties go to the block named first.
     Left out are recalls whose every source the window still shows. Of texts that say the same (four
     of five pairs of words alike, and all names and numbers) the best stays.
 
@@ -51,10 +50,39 @@ def merge(
     ranked = [
         (weight, recall)
         for weight, recall in zip(_weights(wanted, every), wanted, strict=True)
-        if weight >= floors.get(recall.block, -math.inf)
+        if recall.pinned or weight >= floors.get(recall.block, -math.inf)
     ]
-    ranked.sort(key=lambda pair: -pair[0])
+    ranked.sort(key=lambda pair: (not pair[1].pinned, -pair[0]))
     return _folded([recall for _, recall in ranked])
+
+
+def marked(
+    name: str, recalls: Sequence[Recall], outdated: Mapping[str, Mapping[Source, datetime]]
+) -> list[Recall]:
+    """A block's recalls; those that another block knows to be outdated say since when. Pure.
+
+    Args:
+        name: The block that recalls.
+        recalls: What it recalls.
+        outdated: By the block that knows it, the messages of which nothing holds still.
+    """
+    since = {
+        source: at
+        for block, some in outdated.items()
+        if block != name
+        for source, at in some.items()
+    }
+    if not since:
+        return list(recalls)
+    return [_marked(one, since) for one in recalls]
+
+
+def _marked(recall: Recall, since: Mapping[Source, datetime]) -> Recall:
+    if not recall.sources or not all(source in since for source in recall.sources):
+        return recall
+    news = max(since[source] for source in recall.sources)
+    said = f"{recall.told_time}; " if recall.told_time else ""
+    return replace(recall, time=f"{said}outdated since {news:%Y-%m-%d}")
 
 
 def select(
@@ -65,7 +93,7 @@ def select(
     Each block is sure of an equal share for its best; what is left goes to the best of all. Best is
     what is worth most for its tokens: what it ranks by, over the square root of what it costs. So
     long recalls have to bear on the question more than short ones, but a short one that says little
-    drives nothing out.
+    drives nothing out. What is pinned comes first in any case.
 
     Args:
         recalls: Merged recalls with their `tokens`.
@@ -97,7 +125,7 @@ def _by_worth(recalls: Sequence[Recall]) -> list[int]:
         weight / math.sqrt(_STANDING + recall.tokens)
         for weight, recall in zip(weights, recalls, strict=True)
     ]
-    return sorted(range(len(recalls)), key=lambda place: -worth[place])
+    return sorted(range(len(recalls)), key=lambda at: (not recalls[at].pinned, -worth[at]))
 
 
 def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
@@ -109,8 +137,12 @@ def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
     """
     best: dict[str, float] = {}
     for one in every:
+        if one.pinned:  # its score may be beyond all others
+            continue
         best[one.block] = max(best.get(one.block, 0.0), _finite(one.score))
-    shares = [_finite(one.score) / best[one.block] if best[one.block] else 0.0 for one in recalls]
+    shares = [
+        _finite(one.score) / best[one.block] if best.get(one.block) else 0.0 for one in recalls
+    ]
     of_source: dict[Source, dict[str, float]] = {}
     for share, one in zip(shares, recalls, strict=True):
         for source in one.sources:
@@ -128,6 +160,21 @@ def _weights(recalls: Sequence[Recall], every: Iterable[Recall]) -> list[float]:
 
 def _finite(score: float) -> float:
     return score if math.isfinite(score) else 0.0
+
+
+def with_pinned(
+    found: Sequence[Recall], every: Sequence[Recall], scope: Scope, limit: int
+) -> list[Recall]:
+    """What a block recalls, with what is pinned before it.
+
+    Args:
+        found: What it found, best first.
+        every: What it could recall.
+        scope: As `get` was given it.
+        limit: At most so many.
+    """
+    pinned = [one for one in every if one.id in scope.pinned]
+    return [*pinned, *[one for one in found if one.id not in scope.pinned]][:limit]
 
 
 def folded(ranked: Sequence[Recall], limit: int) -> list[Recall]:
@@ -148,32 +195,5 @@ def folded(ranked: Sequence[Recall], limit: int) -> list[Recall]:
 
 def _folded(ranked: Sequence[Recall]) -> list[Recall]:
     """Those that say nothing that one before them says."""
-    pairs = [_pairs(recall.text) for recall in ranked]
-    named = cache(lambda place: _named(ranked[place].text))
-    gone: set[int] = set()
-    by_size = sorted(range(len(ranked)), key=lambda place: len(pairs[place]))
-    for at, place in enumerate(by_size):
-        some = pairs[place]
-        for other in by_size[at + 1 :]:
-            more = pairs[other]
-            if len(some) < _ALIKE * len(more):
-                break
-            if (some and some.isdisjoint(more)) or place in gone or other in gone:
-                continue
-            if _alike(some, more) and named(place) == named(other):
-                gone.add(max(place, other))
+    gone = doubles([recall.text for recall in ranked])
     return [recall for place, recall in enumerate(ranked) if place not in gone]
-
-
-def _pairs(text: str) -> frozenset[tuple[str, ...]]:
-    """Each two words that follow each other: who did what to whom is in their order."""
-    return frozenset(pairwise(["", *text.casefold().split()]))
-
-
-def _alike(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> bool:
-    common = len(one & other)
-    return common >= _ALIKE * (len(one) + len(other) - common)
-
-
-def _named(text: str) -> frozenset[str]:
-    return frozenset(name.casefold() for name in (*identifiers(text), *names(text)))

@@ -41,13 +41,18 @@ def check_id(name: str, value: object) -> None:
         raise InvalidId(f"{name} is empty. Give a text that names it, such as a UUID.")
     if len(value) > MAX_ID:
         raise InvalidId(f"{name} has {len(value)} characters; at most {MAX_ID} are kept.")
-    if "\x00" in value or (not value.isascii() and _SURROGATE.search(value)):
+    if not is_storable(value):
         raise InvalidId(f"{name} holds a NUL or a lone surrogate, which no store can keep.")
     if value.startswith(_MARK) and not isinstance(value, OwnId):
         raise InvalidId(
             f"{name} begins with U+001E, which is kept for shared namespaces. Reach one with "
             "memory.share(name)."
         )
+
+
+def is_storable(text: str) -> bool:
+    """Whether every store can keep a text as a name: without NUL and lone surrogates."""
+    return "\x00" not in text and (text.isascii() or not _SURROGATE.search(text))
 
 
 def marker(value: object) -> str | None:

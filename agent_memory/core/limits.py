@@ -45,6 +45,19 @@ def at_most(name: str, value: object) -> int | None:
     return None if value is None else how_many(name, value)
 
 
+def score_of(name: str, value: object) -> float | None:
+    """A score, or None for none.
+
+    Raises:
+        InvalidInput: It is no number.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST < value < MOST:
+        raise InvalidInput(f"{name} is {quoted(value)}. Give a score, such as 0.5, or None.")
+    return value
+
+
 def place_in_log(name: str, value: object) -> int:
     """The number of a message, or 0 for the beginning of the log.
 

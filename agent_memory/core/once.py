@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from agent_memory.core.limits import MOST, quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Head
+from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.errors import Conflict, InvalidInput
 
 _NAME_DIGITS = 40
@@ -163,6 +163,24 @@ class Once:
         return [
             KeptKey(key.name, key.digest, seq, head.end, head.total, self.at) for key, seq in found
         ]
+
+
+class Append(NamedTuple):
+    """What is to be appended to a session; see `SessionStore.append`.
+
+    Attributes:
+        session_id: The session.
+        drafts: What is appended.
+        user_id: Whose it is.
+        once: On what terms; None for none.
+        own: Refuse a session that is there and is nobody's, instead of giving it to the user.
+    """
+
+    session_id: str
+    drafts: Sequence[Draft]
+    user_id: str | None = None
+    once: Once | None = None
+    own: bool = False
 
 
 class Chosen(NamedTuple):

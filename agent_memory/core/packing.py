@@ -17,6 +17,7 @@ from agent_memory.core.context import (
     MemoryContext,
     MemoryRole,
     chat_of,
+    folded,
     summary_message,
 )
 from agent_memory.core.fitting import Fitted, Fitting, cost_of
@@ -97,6 +98,7 @@ class Packer:
         share: Share of the budget that short-term memory may fill.
         summary_tokens: What the strategy's summary may take; 0 for a strategy without one.
         min_share: Share of its block's best score that a recall must have.
+        reads_turn: Whether the turn so far can be read on, though it is not stored yet.
     """
 
     counter: TokenCounter
@@ -108,6 +110,7 @@ class Packer:
     share: float = 1.0
     summary_tokens: int = 0
     min_share: float = 0.0
+    reads_turn: bool = False
 
     @property
     def candidates(self) -> int:
@@ -120,7 +123,7 @@ class Packer:
 
         For what only tells something it is higher: nobody waits for an answer.
         """
-        least = self.min_share if asks(question) else self.min_share ** (1 / 3)
+        least = self.min_share if asks(question) else self.min_share ** (1 / 4)
         return {name: least for name, info in self.blocks.items() if info.selective}
 
     def lowered(self, max_tokens: int | None) -> Packer:
@@ -203,7 +206,9 @@ class Packer:
     ) -> Shown:
         """What is shown where it is too much for the budget."""
         question = next((one.message.text() for one in reversed(shown) if is_user(one)), "")
-        shortener = Shortener(self.counter, question, head.end if head is not None else 0)
+        end = head.end if head is not None else 0
+        readable = drafts[-1].seq if drafts and self.reads_turn else end
+        shortener = Shortener(self.counter, question, readable)
         budget = self._budget
         for leading in self._choices(head, system, shortener):
             room = budget.messages - leading.tokens
@@ -226,8 +231,8 @@ class Packer:
         if whole.messages:
             left_out = ("The summary of what left the window does not fit, and is left out.",)
             if budget.shows_summary(whole.tokens):
-                messages = [*above.messages, *whole.messages]
-                yield _Leading(messages, above.costs + whole.costs, above.warnings)
+                stacked = self._stacked([*above.messages, *whole.messages])
+                yield stacked._replace(warnings=above.warnings)
         for room in (most, most // 2, 0):
             less = self._cut_system(system, room, shortener)
             yield less._replace(warnings=(*less.warnings, *left_out))
@@ -251,6 +256,12 @@ class Packer:
         messages = [] if system is None else [system]
         if head is not None and head.summary is not None:
             messages.append(summary_message(head.summary, self.role))
+        return self._stacked(messages)
+
+    def _stacked(self, messages: list[Message]) -> _Leading:
+        """Messages as they stand at the top: in one, where recalls lead."""
+        if self.role == "leading":
+            messages = folded(messages)
         return _Leading(messages, list(map(self.counter.message, messages)))
 
     def _shown(

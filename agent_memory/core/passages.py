@@ -73,9 +73,10 @@ def _at(recall: Recall) -> tuple[str, str, int, int]:
 
 
 def _follows(one: Recall, other: Recall) -> bool:
-    """Whether nothing is between two messages or passages of messages."""
+    """Whether nothing is between two messages or passages of messages, whose times are told alike:
+    what is said to be outdated stands apart."""
     (session_id, seq), (its_session, its_seq) = one.sources[0], other.sources[0]
-    if (one.block, session_id) != (other.block, its_session):
+    if (one.block, session_id, one.time) != (other.block, its_session, other.time):
         return False
     here, there = part_of(one.metadata), part_of(other.metadata)
     if seq == its_seq:

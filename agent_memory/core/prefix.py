@@ -32,6 +32,8 @@ def pieces(
     said: Sequence[Entry],
     recalls: Sequence[Recall],
     recall_tokens: int,
+    *,
+    leads: bool = False,
 ) -> list[Piece]:
     """A context as it is sent.
 
@@ -40,11 +42,16 @@ def pieces(
         said: The turns, the one under way included.
         recalls: What is recalled: it stands before the newest message of the user.
         recall_tokens: What that costs.
+        leads: Whether it stands at the end of the first message instead.
     """
     above = [Piece(hash((one.role, _content(one))), tokens) for one, tokens in leading]
     below = [Piece(hash((one.seq, one.tokens, _content(one.message))), one.tokens) for one in said]
     if recalls:
         memory = Piece(hash(tuple([(one.block, str(one)) for one in recalls])), recall_tokens)
+        if leads:
+            first = above[0] if above else Piece(0, 0)
+            one = Piece(hash((first.key, memory.key)), first.tokens + recall_tokens)
+            return [one, *above[1:], *below]
         places = [place for place, entry in enumerate(said) if is_user(entry)]
         below.insert(places[-1] if places else 0, memory)
     return [*above, *below]

@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic, sleep
 from types import FrameType
 from typing import Any, TypeVar
@@ -19,8 +20,10 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _IMPORT_SECONDS = 20.0
+_M_ARENA_MAX = -8  # of glibc's malloc.h
 
 _locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+_known: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
 _held: list[threading.RLock] = []
 _anew: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
@@ -32,9 +35,29 @@ def fork_safe_lock() -> threading.RLock:
     go on with half-done. Who holds one takes no other, and does not fork. It is taken by `with`
     alone, which no signal's exception can tear; a signal's handler takes it again.
     """
-    lock = threading.RLock()
+    lock = known_lock()
     _locks.add(lock)
     return lock
+
+
+def known_lock() -> threading.RLock:
+    """A lock that `holds_a_lock` knows."""
+    lock = threading.RLock()
+    _known.add(lock)
+    return lock
+
+
+def is_own(lock: threading.RLock) -> bool:
+    """Whether this thread holds a lock."""
+    return bool(lock._is_owned())  # type: ignore[attr-defined]
+
+
+def holds_a_lock() -> bool:
+    """Whether this thread holds a lock that others may wait for.
+
+    A signal's handler finds it so, where it interrupts who works under one.
+    """
+    return any(is_own(lock) for lock in list(_known))
 
 
 def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
@@ -43,6 +66,20 @@ def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
     For what is about threads: of those none has crossed the fork.
     """
     _anew[thing] = begin
+
+
+def share_arenas() -> None:
+    """Have the threads of this process share two of the C library's arenas of memory.
+
+    Each thread has one of its own else, which gives nothing back: a process of many threads that
+    runs for long grows by that. Called before there are threads. Where the C library is no glibc,
+    or the environment says how many there are to be, nothing is changed.
+    """
+    import ctypes
+
+    if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def wait_for_imports() -> None:

@@ -94,7 +94,8 @@ class Placed:
         memory = render_memory(recalls, list(self.blocks))
         placed = place_memory(chat, memory, self.role, self.leading)
         if len(placed) > len(chat):
-            return self.counter.chat({"role": self.role, "content": memory})
+            own = "user" if self.role == "user" else "system"
+            return self.counter.chat({"role": own, "content": memory})
         pairs = zip(placed, chat, strict=True)
         return sum(
             self.counter.chat(new) - self.counter.chat(old) for new, old in pairs if new is not old

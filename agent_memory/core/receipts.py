@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Entry
 from agent_memory.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
 
 State = Literal["done", "not supported", "failed"]
 _WORST: dict[State, int] = {"done": 0, "not supported": 1, "failed": 2}
@@ -61,6 +63,8 @@ class Receipt:
     digest: str = ""
     signature: str | None = None
 
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid", "hide_input_in_errors": True}
+
     def __str__(self) -> str:
         what = f"up to message {self.end} of session" if self.end else f"{self.kind}"
         head = f"{what} {self.id!r}, {self.at:%Y-%m-%d %H:%M:%S} UTC"
@@ -77,13 +81,13 @@ class Receipt:
         Raises:
             InvalidInput: It is none.
         """
+        from pydantic import TypeAdapter
+
         try:
-            given = json.loads(text)
-            parts = tuple(Part(**part) for part in given.pop("parts"))
-            receipt = cls(**{**given, "at": datetime.fromisoformat(given["at"]), "parts": parts})
-            if not isinstance(receipt.id, str) or receipt.at.utcoffset() is None:
-                raise ValueError("no id, or no time zone")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            receipt = TypeAdapter(cls).validate_json(text, strict=True)
+            if receipt.at.utcoffset() is None:
+                raise ValueError("no time zone")
+        except ValueError as error:  # pydantic's is one, and the one of lone surrogates
             raise InvalidInput("This is no receipt: give what `to_json` wrote, whole.") from error
         return receipt
 

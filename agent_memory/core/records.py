@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from agent_memory.core.ids import readable
 from agent_memory.core.messages import Message
@@ -234,6 +234,7 @@ class Scope:
         only_session: In a question, that only what comes from the session is wanted, and what comes
             from none.
         anyhow: In a question, that as much is wanted as was asked for, though it bear little on it.
+        pinned: In a question, the ids of what is to be recalled in any case.
         key: Names what a tool was called for, where the caller may retry it: what writes, writes
             once for it.
     """
@@ -245,6 +246,7 @@ class Scope:
     shown: frozenset[Source] = field(default=frozenset(), compare=False, repr=False)
     only_session: bool = field(default=False, compare=False)
     anyhow: bool = field(default=False, compare=False)
+    pinned: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     key: str | None = field(default=None, compare=False, repr=False)
 
     def wants(self, sources: Sequence[Source]) -> bool:
@@ -328,6 +330,7 @@ class Recall:
         sources: `(session_id, seq)` of the messages it comes from.
         metadata: Anything else.
         entries: The messages that it comes from, where a search was asked for them.
+        pinned: Whether somebody called it important: it comes first.
     """
 
     block: str
@@ -341,6 +344,7 @@ class Recall:
     views: Mapping[str, float] = field(default_factory=dict)
     time: str = ""
     entries: tuple[Entry, ...] = field(default=(), repr=False)
+    pinned: bool = False
 
     @property
     def told_time(self) -> str:
@@ -349,6 +353,22 @@ class Recall:
 
     def __str__(self) -> str:
         return f"[{self.told_time}] {self.text}" if self.told_time else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """Something kept that may not be worth keeping; see `User.surplus`.
+
+    Attributes:
+        recall: What it is.
+        why: "duplicate": another says the same. "old": its time is older than was asked. Of a fact
+            also "expired": older than its category is given.
+        of: For a duplicate, what says the same.
+    """
+
+    recall: Recall
+    why: Literal["duplicate", "old", "expired"]
+    of: Recall | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Addresses, phone numbers, card numbers and keys taken out of a text. Pure.
+"""Addresses, phone, card and account numbers, passwords and keys taken out of a text. Pure.
 
 No pattern goes back over what it has read, so that a long text takes linear time: runs are
 possessive (`++`) or bounded, and begin only where a word does.
@@ -88,6 +88,20 @@ _CARDS = (
     ),
 )
 
+_IBAN = re.compile(  # the country, two digits that check it, and up to 30 more, in fours or not
+    r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?:[ \u00a0]?[A-Za-z0-9]{4}){2,7}"
+    r"(?:[ \u00a0]?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])"
+)
+_PASSWORD = re.compile(
+    r"(\b(?:pass(?:word|wort|phrase|code|wd)|pwd|pin|contrase\u00f1a|mot de passe)\b"
+    r"\\?[\"']?\s{0,3}(?:[:=]|\b(?:is|was|ist|est|es)\b)\s{0,3})"
+    r"(?!\[|(?:not|no|the|a|an|too|in|on|for|that|what|your|my|wrong|incorrect|invalid|expired|weak|"
+    r"strong|empty|missing|required|needed|set|correct|protected|hidden|unknown|still|now|"
+    r"nicht|falsch|n\u00f6tig|pas|incorrecta?)\b)"
+    r"(?:(\\?[\"'])(?:(?!\2)[^\n]){1,100}\2|[^\s\"'\\,;]{2,100}[^\s\"'\\,;.!?])",
+    re.IGNORECASE,
+)
+
 _AMERICAN = re.compile(
     r"(?:(?<![\w.+-])(?:\+?1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d([.-]))|\([2-9]\d\d\) ?)"
     r"\d{3}(?(1)\1|[.-])\d{4}(?: ?(?:x|ext\.?) ?\d{1,6})?(?![\w-]|\.\d)"
@@ -106,8 +120,8 @@ _PASSES = 25
 class Redactor(BaseModel):
     """Replaces what should not be remembered: `Redactor()(text)`.
 
-    What has no known form is not found: a name, a postal address, a password, a key of another
-    provider. What has the form is replaced, whatever it is.
+    What has no known form is not found: a name, a postal address, a key of another provider, a
+    password of which nothing says that it is one. What has the form is replaced, whatever it is.
 
     Attributes:
         emails: Replace e-mail addresses by "[email]".
@@ -117,6 +131,9 @@ class Redactor(BaseModel):
         keys: Replace by "[key]" the keys of OpenAI, Anthropic, AWS (their ids), GitHub, GitLab,
             Slack, Google, Stripe, npm, Hugging Face and SendGrid, JSON Web Tokens, private keys
             in PEM form, and what follows "Authorization: Bearer".
+        ibans: Replace by "[iban]" the numbers of bank accounts that have a right check number.
+        passwords: Replace by "[password]" what follows "password is", "PIN:", "pwd=" and the like,
+            in some languages, but for words such as "wrong" and "required".
         region: The country of phone numbers without "+" or "00", as "DE"; any digits that are a
             number there count as one. None takes only what is punctuated as in North America:
             "(415) 555-2671" or "415-555-2671".
@@ -132,6 +149,8 @@ class Redactor(BaseModel):
     phones: bool = True
     cards: bool = True
     keys: bool = True
+    ibans: bool = True
+    passwords: bool = True
     region: str | None = None
 
     @model_validator(mode="after")
@@ -160,6 +179,10 @@ class Redactor(BaseModel):
     def _once(self, text: str) -> str:
         if self.keys:
             text = _BEARER.sub(r"\1[key]", _KEYS.sub("[key]", text))
+        if self.passwords:
+            text = _PASSWORD.sub(r"\1[password]", text)
+        if self.ibans:
+            text = _IBAN.sub(_iban, text)
         if self.emails:
             text = _EMAIL.sub("[email]", text)
         if self.cards or self.phones:
@@ -177,6 +200,13 @@ class Redactor(BaseModel):
     def _without_phones(self, text: str) -> str:
         text = _ABROAD.sub(_phone, _without(text, self.region))
         return text if self.region else _AMERICAN.sub("[phone]", text)
+
+
+def _iban(found: re.Match[str]) -> str:
+    """As ISO 13616 checks it: the first four moved to the end, letters as numbers, 1 modulo 97."""
+    bare = re.sub(r"\s", "", found[0]).upper()
+    number = "".join(str(int(char, 36)) for char in bare[4:] + bare[:4])
+    return "[iban]" if 15 <= len(bare) <= 34 and int(number) % 97 == 1 else found[0]
 
 
 def _card(found: re.Match[str]) -> str:

@@ -66,6 +66,7 @@ VALUES = Reserved(
     "values by namespace and key, and what sessions are called",
     goes_with_session=True,
     goes_with_user=True,
+    is_exported=True,
 )
 KEYS = Reserved(
     "_keys",
@@ -86,10 +87,21 @@ INDEXES = Reserved(
 SPENDING = Reserved(
     "_spending", "what model calls took today, in all and by user: users as hashes, and no text"
 )
+FIGURES = Reserved(
+    "_figures", "what processes of the service counted: model calls, tokens, recalls, and no text"
+)
+SENT = Reserved(
+    "_sent", "what contexts that were sent to a model consisted of", goes_with_session=True
+)
+SENT_TEXTS = Reserved(
+    "_sent_texts",
+    "texts of such contexts: each goes with the session that it comes from",
+    goes_with_session=True,
+)
 
 RESERVED = (
-    *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY),
-    *(DELETED, VALUES, KEYS, SYSTEM, INDEXES, SPENDING),
+    *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED),
+    *(VALUES, KEYS, SYSTEM, INDEXES, SPENDING, FIGURES, SENT, SENT_TEXTS),
 )
 """All of them: deletion, export and migration handle these, and no others."""
 

@@ -39,7 +39,7 @@ def mark_of(seq: int | None) -> Mark:
     """What stands in the gaps of a message.
 
     Args:
-        seq: Its place in the log, where it can be read on; None for one that is not stored.
+        seq: Its place in the log, where it can be read on; None for one that cannot be.
     """
 
     def mark(missing: int, offset: int) -> str:
@@ -56,12 +56,12 @@ class Shortener:
     Attributes:
         counter: The configured token counter.
         question: What excerpts are made for.
-        stored: Seq of the newest message that is stored: those up to it can be read on.
+        readable: Seq of the newest message that can be read on.
     """
 
     counter: TokenCounter
     question: str = ""
-    stored: int = 0
+    readable: int = 0
 
     def message(self, message: Message, room: int, seq: int | None = None) -> Message | None:
         """A message within `room` tokens; None where not even its frame fits."""
@@ -87,7 +87,7 @@ class Shortener:
         """An entry that shows its message within `room` tokens: itself, where it fits."""
         if entry.tokens <= room:
             return entry
-        seq = entry.seq if entry.seq <= self.stored else None
+        seq = entry.seq if entry.seq <= self.readable else None
         cut = self.message(entry.message, room, seq)
         if cut is None:
             return None

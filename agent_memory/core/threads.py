@@ -2,7 +2,8 @@
 
 A call gets an idle thread, or a new one where all are busy, so that no call waits for another. A
 thread that has had nothing to do for a while ends. Each call begins with an empty context, as on a
-thread of its own; what it leaves in a `threading.local` a later call may find.
+thread of its own, but for the span that it is a part of; what it leaves in a `threading.local` a
+later call may find.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.core import tracing
+from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock, holds_a_lock
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,18 +47,21 @@ def start(
     """Run a call on a daemon thread, which has this name until the call ends.
 
     The future can be cancelled until the call ends. The call runs on then, and `abandoned` is
-    called after it on the same thread, whether the call succeeded or failed.
+    called after it on the same thread, whether the call succeeded or failed. Where a signal's
+    handler interrupted who holds a lock, the call is made at once, on the handler's thread.
 
     Returns:
         What the call gives or raises; an OSError where no thread could be started.
     """
     future: Future[T] = Future()
+    here = tracing.here()
 
     def run() -> _Deliver:
         deliver: _Deliver
         _unwanted.set(future.cancelled)
         try:
-            deliver = partial(future.set_result, call())
+            with tracing.within(here):
+                deliver = partial(future.set_result, call())
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who raises it
             deliver = partial(future.set_exception, error)
         if future.set_running_or_notify_cancel():
@@ -67,6 +72,9 @@ def start(
             logger.exception("what followed the abandoned call %r failed", name)
         return lambda: None
 
+    if holds_a_lock():  # as in `apart`
+        Context().run(run)()
+        return future
     try:
         _threads.run(name, run)
     except RuntimeError as error:  # the system has no thread left, or the interpreter ends
@@ -89,12 +97,14 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
 
     The exceptions of signals (Ctrl-C, a time limit) come to the main thread, between any two steps.
     They end its waiting, and cut nothing off: who has taken a lease gives it back. A signal's
-    handler that waits for what the interrupted call holds gets it, for that goes on meanwhile.
+    handler that waits for what the interrupted call holds gets it, for that goes on meanwhile. A
+    handler's own call that comes while its thread holds a lock is made here: the other thread might
+    wait for the lock, and the handler for the thread.
     """
 
     @wraps(call)
     def made(*args: P.args, **kwargs: P.kwargs) -> T:
-        if threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread() or holds_a_lock():
             return call(*args, **kwargs)
         done: SimpleQueue[Future[T]] = SimpleQueue()
         waiting, context = threading.Lock(), copy_context()

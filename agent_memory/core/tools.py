@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
@@ -28,6 +28,13 @@ READ_MESSAGE = "memory_read_message"
 """What a model calls to read a message on; whatever marks one as cut names it."""
 
 
+Effect = Literal["read", "write", "delete"]
+"""What comes of a call: something of the memory is told, is put there, or is gone from it."""
+
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
+"""All of them."""
+
+
 class Arguments(BaseModel):
     """Base of a tool's arguments. What is not listed is refused."""
 
@@ -44,12 +51,14 @@ class Tool:
         arguments: What it takes. Field descriptions are for the model too.
         run: Does it, for the scope that the caller has bound and the checked arguments; gives the
             text that the model reads. An `InvalidInput` that it raises is for the model to read.
+        effects: All that may come of a call. Who may not do all of that is not offered the tool.
     """
 
     name: str
     description: str
     arguments: type[Arguments]
     run: Callable[[Scope, Any], str]
+    effects: tuple[Effect, ...] = EFFECTS
 
     def schema(self) -> dict[str, Any]:
         """The tool in OpenAI's form, as chat APIs take it."""
@@ -66,6 +75,8 @@ class Tool:
         """The JSON schema of the arguments."""
         schema: dict[str, Any] = untitled(self.arguments.model_json_schema())
         schema.pop("description", None)  # the class's docstring, which is for people
+        named = schema.get("properties", {})
+        schema["properties"] = {name: _given(one) for name, one in named.items()}
         return schema
 
     def call(self, scope: Scope, arguments: Mapping[str, Any] | str | None) -> str:
@@ -114,6 +125,15 @@ def _problem_at(place: tuple[int | str, ...], problem: str) -> str:
     if len(name) > _MOST_PLACE:
         name = name[:_MOST_PLACE] + "..."
     return f"{name}: {problem.rstrip('.')}" if name else problem.rstrip(".")
+
+
+def _given(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of what may be left out, the schema of what is given: that null will do costs tokens."""
+    forms = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    if len(forms) != 1 or schema.get("default") is not None:
+        return schema
+    rest = {key: one for key, one in schema.items() if key not in ("anyOf", "default")}
+    return {**forms[0], **rest}
 
 
 def untitled(schema: Any) -> Any:

@@ -8,14 +8,15 @@ eight of them append a quarter more in the same time.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_memory.core.messages import Message
 from agent_memory.core.once import (
+    Append,
+    Appended,
     KeptKey,
     Once,
     WriteKey,
@@ -24,9 +25,11 @@ from agent_memory.core.once import (
     key_of_import,
     key_of_message,
 )
-from agent_memory.core.processes import begin_anew_in_child
+from agent_memory.core.processes import begin_anew_in_child, known_lock
 from agent_memory.core.records import Draft
+from agent_memory.core.redacting import redacted
 from agent_memory.errors import MessageTooLarge
+from agent_memory.stores.base import groups_appends
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import KeepKeys
@@ -53,12 +56,23 @@ class Gate:
         begin_anew_in_child(self, Gate._begin_anew)
 
     def _begin_anew(self) -> None:
-        self._lock = threading.RLock()  # a signal's handler may append meanwhile
+        self._lock = known_lock()  # a signal's handler may append meanwhile
 
     def turn(self, given: Sequence[Any]) -> AbstractContextManager[object]:
         """Held while messages, as they were given, are made ready and appended."""
         alone = self._closed and len(given) == 1 and _is_short_text(given[0])
         return self._lock if alone else nullcontext()
+
+
+class Update(NamedTuple):
+    """What a caller gives; see `AgentMemory.update`, and `Append` for `own`."""
+
+    session_id: str
+    given: Sequence[Any]
+    user_id: str | None
+    key: WriteKey | str | None = None
+    expected_end: int | None = None
+    own: bool = False
 
 
 class Appender:
@@ -71,6 +85,7 @@ class Appender:
         windows: What was read of the log.
         max_message_bytes: What one message may have, as JSON.
         keep_keys: How long keys are known.
+        redact: Takes out of texts what is not to be kept, if anything.
     """
 
     def __init__(
@@ -81,6 +96,7 @@ class Appender:
         windows: Windows,
         max_message_bytes: int,
         keep_keys: KeepKeys,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         self._store = store
         self._counter = counter
@@ -88,6 +104,7 @@ class Appender:
         self._windows = windows
         self._max_message_bytes = max_message_bytes
         self._keep_keys: KeepKeys = keep_keys
+        self._redact = redact
 
     def append(
         self,
@@ -103,16 +120,56 @@ class Appender:
             The head as it is now; and where all was appended before, what is kept of that.
         """
         with self._gate.turn(given):
-            drafts = self.drafts(given)
-            if key is None and expected_end is None and not _have_ids(drafts):
-                head = self._store.append(session_id, drafts, user_id)
-                self._windows.appended(head, drafts)
+            asked = self._asked(Update(session_id, given, user_id, key, expected_end))
+            if asked.once is None:
+                head = self._store.append(session_id, asked.drafts, user_id)
+                self._windows.appended(head, asked.drafts)
                 return head, None
-            once = self._terms([draft.message for draft in drafts], key, expected_end)
-            done = self._store.append_once(session_id, drafts, once, user_id)
-            if done.places:
-                self._windows.appended(done.head, [drafts[place] for place in done.places])
-            return done.head, done.before
+            done = self._store.append_once(session_id, asked.drafts, asked.once, user_id)
+            return self._done(asked, done)
+
+    def append_all(
+        self, updates: Sequence[Update], check: Callable[[str, str | None], None]
+    ) -> list[tuple[Head, KeptKey | None] | Exception] | None:
+        """Append for several callers in one transaction, each as `append` does it; what is refused
+        gives its error. None where the store has no such transactions: nothing was done.
+
+        Args:
+            updates: What they give.
+            check: Refuses ids that are not usable.
+        """
+        if not groups_appends(self._store):
+            return None
+        asked: dict[int, Append] = {}
+        found: dict[int, tuple[Head, KeptKey | None] | Exception] = {}
+        for place, update in enumerate(updates):
+            try:
+                check(update.session_id, update.user_id)
+                asked[place] = self._asked(update)
+            except Exception as error:  # noqa: BLE001 - whatever its messages are, the others go on
+                found[place] = error
+        done = self._store.append_all(list(asked.values()))
+        for (place, one), result in zip(asked.items(), done, strict=True):
+            found[place] = result if isinstance(result, Exception) else self._done(one, result)
+        return [found[place] for place in range(len(updates))]
+
+    def _asked(self, update: Update) -> Append:
+        """What to ask of the store.
+
+        Raises:
+            InvalidInput: A message, the key or the end is not usable.
+        """
+        session_id, given, user_id, key, expected_end, own = update
+        drafts = self.drafts(given)
+        if key is None and expected_end is None and not _have_ids(drafts):
+            return Append(session_id, drafts, user_id, own=own)
+        once = self._terms([draft.message for draft in drafts], key, expected_end)
+        return Append(session_id, drafts, user_id, once, own)
+
+    def _done(self, asked: Append, done: Appended) -> tuple[Head, KeptKey | None]:
+        if done.places:
+            self._windows.appended(done.head, [asked.drafts[place] for place in done.places])
+        return done.head, done.before
 
     def bring(
         self, session_id: str, given: Sequence[tuple[str, Message]], user_id: str | None
@@ -177,7 +234,7 @@ class Appender:
         """
         messages = [one for each in given for one in Message.all_of(each)]
         check_size(messages, self._max_message_bytes)
-        return drafts_of(messages, self._counter)
+        return drafts_of(messages, self._counter, self._redact)
 
 
 def _have_ids(drafts: Sequence[Draft]) -> bool:
@@ -188,8 +245,14 @@ def _have_ids(drafts: Sequence[Draft]) -> bool:
     return False
 
 
-def drafts_of(messages: Sequence[Message], counter: TokenCounter) -> list[Draft]:
-    """Messages with what they cost."""
+def drafts_of(
+    messages: Sequence[Message],
+    counter: TokenCounter,
+    redact: Callable[[str], str] | None = None,
+) -> list[Draft]:
+    """Messages as they are to be kept, with what they cost."""
+    if redact is not None:
+        messages = [redacted(message, redact) for message in messages]
     count, encoding = counter.message, counter.encoding
     return [Draft(message, count(message), encoding) for message in messages]
 

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from agent_memory.config.settings import NOTES, AgentMemoryConfig
 from agent_memory.core.context import BlockInfo
@@ -13,7 +14,7 @@ from agent_memory.core.kinds import find_kind
 from agent_memory.core.limits import text_of
 from agent_memory.core.packing import Packer
 from agent_memory.core.receipts import Part
-from agent_memory.core.records import Head
+from agent_memory.core.records import Head, Scope
 from agent_memory.engine.append import Gate
 from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.edit.edit import Editor
@@ -24,6 +25,7 @@ from agent_memory.engine.guard import Guard
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.message_pages import MessagePages
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.pins import Pins
 from agent_memory.engine.processing.absorb import BATCH_TOKENS, Absorber
 from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
@@ -31,18 +33,21 @@ from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.processing.replay import Replay
 from agent_memory.engine.processing.retention import Retention
 from agent_memory.engine.processing.session_work import SessionWork
+from agent_memory.engine.processing.signs import Signs
 from agent_memory.engine.processing.worker import Housekeeping, OnDone, Worker
 from agent_memory.engine.recall.contexts import Contexts
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.log import LogBlock
 from agent_memory.engine.recall.merged import Search
+from agent_memory.engine.recall.prompts import Recalls
+from agent_memory.engine.recall.sent import SentContexts
 from agent_memory.engine.services import Services
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.sharing.grants import Grants
 from agent_memory.engine.sharing.redaction import Redaction
-from agent_memory.engine.stats import BlockStats, Stats
+from agent_memory.engine.stats import BlockStats, Counted, Stats
 from agent_memory.engine.system_records import SystemRecords
-from agent_memory.engine.values.key_values import Cache
+from agent_memory.engine.values.key_values import Cache, KeyValues
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
@@ -58,6 +63,7 @@ class Components:
 
     guard: Guard
     contexts: Contexts
+    sent: SentContexts
     search: Search
     pages: MessagePages
     services: Services
@@ -65,6 +71,8 @@ class Components:
     blocks: dict[str, Block]
     default_notes: NoteBlock
     records: SystemRecords
+    signs: Signs
+    recalls: Recalls
     grants: Grants
     authors: Authors
     leases: Leases
@@ -82,6 +90,7 @@ class Components:
     deleted: Deleted
     receipts: Receipts
     values: Cache
+    pins: Pins
     lacking_models: dict[str, str]
     """What to say of each block that absorbs nothing, since it has no model."""
 
@@ -136,17 +145,26 @@ class Components:
             name: BlockStats(lags[name], errors.get(name), len(letters.dead(name)))
             for name in absorbing
         }
-        ledger, today = self.services.ledger, self.services.spending.today()
-        prompts = self.contexts.prompts.snapshot()
+        ledger, today, counted = (
+            self.services.ledger,
+            self.services.spending.today(),
+            self.counted(),
+        )
         return Stats(
             counts.sessions,
             counts.entries,
             blocks,
             ledger.snapshot(),
-            prompts,
-            ledger.by_purpose(),
+            counted.prompts,
+            counted.usage,
             today,
+            counted.recalls,
         )
+
+    def counted(self) -> Counted:
+        """What this process counted since it began; asks no store."""
+        usage, prompts = self.services.ledger.by_purpose(), self.contexts.prompts.snapshot()
+        return Counted(usage, prompts, self.recalls.snapshot())
 
     @property
     def repair(self) -> Repair:
@@ -157,7 +175,8 @@ class Components:
         """A worker over this store, not started; see `Worker`."""
         jobs = list(self.absorber.blocks)
         jobs += [job for job in (self.retention.job, self.services.spending.job) if job]
-        housekeeping = Housekeeping(self.store, self.records, self.deletion.resume, jobs)
+        resume, beat = self.deletion.resume, self.signs.beat
+        housekeeping = Housekeeping(self.store, self.records, resume, beat, jobs)
         return Worker(self.store, self.work, housekeeping.run, threads, on_done)
 
     def close(self) -> None:
@@ -198,6 +217,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         opened.pop_all()
     blocks, strategy = list(bound.values()), config.strategy
     records, leases = SystemRecords(store), Leases(store)
+    signs, recalls = Signs(records), Recalls()
     dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
     absorber = Absorber(
         store,
@@ -206,9 +226,17 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         config.absorb_timeout,
         config.recall_timeout,
         prepares=not services.spending.is_by_user,
+        store_id=config.namespace,
+        absorbed=signs.absorbed,
     )
     recall_tokens = config.recall_tokens if blocks else 0
-    windows = Windows(store)
+    windows, cache = Windows(store), Cache(len)
+
+    def values(scope: Scope, of_session: bool) -> KeyValues:
+        embedder = partial(resources.embedders, None)
+        return KeyValues(store, scope, embedder, cache, of_session=of_session)
+
+    pins = Pins(store, windows, values)
     spending = services.spending
     compaction = Compaction(
         store,
@@ -219,8 +247,13 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         recall_tokens,
         config.max_messages,
         spending.unaffordable,
+        pins.held,
     )
-    retention = Retention(store, windows, dead_letters, list(absorber.blocks), config.retention)
+    deleted = Deleted(store)
+    sent = SentContexts(store, deleted.since, on=config.keep_contexts)
+    retention = Retention(
+        store, windows, dead_letters, list(absorber.blocks), sent.expire, config.retention
+    )
     note_block = config.note_block
     there = bound.get(note_block.name)
     default_notes = there if isinstance(there, NoteBlock) else note_block.bind(resources)
@@ -250,8 +283,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         strategy.summary_tokens,
         config.min_share,
     )
-    recaller = FanOut(config.recall_timeout, blocks=recalling)
-    searcher = FanOut(config.recall_timeout, blocks=searched)
+    recaller = FanOut(config.recall_timeout, blocks=recalling, store_id=config.namespace)
+    searcher = FanOut(config.recall_timeout, blocks=searched, store_id=config.namespace)
 
     lacking = {name: one for name, one in config.lacking_models.items() if name in bound}
     for told in lacking.values():
@@ -263,9 +296,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         told = [] if reached is None else [reached]
         return [*lacking.values(), *failing, *told, *compaction.troubles(head)]
 
-    editor = Editor(store, leases, absorber, dead_letters, tombstones, windows)
+    editor = Editor(store, leases, absorber, dead_letters, tombstones, windows, sent)
     redaction = Redaction(store, editor, grants, authors)
-    deleted = Deleted(store)
     deletion = Deletion(
         store,
         leases,
@@ -294,14 +326,28 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     )
     return Components(
         guard=guard,
-        contexts=Contexts(guard, store, windows, packer, recaller, troubles, resources.pending),
-        search=Search(guard, store, resources.counter, searcher),
+        contexts=Contexts(
+            guard,
+            store,
+            windows,
+            packer,
+            recaller,
+            troubles,
+            resources.pending,
+            sent,
+            recalls,
+            pins.of,
+        ),
+        sent=sent,
+        search=Search(guard, store, resources.counter, searcher, recalls),
         pages=MessagePages(store, resources.counter, config.max_tokens),
         services=services,
         store=store,
         blocks=bound,
         default_notes=default_notes,
         records=records,
+        signs=signs,
+        recalls=recalls,
         grants=grants,
         authors=authors,
         leases=leases,
@@ -324,7 +370,8 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
             _out_of_reach(config),
             config.store == "memory://",
         ),
-        values=Cache(len),
+        values=cache,
+        pins=pins,
         lacking_models=lacking,
     )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from agent_memory.core.ids import check_id
 from agent_memory.core.records import Head, Scope
 from agent_memory.errors import Damaged, InvalidInput, MemoryClosed, SessionOfAnotherUser
 from agent_memory.stores.base import SessionStore
+
+Whose = Literal["own", "deleting", "another's", "nobody's"]
 
 
 class Guard:
@@ -80,6 +84,30 @@ class Guard:
                 "start a session with an id of its own."
             )
         return head
+
+    def whose(self, session_id: str, user_id: str) -> Whose:
+        """Whose a session is, for callers to whom what is another's is like what does not exist.
+
+        What belongs to no user is the library's, and so another's: whoever named it first would
+        take it over. "nobody's" is what does not exist.
+
+        Raises:
+            InvalidId: An id is not usable.
+            Damaged: It is the user's, and cannot be read.
+        """
+        self.check_session(session_id, user_id)
+        try:
+            head = self._store.head(session_id)
+        except Damaged as error:  # that it is damaged says that it is there
+            known = error.damage.head if error.damage is not None else None
+            if known is not None and known.user_id == user_id:
+                raise
+            return "another's"
+        if head is None:
+            return "nobody's"
+        if head.user_id != user_id:
+            return "another's"
+        return "deleting" if head.deleting else "own"
 
     def scope(self, user_id: str | None, session_id: str | None) -> Scope:
         """Whose memory a call is about: a user's, or that of a session, whose user it then is.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nlargest
 from typing import Any
@@ -20,6 +20,30 @@ _NAME = "metadata"
 _AT_ONCE = 500
 _NOBODY = "_"
 """A block that has absorbed nothing: past its cursor lies the whole log."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserSize:
+    """A user, and how much was said.
+
+    Attributes:
+        user_id: The user.
+        sessions: How many sessions there are of theirs.
+        messages: How many messages were stored in these.
+    """
+
+    user_id: str
+    sessions: int
+    messages: int
+
+
+def users_of(heads: Iterable[Head]) -> list[UserSize]:
+    """The users of sessions, by id; shared namespaces are none."""
+    sizes: dict[str, list[int]] = {}
+    for head in heads:
+        if head.user_id is not None and _is_listed(head):
+            sizes.setdefault(head.user_id, []).append(head.end)
+    return [UserSize(user, len(ends), sum(ends)) for user, ends in sorted(sizes.items())]
 
 
 class Listing:
@@ -80,7 +104,8 @@ class Listing:
 
     def _metadata(self, session_id: str) -> dict[str, Any]:
         found = self._values(Scope(None, session_id)).get((), _NAME)
-        return {} if found is None else dict(found.value)
+        value = None if found is None else found.value
+        return value if isinstance(value, dict) else {}  # anybody may put there what they like
 
     def _of_prefix(self, user_id: str | None, prefix: str, after: str | None) -> Iterator[Head]:
         if after is None or after < prefix:

@@ -6,23 +6,29 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_memory.config.settings import NOTES
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.explanation import Explanation
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
+from agent_memory.core.memory_spans import of_many, of_messages, of_nothing, traced
 from agent_memory.core.messages import Message
-from agent_memory.core.once import as_it_was, check_end
+from agent_memory.core.once import check_end
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope, empty_head
+from agent_memory.core.sent import SentContext
 from agent_memory.core.turns import Turn
 from agent_memory.engine.append import drafts_of
+from agent_memory.engine.loop.telling import Telling
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import newest_of
+from agent_memory.engine.pins import check_seq
 from agent_memory.engine.processing.absorb import check_block
+from agent_memory.engine.recall.contexts import checked_budget
 from agent_memory.engine.recall.explain import Explainer
 from agent_memory.engine.recall.filtering import Filter
 from agent_memory.engine.session import Session
@@ -30,8 +36,7 @@ from agent_memory.engine.sharing.shares import Share
 from agent_memory.engine.stats import Progress, Stats
 from agent_memory.engine.user import User
 from agent_memory.engine.values.key_values import KeyValues
-from agent_memory.errors import InvalidInput
-from agent_memory.models.loading import load_in_background
+from agent_memory.errors import InvalidBudget, InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.engine.loop.offering import GivenTool
@@ -39,6 +44,13 @@ if TYPE_CHECKING:
     from agent_memory.models.embedders.base import Embedder
 
 logger = logging.getLogger(__name__)
+
+_SERVICES = ("http://", "https://")
+_REMOTE = "agent_memory.client.memory:RemoteMemory"
+
+
+def _namespace(memory: AgentMemory) -> str:
+    return memory.config.namespace
 
 
 class AgentMemory(OpenMemory):
@@ -52,8 +64,10 @@ class AgentMemory(OpenMemory):
 
     Args:
         config: All settings; None takes the defaults: one SQLite file, no model, a `VectorMemory`.
-            A path or a URL says where memory is kept: `AgentMemory("me.db")`.
-        **fields: Fields of `AgentMemoryConfig`, over those of `config`.
+            A path or a URL says where memory is kept: `AgentMemory("me.db")`. The address of a
+            service, `AgentMemory("https://...", api_key=...)`, gives a `RemoteMemory`.
+        **fields: Fields of `AgentMemoryConfig`, over those of `config`; for a service, what
+            `RemoteMemory` takes.
 
     Attributes:
         config: The settings.
@@ -67,6 +81,13 @@ class AgentMemory(OpenMemory):
         StoreError: The store cannot be opened.
     """
 
+    def __new__(cls, config: Any = None, **fields: Any) -> Self:
+        if cls is AgentMemory and isinstance(config, str) and config.startswith(_SERVICES):
+            module, name = _REMOTE.split(":")
+            return cast("Self", object.__new__(getattr(import_module(module), name)))
+        return super().__new__(cls)
+
+    @traced("upsert_memory", _namespace, of_messages)
     def update(
         self,
         session_id: str,
@@ -113,15 +134,12 @@ class AgentMemory(OpenMemory):
             if expected_end is not None:
                 check_end(expected_end, head.end)
             return head
-        head, before = self.components.deletion.retried(
-            session_id,
-            lambda: self._appender.append(session_id, given, user_id, key, expected_end),
+        return self._updated(
+            *self.components.deletion.retried(
+                session_id,
+                lambda: self._appender.append(session_id, given, user_id, key, expected_end),
+            )
         )
-        head = self._settle(head)
-        if self._will_ask_models:  # begun after the first update, the import delays it least
-            self._will_ask_models = False
-            load_in_background()
-        return head if before is None else as_it_was(head, before)
 
     def get(
         self,
@@ -289,6 +307,34 @@ class AgentMemory(OpenMemory):
             return newest_of(self._store, head, last, after)
         return self._store.read(session_id, after=after, limit=limit)
 
+    def contexts(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[SentContext]:
+        """What models were sent in a session: each context that `get`, a turn or a round of its
+        tools made, oldest first. It needs `keep_contexts=True` in the settings from then on.
+
+        Of a context that was made for a session before its first message only the latest is kept,
+        by the process that stores the message.
+
+        Args:
+            session_id: The conversation.
+            user_id: The user whose it has to be.
+            after: Only of turns that begin after this seq.
+            limit: Of at most so many turns.
+
+        Raises:
+            InvalidInput: An id, `after` or `limit` is not usable.
+        """
+        self._guard.check_session(session_id, user_id)
+        after, limit = place_in_log("after", after), at_most("limit", limit)
+        return self._contexts.were(session_id, user_id, after, limit)
+
+    @traced("delete_memory", _namespace, of_many)
     def pop(self, session_id: str, count: int = 1, *, user_id: str | None = None) -> list[Message]:
         """Take the newest messages back, with the records derived from them.
 
@@ -302,6 +348,53 @@ class AgentMemory(OpenMemory):
         self._guard.admit(session_id, user_id)
         return self.components.editor.pop(session_id, how_many("count", count))
 
+    def prune(self, session_id: str, max_tokens: int, *, user_id: str | None = None) -> Head:
+        """Have the strategy cut the session's window down to so many tokens of turns, now, though
+        it has room. What leaves goes on as ever: into the summary, to blocks. The log stays whole.
+
+        Returns:
+            The head afterwards; its `window_tokens` are no more than `max_tokens`, but for the
+            newest step with its question, which stays.
+
+        Raises:
+            InvalidBudget: `max_tokens` is no number of tokens.
+            InvalidInput: There is no such session.
+            StoreUnavailable: A worker did not let go of it; nothing was changed.
+        """
+        most = checked_budget(max_tokens)
+        self._guard.check_session(session_id, user_id)
+        if most is None:
+            raise InvalidBudget("max_tokens is None. Give a number of tokens above 0.")
+        if self._guard.owned(session_id, user_id) is None:
+            raise InvalidInput(f"There is no session {session_id!r} to prune.")
+        self.components.work.process(session_id, down_to=most)
+        head = self._guard.owned(session_id, user_id)
+        return head or empty_head(session_id, user_id, datetime.now(UTC))
+
+    def pin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
+        """Have a message stay in the window, by its number in the log, with its question and what a
+        call cannot do without. It comes back where it had left. What is pinned takes half of the
+        window at most: beyond that the oldest leave as others do. Idempotent.
+
+        Raises:
+            InvalidInput: The log has no such message.
+        """
+        seq = check_seq(seq)
+        self._guard.check_session(session_id, user_id)
+        head = self._guard.owned(session_id, user_id)
+        if head is None:
+            raise InvalidInput(f"There is no session {session_id!r}.")
+        self.components.pins.pin_message(head, seq)
+
+    def unpin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
+        """Have a message leave the window as others do, with the next cut. Idempotent."""
+        seq = check_seq(seq)
+        self._guard.check_session(session_id, user_id)
+        head = self._guard.owned(session_id, user_id)
+        if head is not None:
+            self.components.pins.unpin_message(head, seq)
+
+    @traced("update_memory", _namespace, of_nothing)
     def edit(
         self,
         session_id: str,
@@ -335,7 +428,8 @@ class AgentMemory(OpenMemory):
             StoreError: The store failed, or a worker did not let go; nothing was changed.
         """
         self._guard.check_session(session_id, user_id)
-        drafted = partial(drafts_of, counter=self.components.services.resources.counter)
+        counter = self.components.services.resources.counter
+        drafted = partial(drafts_of, counter=counter, redact=self.config.redact)
         head = self.components.deletion.retried(
             session_id, lambda: self.components.editor.change(session_id, change, user_id, drafted)
         )
@@ -399,7 +493,9 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: The session has no message of a user.
         """
-        return self._regenerating.turn(session_id, user_id)
+        turn = self._regenerating.turn(session_id, user_id)
+        self.turns.told(turn, None)
+        return turn
 
     def completion(
         self,
@@ -521,6 +617,7 @@ class AgentMemory(OpenMemory):
             return self._flush(session_id)
         return self._flush_all(user_id, progress)
 
+    @traced("delete_memory", _namespace, of_nothing)
     def delete(self, session_id: str, *, user_id: str | None = None) -> Receipt:
         """Remove the session's log and head, and every record that blocks derived from it.
 
@@ -536,6 +633,7 @@ class AgentMemory(OpenMemory):
         parts = self.components
         return parts.receipts.of_deletion("session", session_id, parts.deletion.session(session_id))
 
+    @traced("delete_memory", _namespace, of_nothing)
     def delete_user(self, user_id: str) -> Receipt:
         """The same for all of a user's sessions and records."""
         check_id("user_id", user_id)
@@ -676,4 +774,5 @@ class AgentMemory(OpenMemory):
             call_tool=self.call_tool,
             toolbox=self._toolbox.tools,
             models=self.components.services.resources.models,
+            told=Telling(self.blocks.values(), self._guard.scope),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from pydantic import Field
@@ -19,10 +21,31 @@ from agent_memory.stores.base import SessionStore
 
 _MOST = 2_000
 _LEAST = 32
-_SHARE = 4  # of a budget, so that a window need not cut the page
+_SHARE = 6  # of a budget, so that a window need not cut the page, even beside a long question
 _CHARS = 8  # of a token, at most, in what is looked at for a page
 _TOLD = ("role", "content", "name", "tool_call_id")
 _FARTHEST = 10**12
+
+
+_TURN: ContextVar[tuple[str, int, Sequence[Message]]] = ContextVar("turn")
+"""The session of a turn that is not stored yet, where it begins, and what was said in it."""
+
+
+@contextmanager
+def readable(session_id: str, head: Head | None, asked: Sequence[Message]) -> Iterator[None]:
+    """Meanwhile a turn can be read as if it was stored already.
+
+    Args:
+        session_id: Its session.
+        head: The session's head when the turn began.
+        asked: The turn so far.
+    """
+    said = [message for message in asked if not message.is_system]
+    token = _TURN.set((session_id, head.end if head is not None else 0, said))
+    try:
+        yield
+    finally:
+        _TURN.reset(token)
 
 
 class ReadMessage(Arguments):
@@ -58,9 +81,12 @@ class MessagePages:
             READ_MESSAGE,
             "Read one message of a conversation page by page. Use it where a message is marked as "
             "cut, or a search gave a part of one (pass on its `read_on` as it is), and you need "
-            "the rest. Each page says where the next one begins.",
+            "the rest. Each page says where the next one begins. Read one page at a time, and with "
+            "each say all that you have found so far: by then the pages before it may be shown in "
+            "part.",
             arguments,
             self.read,
+            ("read",),
         )
 
     def read(self, scope: Scope, asked: ReadMessage) -> str:
@@ -89,6 +115,8 @@ class MessagePages:
         return compact_json(answer)
 
     def _entry(self, scope: Scope, asked: ReadMessage) -> Entry:
+        if (drafted := _of_turn(scope, asked)) is not None:
+            return drafted
         head = self._head(scope, asked.session_id)
         if head is None or head.end == 0:
             raise ToolRefused(f"There is no message {asked.seq}: this session has none yet.")
@@ -123,6 +151,16 @@ class MessagePages:
 
     def _cost(self, text: str) -> int:
         return self._counter.text(compact_json(text))
+
+
+def _of_turn(scope: Scope, asked: ReadMessage) -> Entry | None:
+    """A message of the turn that is under way, by the number that its context gives it."""
+    session_id, end, said = _TURN.get(("", 0, ()))
+    place = asked.seq - end - 1
+    at_hand = scope.session_id == session_id and asked.session_id in (None, session_id)
+    if not at_hand or not 0 <= place < len(said):
+        return None
+    return Entry(session_id, asked.seq, said[place], 0, 0, "", said[place].created_at)
 
 
 def read_on(recall: Recall) -> dict[str, Any] | None:

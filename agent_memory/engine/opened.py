@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
+from agent_memory.core.once import KeptKey, as_it_was
 from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.core.threads import apart, given_up
-from agent_memory.engine.append import Appender
+from agent_memory.engine.append import Appender, Update
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.edit.regenerate import Regeneration
+from agent_memory.engine.finding import Finding
 from agent_memory.engine.listing import Listing
 from agent_memory.engine.loop.regenerate import Regenerate
 from agent_memory.engine.paging import all_heads
@@ -25,6 +27,7 @@ from agent_memory.engine.stats import Progress
 from agent_memory.engine.tool_calls import Toolbox
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import ConfigError
+from agent_memory.models.loading import load_in_background
 from agent_memory.stores import url_of
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import undamaged
@@ -72,6 +75,7 @@ class OpenMemory:
             parts.windows,
             self.config.max_message_bytes,
             self.config.keep_keys,
+            self.config.redact,
         )
         self._listing = Listing(parts.store, partial(self._values, of_session=True))
         self._will_ask_models = bool(self.config.language_models)
@@ -103,8 +107,27 @@ class OpenMemory:
                 self._background.stop()
             self.components.close()
 
+    def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception] | None:
+        """As `update` for each, of callers who wait at the same time: in one transaction, each done
+        or refused by itself, as its error tells. None where the store has no such transactions:
+        nothing was done.
+        """
+        done = self._appender.append_all(updates, self._guard.check_session)
+        if done is None:
+            return None
+        return [one if isinstance(one, Exception) else self._updated(*one) for one in done]
+
+    def _updated(self, head: Head, before: KeptKey | None) -> Head:
+        """What an update gives back; `before` is of the one that it repeats."""
+        head = self._settle(head)
+        if self._will_ask_models:  # begun after the first update, the import delays it least
+            self._will_ask_models = False
+            load_in_background()
+        return head if before is None else as_it_was(head, before)
+
     def _settle(self, head: Head) -> Head:
         """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
+        self.components.sent.begun(head)
         try:
             self._work_off()
             if not self.components.work.needed(head):
@@ -227,8 +250,15 @@ class OpenMemory:
             self.components.all_blocks,
             self._open,
             self.components.pages,
-            self.components.search.run,
+            self._finding,
+            self.components.pins,
         )
+
+    @property
+    def _finding(self) -> Finding:
+        parts = self.components
+        pending = parts.services.resources.pending
+        return Finding(self._guard, parts.search, pending, parts.all_blocks, self._open)
 
     @property
     def _regenerating(self) -> Regenerate:

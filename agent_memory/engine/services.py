@@ -28,6 +28,7 @@ class Services:
 
     Args:
         config: Names them.
+        at: Where a database of blocks is to be opened, whose URL is given: a copy of it, perhaps.
 
     Attributes:
         ledger: Counts model calls, tokens and cost.
@@ -35,7 +36,7 @@ class Services:
         resources: What blocks and strategies are given.
     """
 
-    def __init__(self, config: AgentMemoryConfig) -> None:
+    def __init__(self, config: AgentMemoryConfig, at: Callable[[str], str] = str) -> None:
         self.ledger = Ledger()
         self._owned: list[Store] = []
         counter = TokenCounter(config.model, config.tokenizer)
@@ -87,10 +88,24 @@ class Services:
             return EncryptedStore(store, keys, config.namespace)
 
         main = opened(config.store)
+        try:
+            places = {block.name: block.routed_to for block in config.all_blocks}
+            urls = dict.fromkeys(url for url in places.values() if url is not None)
+            others = {url: opened(at(url)) for url in urls}
+        except BaseException:
+            self.close()
+            raise
+        beside = main
+        if others:
+            from agent_memory.stores.routed import RoutedStore
+
+            beside = RoutedStore(
+                main, {name: others[url] for name, url in places.items() if url is not None}
+            )
 
         def vectors(url: str | None) -> VectorStore:
             if url is None:
-                return main
+                return beside
             from agent_memory.stores.qdrant.store import QdrantStore
 
             # asked for, since a proxy of an encrypted store is of another class
@@ -98,12 +113,12 @@ class Services:
             around = getattr(main, "vectors_of", lambda beside: beside)
             return around(QdrantStore(url, config.namespace))
 
-        store = main
+        store = beside
         if config.system_store is not None:
             from agent_memory.stores.split import SplitStore
 
             try:
-                store = SplitStore(main, opened(config.system_store))
+                store = SplitStore(beside, opened(config.system_store))
             except BaseException:
                 self.close()
                 raise
@@ -119,6 +134,7 @@ class Services:
             embedders=embedders,
             vectors=vectors,
             locked=Locks(store).held,
+            redact=config.redact or str,
         )
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, Entry, Head, Recall
+from agent_memory.core.sent import SentContext
 from agent_memory.core.turns import Turn, check_turn
 from agent_memory.engine.user import User
 from agent_memory.errors import InvalidInput
@@ -62,6 +63,15 @@ class Sessions(Protocol):
         limit: int | None = None,
         last: int | None = None,
     ) -> list[Entry]: ...
+
+    def contexts(
+        self,
+        session_id: str,
+        *,
+        user_id: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[SentContext]: ...
 
     def pop(
         self, session_id: str, count: int = 1, *, user_id: str | None = None
@@ -150,6 +160,12 @@ class BoundSession:
         """As `AgentMemory.history`."""
         return self._memory.history(
             self.session_id, user_id=self.user_id, after=after, limit=limit, last=last
+        )
+
+    def contexts(self, *, after: int = 0, limit: int | None = None) -> list[SentContext]:
+        """As `AgentMemory.contexts`."""
+        return self._memory.contexts(
+            self.session_id, user_id=self.user_id, after=after, limit=limit
         )
 
     def pop(self, count: int = 1) -> list[Message]:
@@ -266,6 +282,18 @@ class Session(BoundSession):
     def describe(self, metadata: dict[str, Any]) -> None:
         """As `AgentMemory.describe`."""
         self._home.describe(self.session_id, metadata, user_id=self.user_id)
+
+    def prune(self, max_tokens: int) -> Head:
+        """As `AgentMemory.prune`."""
+        return self._home.prune(self.session_id, max_tokens, user_id=self.user_id)
+
+    def pin(self, seq: int) -> None:
+        """As `AgentMemory.pin`."""
+        self._home.pin(self.session_id, seq, user_id=self.user_id)
+
+    def unpin(self, seq: int) -> None:
+        """As `AgentMemory.unpin`."""
+        self._home.unpin(self.session_id, seq, user_id=self.user_id)
 
     def edit(self, change: Callable[[list[Entry]], Iterable[Any]]) -> Head:
         """As `AgentMemory.edit`."""

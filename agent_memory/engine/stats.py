@@ -39,6 +39,35 @@ class PromptStats:
 
 
 @dataclass(frozen=True, slots=True)
+class RecallStats:
+    """How often something was looked for: for contexts and by searches, thanks and greetings left
+    out.
+
+    Attributes:
+        asked: So often.
+        empty: So often of these nothing was found, but for what is shown whatever is asked.
+    """
+
+    asked: int = 0
+    empty: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was counted.
+
+    Attributes:
+        usage: Model calls, by what models were asked for.
+        prompts: Contexts, and how much of them prompt caches can take.
+        recalls: How often something was looked for.
+    """
+
+    usage: dict[Purpose, Usage]
+    prompts: PromptStats
+    recalls: RecallStats
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """How a memory stands.
 
@@ -50,6 +79,7 @@ class Stats:
         prompts: Contexts of this process, and how much of them prompt caches can take.
         usage_by_purpose: The same, by what models were asked for.
         spending: What memory spent today in all processes, where a limit of that is set; else None.
+        recalls: How often something was looked for in this process, and nothing found.
     """
 
     sessions: int
@@ -59,6 +89,7 @@ class Stats:
     prompts: PromptStats
     usage_by_purpose: dict[Purpose, Usage] = field(default_factory=dict)
     spending: Today | None = None
+    recalls: RecallStats = RecallStats()
 
     @property
     def dead_letters(self) -> int:

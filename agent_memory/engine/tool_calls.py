@@ -12,29 +12,27 @@ from pydantic import Field
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import compact_json
 from agent_memory.core.tools import DOWN, Arguments, Tool
+from agent_memory.core.tracing import OPERATION, span
+from agent_memory.engine.finding import Finding, Query
 from agent_memory.engine.guard import Guard
-from agent_memory.engine.message_pages import MessagePages, read_on
+from agent_memory.engine.message_pages import MessagePages
+from agent_memory.engine.pins import Pins
 from agent_memory.errors import ConfigError, InvalidInput, ModelError, StoreError, ToolRefused
-from agent_memory.ltm_blocks.base import FactBlock
 
 if TYPE_CHECKING:
-    from agent_memory.core.records import Recall, Scope
+    from agent_memory.core.records import Scope
     from agent_memory.ltm_blocks.base import Block
 
 logger = logging.getLogger(__name__)
 
 _NOTHING = "Nothing in memory bears on this."
+_MORE = " more are not shown. Give a larger limit, or say in words what to look for."
 _IN_PART = "A part of the memory could not be asked right now; there may be more. Try again later."
 
 
-class Read(Arguments):
+class Read(Query):
     """What `memory_read` takes."""
 
-    query: str = Field(
-        default="",
-        max_length=2_000,
-        description="What to look for, in words. Empty: all notes and facts, the newest first.",
-    )
     limit: int = Field(default=8, ge=1, le=50, description="At most so many results.")
 
 
@@ -48,6 +46,11 @@ class Write(Arguments):
         description="To correct a note or a fact: the id that memory_read gave. It is gone then, "
         "and the text stands in its place.",
     )
+    pinned: bool = Field(
+        default=False,
+        description="Whether it matters in every conversation, such as an allergy: it is recalled "
+        "first then, whatever is asked.",
+    )
 
 
 class Forget(Arguments):
@@ -56,6 +59,40 @@ class Forget(Arguments):
     id: str = Field(
         min_length=1, max_length=200, description="The id that memory_read or memory_write gave."
     )
+
+
+def run_tool(
+    tools: Mapping[str, Tool],
+    name: str,
+    arguments: Mapping[str, Any] | str | None,
+    scope: Callable[[], Scope],
+) -> str:
+    """Do what a model asked for; the text is for the model, whatever became of it.
+
+    Args:
+        tools: The tools there are, by name.
+        name: Which it asked for.
+        arguments: Its arguments.
+        scope: Gives whose memory it is about.
+    """
+    try:
+        whose = scope()
+        tool = tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise ToolRefused(f"There is no tool {quoted(name)}. There are: {', '.join(tools)}.")
+        told = {
+            OPERATION: "execute_tool",
+            "gen_ai.tool.name": tool.name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.conversation.id": whose.session_id,
+        }
+        with span(f"execute_tool {tool.name}", told):
+            return tool.call(whose, arguments)
+    except InvalidInput as error:
+        return str(error)
+    except (StoreError, ModelError):
+        logger.exception("tool %r failed", name)
+        return DOWN
 
 
 class Toolbox:
@@ -68,7 +105,8 @@ class Toolbox:
         blocks: The configured blocks, by name.
         opened: Opens the handle of a kind of block, for a scope.
         pages: Gives messages page by page.
-        searched: What a memory holds, with a warning for each block that could not be asked.
+        finding: Finds what a memory holds.
+        pins: Says what is recalled first.
     """
 
     def __init__(
@@ -77,13 +115,15 @@ class Toolbox:
         blocks: Mapping[str, Block],
         opened: Callable[[str, Scope], Any],
         pages: MessagePages,
-        searched: Callable[[str, str | None, str | None, int], tuple[list[Recall], list[str]]],
+        finding: Finding,
+        pins: Pins,
     ) -> None:
         self._guard = guard
         self._blocks = blocks
         self._opened = opened
         self._pages = pages
-        self._searched = searched
+        self._finding = finding
+        self._pins = pins
 
     def schemas(self, session_id: str, user_id: str | None) -> list[dict[str, Any]]:
         """See `AgentMemory.tools`."""
@@ -101,23 +141,11 @@ class Toolbox:
     ) -> str:
         """See `AgentMemory.call_tool`."""
         self._guard.check_session(session_id, user_id)
-        try:
-            scope = replace(self._guard.scope(user_id, session_id), key=key)
-            return self._run_tool(scope, name, arguments)
-        except InvalidInput as error:
-            return str(error)
-        except (StoreError, ModelError):
-            logger.exception("tool %r failed", name)
-            return DOWN
 
-    def _run_tool(self, scope: Scope, name: str, arguments: Mapping[str, Any] | str | None) -> str:
-        """As `call`, but what went wrong is raised."""
-        tool = self.tools().get(name) if isinstance(name, str) else None
-        if tool is None:
-            raise ToolRefused(
-                f"There is no tool {quoted(name)}. There are: {', '.join(self.tools())}."
-            )
-        return tool.call(scope, arguments)
+        def scope() -> Scope:
+            return replace(self._guard.scope(user_id, session_id), key=key)
+
+        return run_tool(self.tools(), name, arguments, scope)
 
     def tools(self) -> dict[str, Tool]:
         """All tools, by name.
@@ -143,7 +171,8 @@ class Toolbox:
                 "memory_read",
                 "Search long-term memory: what the user said in earlier conversations, facts known "
                 "of them, and notes. Use it when you need something that is not in the "
-                "conversation above. It gives what bears on the query; files and skills have "
+                "conversation above. It gives what bears on the query, best first, with its "
+                "`kind`; of one conversation a greater `seq` was said later. Files and skills have "
                 "tools of their own.",
                 Read,
                 self._read,
@@ -161,8 +190,8 @@ class Toolbox:
             Tool(
                 "memory_forget",
                 "Forget a note or a fact for good, by the id that memory_read gave. Use it when "
-                "the user asks for it. What memory_read gave of messages cannot be forgotten with "
-                "it: tell the user that whoever runs this can delete the conversation.",
+                "the user asks for it. A message has no id, and cannot be forgotten with it: tell "
+                "the user that whoever runs this can delete the conversation.",
                 Forget,
                 self._forget,
             ),
@@ -171,33 +200,23 @@ class Toolbox:
     def _read(self, scope: Scope, asked: Read) -> str:
         """What the user's memory holds; the session's own without a user."""
         if not asked.query.strip():
-            return compact_json(self._listed(scope)[: asked.limit])
-        session_id = None if scope.user_id is not None else scope.session_id
-        found, warnings = self._searched(asked.query, scope.user_id, session_id, asked.limit)
+            there = self._finding.all_of(scope, asked)
+            more = len(there) - asked.limit
+            told = compact_json(there[: asked.limit])
+            return told if more <= 0 else f"{told}\n{more}{_MORE}"
+        found, warnings = self._finding.found(scope, asked, asked.limit)
         for warning in warnings:
             logger.warning("memory_read: %s", warning)
-        told = compact_json([_told(recall) for recall in found]) if found else _NOTHING
+        told = compact_json(found) if found else _NOTHING
         return f"{told}\n{_IN_PART}" if warnings else told
-
-    def _listed(self, scope: Scope) -> list[dict[str, Any]]:
-        """Notes, then facts, each the newest first."""
-        notes = [
-            {"id": one.id, "from": "notes", "date": f"{one.created_at:%Y-%m-%d}", "text": one.text}
-            for one in reversed(self._opened("notes", scope).all())
-        ]
-        facts = [
-            {"id": one.id, "from": name, "date": one.time or "unknown", "text": one.text}
-            for name, block in self._blocks.items()
-            if isinstance(block, FactBlock)
-            for one in reversed(block.facts(scope))
-        ]
-        return [*notes, *facts]
 
     def _write(self, scope: Scope, asked: Write) -> str:
         notes = self._opened("notes", scope)
         if asked.replaces and notes.get(asked.replaces) is not None:
+            self._pinned(scope, asked.replaces, asked)
             return f"Corrected: {notes.update(asked.replaces, asked.text).id}."
         note = notes.add(asked.text, key=scope.key)
+        self._pinned(scope, note.id, asked)
         if not asked.replaces:
             return f"Noted under the id {note.id}."
         if asked.replaces != note.id and not self._forgotten(scope, asked.replaces):
@@ -207,24 +226,20 @@ class Toolbox:
             )
         return f"Corrected: it stands under the id {note.id} now."
 
+    def _pinned(self, scope: Scope, name: str, asked: Write) -> None:
+        if asked.pinned:
+            self._pins.pin(scope, name)
+        elif "pinned" in asked.model_fields_set:
+            self._pins.pin(scope, name, pinned=False)
+
     def _forget(self, scope: Scope, asked: Forget) -> str:
         if self._forgotten(scope, asked.id):
             return f"Forgotten: {asked.id}."
         raise ToolRefused(
-            f"No note or fact has the id {quoted(asked.id)}. If memory_read gave it, it is a "
-            "message's: what was said cannot be forgotten one by one. Tell the user so."
+            f"No note or fact has the id {quoted(asked.id)}; memory_read gives their ids. What was "
+            "said in conversations has none, and cannot be forgotten one by one: if the user "
+            "wants that, tell them so."
         )
 
     def _forgotten(self, scope: Scope, name: str) -> bool:
         return any(block.forget(scope, name, "asked by a model") for block in self._blocks.values())
-
-
-def _told(recall: Recall) -> dict[str, Any]:
-    """A recall as a model is to read it: data, in which no text can pass for another's id.
-
-    Of a passage it says what to give `memory_read_message`.
-    """
-    day = {"date": recall.told_time} if recall.told_time else {}
-    told: dict[str, Any] = {"id": recall.id, "from": recall.block, **day, "text": recall.text}
-    place = read_on(recall)
-    return told if place is None else {**told, "read_on": place}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
 from agent_memory.core.ids import marker
 from agent_memory.core.limits import how_many, quoted, text_of
+from agent_memory.core.memory_spans import of_id, traced
 from agent_memory.core.moments import check_moment
 from agent_memory.core.receipts import Receipt
-from agent_memory.core.records import Head, Scope, Span
+from agent_memory.core.records import Entry, Head, Recall, Scope, Span, Surplus
+from agent_memory.core.window import units
+from agent_memory.engine.surplus import recalls_in, surplus
 from agent_memory.errors import ConfigError, InvalidInput
+from agent_memory.ltm_blocks.base import FactBlock
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -58,6 +63,7 @@ class User:
         session_id: str | None = None,
         as_of: datetime | date | None = None,
         known_at: datetime | date | None = None,
+        superseded: bool = False,
     ) -> list[Fact]:
         """The user's facts, in the order in which they were said.
 
@@ -66,6 +72,7 @@ class User:
             as_of: What held at that moment (UTC for a date). None for what is current: what holds,
                 and what is over or to come and was not superseded.
             known_at: By what had been said by then; None for all that was.
+            superseded: Also those whose place another took: the whole history, whatever `as_of`.
 
         Raises:
             ConfigError: No block keeps facts.
@@ -78,7 +85,7 @@ class User:
         return [
             fact
             for block in self._memory._fact_blocks()
-            for fact in block.facts(scope, **moments)
+            for fact in block.facts(scope, **moments, superseded=superseded)
             if session_id is None or any(one[0] == session_id for one in fact.sources)
         ]
 
@@ -127,6 +134,7 @@ class User:
         found = [change for block in self._memory._fact_blocks() for change in block.audit(scope)]
         return sorted(found, key=lambda change: change.at)
 
+    @traced("delete_memory", lambda user: user._memory.config.namespace, of_id)
     def forget(
         self,
         fact_id: str | None = None,
@@ -171,6 +179,85 @@ class User:
         return [
             fact for block in self._memory._fact_blocks() for fact in block.forget(scope, what, why)
         ]
+
+    def surplus(
+        self, *, older_than: timedelta | None = None, messages: bool = False
+    ) -> list[Surplus]:
+        """What is kept twice or has grown old, of notes, facts, files, skills, places, and of what
+        blocks of your own keep: a report. Nothing is changed; `forget_all` takes of it what it is
+        given.
+
+        Args:
+            older_than: What is older is reported as old; None reports nothing for its age, but
+                facts as their block is set.
+            messages: Whether what was said is looked through too: all of the user's logs.
+        """
+        scope, parts = self._scope(), self._memory.components
+        if older_than is not None and not isinstance(older_than, timedelta):
+            raise InvalidInput(f"older_than is {quoted(older_than)}. Give a timedelta, or None.")
+        return surplus(parts.store, parts.all_blocks.values(), scope, older_than, messages)
+
+    def forget_all(
+        self, found: Iterable[Recall | Surplus], *, messages: bool = False, why: str = ""
+    ) -> list[Recall]:
+        """Forget what a search or a report found, each thing as its block forgets it; for good.
+
+        The preview is the search: `found = memory.search(...)` with its filters, `len(found)`; and
+        what you saw is what goes. Idempotent.
+
+        Args:
+            found: What `search`, `get` or `surplus` gave.
+            messages: Whether messages are taken out of their logs, with the calls and results that
+                cannot stand without them, and what blocks derived from them. Otherwise they stay.
+            why: What the audit is to say.
+
+        Returns:
+            What is gone. What is not among it was gone before, or is kept by a block that forgets
+            nothing.
+
+        Raises:
+            InvalidInput: Something of it is neither.
+            SessionOfAnotherUser: A message is in another user's session; all before it is gone.
+        """
+        scope, wanted = self._scope(), recalls_in(found)
+        text_of("why", why)
+        gone, places = list[Recall](), dict[str, dict[int, list[Recall]]]()
+        for one in wanted:
+            block = self._memory.components.all_blocks.get(one.block)
+            if block is not None and block.forget(scope, one.id, why):
+                gone.append(one)
+            elif messages and not isinstance(block, FactBlock):
+                for session_id, seq in one.sources:
+                    places.setdefault(session_id, {}).setdefault(seq, []).append(one)
+        for session_id, seqs in places.items():
+            gone += self._take_out(session_id, seqs)
+        return gone
+
+    def _take_out(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
+        """Take messages out of a log, and what cannot stand without them."""
+        there: set[int] = set()
+
+        def without(log: list[Entry]) -> list[Entry]:
+            there.update(one.seq for one in log if one.seq in seqs)
+            lost = {
+                one.seq for unit in units(log) if any(each.seq in seqs for each in unit)
+                for one in unit
+            }  # fmt: skip
+            return [one for one in log if one.seq not in lost]
+
+        self._memory.edit(session_id, without, user_id=self.user_id)
+        every = [one for seq in sorted(there) for one in seqs[seq]]
+        return list({id(one): one for one in every}.values())
+
+    def pin(self, id: str) -> None:
+        """Have something be recalled first with every question, within the budget, by the id of a
+        note or a fact; of all else whenever it is recalled. Idempotent.
+        """
+        self._memory.components.pins.pin(self._scope(), id)
+
+    def unpin(self, id: str) -> None:
+        """Have it be recalled as all else is. Idempotent."""
+        self._memory.components.pins.pin(self._scope(), id, pinned=False)
 
     def notes(self) -> Notes:
         """What was noted outright, by people or by a model. Needs no block; `get` recalls it where

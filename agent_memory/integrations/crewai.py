@@ -6,6 +6,8 @@ Memory(storage=AgentMemoryStorage(memory, user_id="ana"))
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -32,6 +34,7 @@ __all__ = ["AgentMemoryStorage"]
 _RECORDS = ("crewai", "records")
 _ABOUT = ("crewai", "about")
 _LENGTH = "length of embeddings"
+_NORM = "norm"
 _ROOT = "/"
 Json = dict[str, Any]
 
@@ -65,10 +68,13 @@ class AgentMemoryStorage:
         Raises:
             EmbeddingDimensionMismatchError: An embedding has another length than those kept, or
                 than the others. Nothing was kept.
+            TypeError: Metadata is no JSON. Nothing was kept.
         """
+        for one in records:
+            json.dumps(one.metadata)  # what pydantic would make of a set would not come back as one
         with self._changing():
             length = self._length([one.embedding for one in records if one.embedding])
-            puts = [Put(_RECORDS, one.id, one.model_dump(mode="json")) for one in records]
+            puts = [Put(_RECORDS, one.id, _kept(one)) for one in records]
             if length:
                 puts.append(Put(_ABOUT, _LENGTH, length))
             # first the records: of what is found by meaning there is always one
@@ -87,6 +93,7 @@ class AgentMemoryStorage:
 
         Raises:
             EmbeddingDimensionMismatchError: As for `save`.
+            TypeError: As for `save`.
         """
         vector = record.embedding or self._vector(record.id)
         self.save([record.model_copy(update={"embedding": vector})])
@@ -152,18 +159,20 @@ class AgentMemoryStorage:
         return len(gone)
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
-        """A record with its embedding, which is as it was given up to a factor; or None."""
+        """A record with its embedding, in the precision of an index; or None."""
         found = self._values.get(_RECORDS, record_id)
         if found is None:
             return None
-        return MemoryRecord(**found.value, embedding=self._vector(record_id))
+        return MemoryRecord(**{**found.value, "embedding": self._vector(record_id)})
 
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """Records of a scope without their embeddings, newest first."""
+        """Records of a scope without their embeddings, newest first; none before the first."""
+        if offset < 0:
+            return []
         found = sorted(self._in(scope_prefix), key=_made, reverse=True)
-        page = found[max(0, offset) : max(0, offset) + max(0, limit)]
+        page = found[offset : offset + max(0, limit)]
         return [MemoryRecord.model_validate(one) for one in page]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
@@ -264,7 +273,13 @@ class AgentMemoryStorage:
         if not length:
             return None
         found = self._index(length).get(record_id, user_id=self._user_id)
-        return list(map(float, found[0].vector)) if found and found[0].vector is not None else None
+        if not found or found[0].vector is None:
+            return None
+        vector = list(map(float, found[0].vector))
+        kept = self._values.get(_RECORDS, record_id)
+        norm = 1.0 if kept is None else kept.value.get(_NORM, 1.0)
+        factor = norm / (math.hypot(*vector) or 1.0)
+        return [factor * one for one in vector]
 
     def _nearest(self, length: int, wanted: Sequence[float], limit: int) -> Iterator[Match]:
         """All there are, the nearest first; more are looked for as they are asked for."""
@@ -275,6 +290,12 @@ class AgentMemoryStorage:
             if len(found) < depth:
                 return
             told, depth = len(found), 4 * depth
+
+
+def _kept(record: MemoryRecord) -> Json:
+    """A record as a value, with the length of its embedding: an index keeps its direction alone."""
+    told: Json = record.model_dump(mode="json")
+    return {**told, _NORM: math.hypot(*record.embedding)} if any(record.embedding or ()) else told
 
 
 def _told(record: MemoryRecord) -> Json:

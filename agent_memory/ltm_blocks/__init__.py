@@ -8,6 +8,7 @@ from agent_memory.core.lazy import lazily
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.base import Block, Resources, record_id
+    from agent_memory.ltm_blocks.choosing import FactChooser
     from agent_memory.ltm_blocks.extractive.block import ExtractiveMemory
     from agent_memory.ltm_blocks.files.block import FileMemory
     from agent_memory.ltm_blocks.notes import NoteMemory
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Block",
     "ExtractiveMemory",
+    "FactChooser",
     "FileMemory",
     "NoteMemory",
     "Resources",
@@ -36,6 +38,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             ".base": ("Block", "Resources", "record_id"),
+            ".choosing": ("FactChooser",),
             ".extractive.block": ("ExtractiveMemory",),
             ".files.block": ("FileMemory",),
             ".notes": ("NoteMemory",),

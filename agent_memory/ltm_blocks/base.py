@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from agent_memory.core.lazy import made_once
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Span
+from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.errors import ConfigError
 from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
     from agent_memory.core.tools import Tool
+    from agent_memory.core.turns import Turn
     from agent_memory.ltm_blocks.extractive.history.auditing import Change
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
@@ -43,6 +44,8 @@ class Resources:
         vectors: Opens a vector store by its address, for its opener to close; for None it is
             `store`. Encrypted, where that is.
         locked: Holds a lock by its name, in all processes of the deployment; waits for it.
+        redact: Takes out of a text what is not to be kept: what blocks are given outright they keep
+            as it gives it.
     """
 
     store: Store
@@ -52,6 +55,7 @@ class Resources:
     embedders: Callable[[str | None], Embedder]
     vectors: Callable[[str | None], VectorStore]
     locked: Callable[[str], AbstractContextManager[None]]
+    redact: Callable[[str], str] = str
 
     @made_once
     def pending(self) -> Pending:
@@ -69,6 +73,8 @@ class Block(BaseModel, ABC):
         kind: What configuration files call it.
         name: What its records are kept under; must be unique in a deployment. Default: `kind`.
         max_tokens: At most this many tokens of a context; None for no limit of its own.
+        store: Another database for what it keeps, by its URL, such as "sqlite:///facts.db"; None
+            keeps it with the sessions.
     """
 
     model_config = ConfigDict(
@@ -78,6 +84,7 @@ class Block(BaseModel, ABC):
     kind: Any  # a string; typed so that a subclass may narrow it to its literal
     name: str = Field(default="", pattern=r"^([a-z][a-z0-9_]*)?$")
     max_tokens: int | None = Field(default=None, gt=0)
+    store: str | None = Field(default=None, repr=False)
 
     _resources: Resources | None = PrivateAttr(default=None)
 
@@ -89,6 +96,11 @@ class Block(BaseModel, ABC):
     def absorbs(self) -> bool:
         """Whether the engine feeds it the log."""
         return True
+
+    @property
+    def routed_to(self) -> str | None:
+        """The database in which the engine is to keep its records and vectors; None: the usual."""
+        return self.store
 
     @property
     def recalls_pending(self) -> bool:
@@ -116,6 +128,14 @@ class Block(BaseModel, ABC):
     def of_session(self) -> bool:
         """Whether what it keeps is a session's, so that its tools need a session at hand."""
         return False
+
+    @property
+    def counts_recalls(self) -> bool:
+        """Whether it is to be told what of it contexts have; see `recalled`."""
+        return False
+
+    def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
+        """Told which of its recalls stand in a context that is sent to a model."""
 
     @property
     def versioned(self) -> bool:
@@ -193,8 +213,20 @@ class Block(BaseModel, ABC):
         """What a model may ask of it, by names that begin with the block's own."""
         return ()
 
+    def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
+        """Which of some messages, that others recall, tell nothing that holds still, as far as it
+        knows; and since when it knows.
+        """
+        return {}
+
     def left_out(self, scope: Scope, message: Message, limit: int) -> Sequence[LeftOut]:
         """What it knows that is near to `message` and that `get` leaves out, with the why."""
+        return ()
+
+    def all_kept(self, scope: Scope) -> Sequence[Recall]:
+        """All that it keeps for a user, each with the id by which `forget` forgets it; for reports
+        of what is old or kept twice. Messages of the log are left out: they are reported as said.
+        """
         return ()
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[Any]:
@@ -228,6 +260,20 @@ class Block(BaseModel, ABC):
             model: The embedding model they are of.
         """
         return self.vectors.vector_blocks().get(self.name) == (dimension, model)
+
+    def turn_began(self, scope: Scope, turn: Turn) -> Awaitable[None] | None:
+        """Told that a model is about to be asked: what the user said, and the context that is sent.
+
+        Of turns that the memory is told of: `before_turn`, `regenerate`, `completion`. Be quick,
+        the caller waits; what goes wrong is logged. A turn may never end.
+        """
+
+    def turn_ended(
+        self, scope: Scope, turn: Turn, said: Sequence[Message]
+    ) -> Awaitable[None] | None:
+        """Told that a turn is stored, by `after_turn` or `completion`; as `turn_began`. `said` is
+        all of it: the question, calls of tools and their results, the answer.
+        """
 
     def end(self, scope: Scope) -> None:
         """Told that a session is over: what was kept for its time only can go."""
@@ -295,7 +341,12 @@ class FactBlock(Block):
 
     @abstractmethod
     def facts(
-        self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self,
+        scope: Scope,
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        superseded: bool = False,
     ) -> list[Fact]:
         """What holds; see `User.facts`."""
         ...

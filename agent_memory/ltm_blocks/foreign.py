@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator
@@ -12,11 +12,13 @@ from agent_memory.core.kinds import ByKind
 from agent_memory.core.messages import Message
 from agent_memory.core.protocols import offers
 from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.turns import Turn
 from agent_memory.ltm_blocks.base import Block
 
 
 class BlockLike(Protocol):
-    """The three methods a block consists of; each may be async. A `name` is optional."""
+    """The three methods a block consists of; each may be async. A `name` is optional, and so are
+    `turn_began` and `turn_ended`."""
 
     def get(
         self, scope: Scope, message: Message | None, limit: int
@@ -52,6 +54,19 @@ class ForeignBlock(Block):
     def update(self, scope: Scope, entries: Sequence[Entry]) -> Awaitable[None] | None:
         done: Awaitable[None] | None = self.block.update(scope, entries)
         return done
+
+    def turn_began(self, scope: Scope, turn: Turn) -> Awaitable[None] | None:
+        return self._told("turn_began", scope, turn)
+
+    def turn_ended(
+        self, scope: Scope, turn: Turn, said: Sequence[Message]
+    ) -> Awaitable[None] | None:
+        return self._told("turn_ended", scope, turn, said)
+
+    def _told(self, name: str, *given: object) -> Awaitable[None] | None:
+        """Tell the object what it may want to be told."""
+        call: Callable[..., Awaitable[None] | None] | None = getattr(self.block, name, None)
+        return None if call is None else call(*given)
 
     def delete(self, scope: Scope) -> Awaitable[None] | None:
         done: Awaitable[None] | None = self.block.delete(scope)

@@ -70,6 +70,10 @@ class KeyedRecords:
         """The id of the record that a key has."""
         return keyed_id(self._block, self.owner, key)
 
+    def redacted(self, text: str) -> str:
+        """A text as it is to be kept."""
+        return self._resources.redact(text)
+
     def put(
         self,
         key: str,

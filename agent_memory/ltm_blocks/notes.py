@@ -12,7 +12,9 @@ from uuid import uuid4
 from pydantic import Field, PrivateAttr
 
 from agent_memory.core.forms import Form, Name, Plain
+from agent_memory.core.fusion import with_pinned
 from agent_memory.core.limits import quoted, text_of
+from agent_memory.core.memory_spans import of_id, of_record, traced
 from agent_memory.core.messages import Message
 from agent_memory.core.moments import check_moment
 from agent_memory.core.records import Recall, Record, Scope, Span
@@ -98,8 +100,12 @@ class NoteMemory(NoteBlock):
         index = TextIndex(texts, self._embedder.embed(texts))
         query = self._embedder.query(question)
         scores = index.bearing(question, query, self._embedder.unrelated)
-        best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))[:limit]
-        return [_recall(self.name, notes[at], float(scores[at])) for at in best if scores[at] > 0]
+        best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))
+        every = [_recall(self.name, notes[at], float(scores[at])) for at in best]
+        return with_pinned([one for one in every if one.score > 0], every, scope, limit)
+
+    def all_kept(self, scope: Scope) -> list[Recall]:
+        return [_recall(self.name, note, 0.0) for note in self.open(scope).all()]
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)
@@ -112,6 +118,10 @@ class NoteMemory(NoteBlock):
     def validate_import(self, record: Record) -> Record:
         _StoredForm.model_validate(record.metadata)
         return record
+
+
+def _namespace(notes: Notes) -> str:
+    return notes._limits.resources.namespace
 
 
 class Notes:
@@ -135,6 +145,7 @@ class Notes:
         text_of("note_id", note_id)
         return next((note for note in self.all() if note.id == note_id), None)
 
+    @traced("create_memory", _namespace, of_record)
     def add(
         self,
         text: str,
@@ -180,6 +191,7 @@ class Notes:
                 )
             return self._put(name, text, metadata or {}, moment)
 
+    @traced("update_memory", _namespace, of_record)
     def update(self, note_id: str, text: str, *, expected: str | None = None) -> Note:
         """Have a note say something else.
 
@@ -200,6 +212,7 @@ class Notes:
             check_version(expected, note.version)
             return self._put(note_id, text, note.metadata)
 
+    @traced("delete_memory", _namespace, of_id)
     def delete(self, note_id: str, *, expected: str | None = None) -> bool:
         """Forget a note; whether there was one. Idempotent.
 
@@ -229,7 +242,7 @@ class Notes:
         return _note(self._keyed.put(note_id, text, kept, at=at or datetime.now(UTC)))
 
     def _checked(self, given: str) -> str:
-        text = text_of("The note", given).strip()
+        text = self._keyed.redacted(text_of("The note", given)).strip()
         if not text:
             raise InvalidInput("The note is empty. Write one fact, in a whole sentence.")
         if len(text) > self._limits.max_chars:

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, field_validator
+from pydantic import AfterValidator, BaseModel, JsonValue, TypeAdapter, field_validator
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Record, Scope
 from agent_memory.core.text import overlap_scores
 from agent_memory.errors import UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block, Resources, record_id
+from agent_memory.ltm_blocks.choosing import FactChooser
+from agent_memory.models.loading import load_litellm
 
 _EVERYONE = "everyone"
+_FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 class StaticMemory(Block):
@@ -24,26 +27,43 @@ class StaticMemory(Block):
     most on the message.
 
     Attributes:
-        facts: Texts; or dicts and pydantic models. Of these the `text` or `content` is the fact's
-            text, and `id` its id. One that has neither is said key by key: "office city: Berlin".
-            The same fact given twice counts once.
+        facts: Texts, or whatever plain JSON or pydantic models hold. Of a dict the `text` or
+            `content` is what it says, and `id` its id; all else is said key by key: "office city:
+            Berlin". A dict of facts has one for each key. The same fact given twice counts once.
+        choose: Has a model say which of them bear on a message.
     """
 
     kind: Literal["static"] = "static"
-    facts: Annotated[Sequence[str | dict[str, Any]], AfterValidator(tuple)] = ()
+    facts: Annotated[Sequence[Any], AfterValidator(tuple)] = ()
+    choose: FactChooser | None = None
 
     @field_validator("facts", mode="before")
     @classmethod
     def _plain(cls, value: object) -> object:
+        if isinstance(value, dict):
+            value = [{key: one} for key, one in value.items()]
         if not isinstance(value, list | tuple | set | frozenset):
             return value
-        return tuple(
-            fact.model_dump(mode="json") if isinstance(fact, BaseModel) else fact for fact in value
+        facts = (
+            one.model_dump(mode="json") if isinstance(one, BaseModel) else one for one in value
         )
+        return tuple(map(_FACT.validate_python, facts))
 
     @property
     def absorbs(self) -> bool:
         return False
+
+    @property
+    def selective(self) -> bool:
+        return self.choose is not None
+
+    @property
+    def language_models(self) -> tuple[str | None, ...]:
+        return () if self.choose is None else (self.choose.model,)
+
+    def load(self) -> None:
+        if self.choose is not None:
+            load_litellm()
 
     def bind(self, resources: Resources) -> Self:
         """As `Block.bind`; stores the facts, once: what the store has already is left alone."""
@@ -66,7 +86,10 @@ class StaticMemory(Block):
             Recall(self.name, fact.id, fact.text, 1 + score)
             for fact, score in zip(facts, scores, strict=True)
         ]
-        return sorted(recalls, key=lambda recall: -recall.score)[:limit]
+        ranked = sorted(recalls, key=lambda recall: -recall.score)
+        if self.choose is not None and message is not None and not scope.anyhow:
+            ranked = self.choose.choose(self.resources, message.text(), ranked)
+        return ranked[:limit]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         raise UnsupportedOperation(
@@ -79,11 +102,18 @@ class StaticMemory(Block):
         )
 
 
-def _text(fact: str | dict[str, Any]) -> str:
-    if isinstance(fact, str):
-        return fact
-    own = (fact.get(key) for key in ("text", "content"))
-    return next((text for text in own if isinstance(text, str)), "; ".join(_said("", fact)))
+def _text(fact: Any) -> str:
+    if not isinstance(fact, dict):
+        return fact if isinstance(fact, str) else "; ".join(_said("", fact))
+    own = [fact[key] for key in ("text", "content") if key in fact]
+    if (text := next((one for one in own if isinstance(one, str)), None)) is not None:
+        return text
+    parts = [
+        _said("" if key in ("text", "content") and isinstance(one, dict | list) else str(key), one)
+        for key, one in fact.items()
+        if key != "id" or len(fact) == 1
+    ]
+    return "; ".join(part for some in parts for part in some)
 
 
 def _said(name: str, value: object) -> Iterator[str]:
@@ -93,10 +123,11 @@ def _said(name: str, value: object) -> Iterator[str]:
         inner = value.items()
     elif isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
         inner = enumerate(value, 1)
+    name = name.replace("_", " ")
     if not inner:
-        yield f"{name}: {_word(value)}"
+        yield f"{name}: {_word(value)}" if name else _word(value)
     for key, one in inner:
-        yield from _said(f"{name} {key}".strip().replace("_", " "), one)
+        yield from _said(f"{name} {key}".strip(), one)
 
 
 def _word(value: object) -> str:
@@ -107,6 +138,6 @@ def _word(value: object) -> str:
     return "none" if value in (None, [], {}) else str(value)
 
 
-def _id(fact: str | dict[str, Any]) -> str:
+def _id(fact: Any) -> str:
     given = fact.get("id") if isinstance(fact, dict) else None
     return str(given) if given is not None else record_id(_text(fact))

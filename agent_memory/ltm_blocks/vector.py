@@ -14,14 +14,20 @@ from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
 from agent_memory.core.threads import given_up
-from agent_memory.errors import DimensionMismatch, ModelUnavailable, StoreUnavailable
+from agent_memory.errors import (
+    DimensionMismatch,
+    ModelUnavailable,
+    StoreUnavailable,
+    UnknownStore,
+)
 from agent_memory.ltm_blocks.base import Block, Resources, message_id
 from agent_memory.ltm_blocks.waiting import Group, Waiting
 from agent_memory.models.embedders.base import Embedder
-from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion, depth_for
+from agent_memory.retrieval.views import LEAST, RRF, VIEWS, WEIGHTS, Fusion, depth_for
+from agent_memory.stores import check_url
 from agent_memory.stores.base import VectorStore, swaps_vectors
 from agent_memory.stores.coding import mismatch
-from agent_memory.stores.qdrant.url import check_qdrant_url
+from agent_memory.stores.qdrant.url import check_qdrant_url, is_qdrant
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Query, Turn
@@ -90,13 +96,15 @@ class VectorMemory(Block):
     an embedder (none configured, the extra "local" not installed) words alone decide.
 
     Attributes:
-        store: None keeps the vectors in the session store's own database. "http://host:6333" is a
-            Qdrant server (extra `qdrant`), ":memory:" its local mode.
+        store: None keeps the vectors in the session store's own database. "sqlite:///vectors.db" is
+            a file of their own, or give another database's URL. "http://host:6333" is a Qdrant
+            server (extra `qdrant`), ":memory:" its local mode.
         embedding: Another embedding model than the configured one.
         dimension: The length its vectors must have; None takes what it gives.
         roles: Whose messages are kept.
         fusion: "blend" adds up the views, each divided by its best; "rrf" is reciprocal rank
             fusion, for comparison: it finds less.
+        rrf_k: The constant of rank fusion: the larger, the less the first ranks count for more.
         weights: What each view counts.
         min_score: What the views together must give a message for it to be recalled, of the 1 that
             they can; priors do not count.
@@ -106,11 +114,11 @@ class VectorMemory(Block):
     """
 
     kind: Literal["vector"] = "vector"
-    store: str | None = None
     embedding: str | None = None
     dimension: int | None = Field(default=None, gt=0)
     roles: tuple[str, ...] = ("user", "assistant")
     fusion: Fusion = "blend"
+    rrf_k: float = Field(default=RRF, gt=0)
     weights: Weights = Weights()
     min_score: float = LEAST
     min_similarity: float | None = None
@@ -123,8 +131,19 @@ class VectorMemory(Block):
     @classmethod
     def _scheme(cls, value: str | None) -> str | None:
         if value is not None:
-            check_qdrant_url(value)
+            try:
+                check_url(value)
+            except UnknownStore:  # another database's it is not
+                check_qdrant_url(value)
         return value
+
+    @property
+    def routed_to(self) -> str | None:
+        return self.store if self._qdrant is None else None
+
+    @property
+    def _qdrant(self) -> str | None:
+        return self.store if self.store is not None and is_qdrant(self.store) else None
 
     @property
     def selective(self) -> bool:
@@ -146,7 +165,7 @@ class VectorMemory(Block):
             DimensionMismatch: The embedder's dimension is not the one asked for or stored.
         """
         bound = super().bind(resources)
-        bound._vectors, bound._waiting = resources.vectors(self.store), Waiting()
+        bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting()
         try:
             bound._ready()
         except (ModelUnavailable, StoreUnavailable) as error:
@@ -174,7 +193,7 @@ class VectorMemory(Block):
             embedder = self._chosen(resources)
             given = (embedder.dimension, embedder.name)
             with self._opened(resources) as vectors:
-                if self.store is None:
+                if self._qdrant is None:
                     stored = vectors.vector_blocks().get(self.name, given)
                     return [] if stored == given else [mismatch(self.name, stored, given)]
                 # not every Qdrant server tells the model, but each refuses another dimension
@@ -201,7 +220,7 @@ class VectorMemory(Block):
         self.resources.embedders(self.embedding).load()
 
     def close(self) -> None:
-        if self.store is not None:
+        if self._qdrant is not None:
             self._vectors.close()
 
     def prepare(self, entries: Sequence[Entry]) -> None:
@@ -300,6 +319,7 @@ class VectorMemory(Block):
             question,
             hits,
             fusion=self.fusion,
+            rrf_k=self.rrf_k,
             weights=[getattr(self.weights, view) for view in VIEWS],
             prior_weight=self.weights.priors,
             least=least,
@@ -347,11 +367,11 @@ class VectorMemory(Block):
 
     @contextmanager
     def _opened(self, resources: Resources) -> Iterator[VectorStore]:
-        vectors = resources.vectors(self.store)
+        vectors = resources.vectors(self._qdrant)
         try:
             yield vectors
         finally:
-            if self.store is not None:
+            if self._qdrant is not None:
                 vectors.close()
 
     @property

@@ -5,18 +5,20 @@ Kept from question to question: as long as nothing but new messages came, only t
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.records import Entry, Lag, Record
 from agent_memory.stores.pending import MOST, Tail, Tails
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.index import SegmentIndex
 
 WHOLE = 500
 """Of more entries than these only those that share a word with the question are looked at."""
@@ -34,7 +36,7 @@ Make = Callable[[Sequence[Group]], "list[tuple[list[Record], Features]]"]
 class Index(NamedTuple):
     """What waits, and its records by id."""
 
-    traits: TraitIndex
+    traits: SegmentIndex
     records: dict[str, Record]
 
 
@@ -65,12 +67,24 @@ class _Built:
     index: Index
 
 
+class _Turn:
+    """Whose turn it is to build the index of an owner."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
 class Waiting:
     """Indexes of what waits, of the owners asked for last. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
         self._kept: OrderedDict[str, _Built] = OrderedDict()
+        self._begin()
+        begin_anew_in_child(self, Waiting._begin)
+
+    def _begin(self) -> None:
+        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
 
     def index(self, tails: Tails, owner: str, question: str, make: Make) -> Index | None:
         """The index of what waits of an owner; None where nothing does.
@@ -86,10 +100,14 @@ class Waiting:
         if sum(tail.count for tail in tails.read) > WHOLE:
             return _index(_parts_of_many(tails.read, question, make))
         with self._lock:
-            built = self._kept.get(owner)
-        after = _built(built, tails, make)
-        if after is not built:
-            self._keep(owner, after)
+            turn = self._turns.setdefault(owner, _Turn())
+        # a document takes seconds: who asks meanwhile, or gave up and asks again, needs the same
+        with turn.lock:
+            with self._lock:
+                built = self._kept.get(owner)
+            after = _built(built, tails, make)
+            if after is not built:
+                self._keep(owner, after)
         return after.index if after.index.records else None
 
     def _keep(self, owner: str, built: _Built) -> None:
@@ -136,14 +154,14 @@ _NEAR = 16  # entries that may belong to the surroundings of the next
 
 
 def _index(parts: Sequence[tuple[list[Record], Features]]) -> Index:
-    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.index import SegmentIndex
 
-    return _extended(Index(TraitIndex(0), {}), parts)
+    return _extended(Index(SegmentIndex(0), {}), parts)
 
 
 def _extended(index: Index, parts: Sequence[tuple[list[Record], Features]]) -> Index:
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.index import SegmentIndex
 
     some = [part for part in parts if part[0]]
     if not some:
@@ -152,8 +170,10 @@ def _extended(index: Index, parts: Sequence[tuple[list[Record], Features]]) -> I
     features = Features.joined([part for _, part in some])
     # what was read before may have held no record, as system messages alone do: nothing told then
     # how long vectors are
-    known = index.traits if index.records else TraitIndex(features.dimension)
-    return Index(known.extended(list(records), features), {**index.records, **records})
+    known = index.traits if index.records else SegmentIndex(features.dimension)
+    return Index(
+        known.extended(list(records), features, compact=True), {**index.records, **records}
+    )
 
 
 def _parts_of_many(

@@ -12,10 +12,16 @@ from agent_memory.core.forms import Form
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.core.redacting import within
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock
-from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
+from agent_memory.ltm_blocks.keyed_records import (
+    KeyedRecords,
+    forget,
+    plain_json,
+    require_plain,
+)
 
 _MAX_KEY = 128
 
@@ -193,7 +199,8 @@ class Scratchpad:
             raise InvalidInput(
                 f"The key is {quoted(key)}. Give 1 to {_MAX_KEY} printable characters."
             )
-        text = plain_json(value, "The value")
+        require_plain(value, "The value")
+        text = plain_json(within(value, self._keyed.redacted), "The value")
         with self._keyed.changing():
             others = [record.text for record in self._keyed.all() if _key(record) != key]
             if len(others) >= self._limits.max_keys:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from agent_memory.core.tools import Arguments
+from agent_memory.engine.finding import Kind, Query
 from agent_memory.engine.message_pages import ReadMessage
 
-Kind = Literal["note", "fact", "message", "other"]
-
-_ID = "The id that search_memories, get_memories or add_memory gave."
+_ID = "The id that search_memories or add_memory gave."
 
 
-class Search(Arguments):
+class Search(Query):
     """What `search_memories` takes."""
 
-    query: str = Field(min_length=1, max_length=2_000, description="What to look for, in words.")
     limit: int = Field(default=10, ge=1, le=50, description="At most so many results.")
+    after: str = Field(
+        default="",
+        max_length=200,
+        description="Where nothing is looked for: the `next` of the page before.",
+    )
 
 
 class Add(Arguments):
@@ -28,20 +31,11 @@ class Add(Arguments):
     text: str = Field(min_length=1, description="What to remember: one fact, in a whole sentence.")
 
 
-class Page(Arguments):
-    """What `get_memories` takes."""
-
-    limit: int = Field(default=50, ge=1, le=200, description="At most so many.")
-    after: str = Field(
-        default="", max_length=200, description="The `next` of the page before; empty to begin."
-    )
-
-
 class Update(Arguments):
     """What `update_memory` takes."""
 
     id: str = Field(min_length=1, max_length=200, description=_ID)
-    text: str = Field(min_length=1, description="What the note is to say from now on.")
+    text: str = Field(min_length=1, description="What it is to say from now on.")
 
 
 class Delete(Arguments):
@@ -53,16 +47,14 @@ class Delete(Arguments):
 class ReadOn(ReadMessage):
     """What `memory_read_message` takes, where no conversation is at hand."""
 
-    session_id: str | None = Field(
-        description="The conversation, as `read_on` tells it, or as it was given to get_context."
-    )
+    session_id: str | None = Field(description="The conversation, as search_memories tells it.")
 
 
 class Converse(Arguments):
     """What `get_context` takes."""
 
     session_id: str = Field(
-        min_length=1, description="A session, as `read_on` or the resource memory://sessions tells."
+        min_length=1, description="The conversation, as search_memories tells it."
     )
     query: str = Field(
         default="",
@@ -92,21 +84,24 @@ class Memory:
     """One thing that is remembered.
 
     Attributes:
-        id: Its id.
-        kind: A "note" can be updated and deleted, a "fact" deleted; a "message" was said in a
+        kind: A "note" or a "fact" can be updated and deleted; a "message" was said in a
             conversation; "other" holds for everyone.
         text: What it says.
-        created_at: The time of what it tells of (UTC), where known.
-        time: How a fact's time is written, such as "2023-05" or "planned for 2023-07-03".
-        read_on: Of a passage of a long message, where to read on.
+        id: Its id; a message has none.
+        date: The day of what it tells of (UTC), or as a fact's time is written, such as "2023-05"
+            or "planned for 2023-07-03".
+        session_id: Of a message, its conversation.
+        seq: Of a message, its number there: a greater one was said later.
+        read_on: Of a part of a long message, where to read on.
     """
 
-    id: str
     kind: Kind
     text: str
-    created_at: str | None = None
+    id: str | None = None
+    date: str | None = None
+    session_id: str | None = None
+    seq: int | None = None
     read_on: Place | None = None
-    time: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ class Memories:
 
     Attributes:
         memories: What was found.
-        next: What to give as `after` for those that follow; None where none do.
+        next: Of a list, what to give as `after` for those that follow; None where none do.
         in_part: Whether a part of the memory could not be asked right now; there may be more.
     """
 

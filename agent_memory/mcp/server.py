@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Set
+from typing import TYPE_CHECKING, Any
 
-from anyio import CapacityLimiter, to_thread
 from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 from pydantic import TypeAdapter
 
+from agent_memory.aio.memory import AsyncAgentMemory
 from agent_memory.core.records import Scope
-from agent_memory.errors import InvalidInput
+from agent_memory.core.tools import EFFECTS
+from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.mcp import sessions
 from agent_memory.mcp.tools import Offer, offers
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Asked = ServerRequestContext[CapacityLimiter]
-"""What is known of a request; its `lifespan_context` is what calls of the engine run on."""
+Asked = ServerRequestContext[Any]
+"""What is known of a request."""
 
 _JSON = "application/json"
-_THREADS = 16
 _DOWN = "The memory cannot do this right now. Go on without it, and try again later."
 _INSTRUCTIONS = (
     "The long-term memory of one user, kept across conversations. Search it when something may "
@@ -42,25 +41,31 @@ _LISTING_DESCRIPTION = "The user's sessions, by their ids; `next` is where the l
 _LOG_DESCRIPTION = "What was said in a session, oldest first; `next` is where it goes on."
 
 
-def build(memory: AgentMemory, user_of: Callable[[Asked], str]) -> Server[CapacityLimiter]:
+def build(
+    memory: AgentMemory | AsyncAgentMemory,
+    user_of: Callable[[Asked], str],
+    may: Callable[[Asked], Set[str]] = lambda asked: frozenset(EFFECTS),
+) -> Server[Any]:
     """A server over a memory.
 
     Args:
         memory: The memory; it stays open.
         user_of: Tells whose memory a request is about. Nothing that a client sends as an argument
             has a say in that.
+        may: Tells what whoever asks may do: some of "read", "write" and "delete". A tool of which
+            more may come is not there for them.
 
     Raises:
         ConfigError: Two tools have the same name.
     """
     from agent_memory import __version__
 
-    answers = _Answers(memory, user_of)
+    shared = memory if isinstance(memory, AsyncAgentMemory) else AsyncAgentMemory(memory)
+    answers = _Answers(shared, user_of, may)
     return Server(
         "agent-memory",
         version=__version__,
         instructions=_INSTRUCTIONS,
-        lifespan=_threads,
         on_list_tools=answers.list_tools,
         on_call_tool=answers.call_tool,
         on_list_resources=answers.list_resources,
@@ -69,31 +74,33 @@ def build(memory: AgentMemory, user_of: Callable[[Asked], str]) -> Server[Capaci
     )
 
 
-@asynccontextmanager
-async def _threads(server: Server[CapacityLimiter]) -> AsyncIterator[CapacityLimiter]:
-    yield CapacityLimiter(_THREADS)
-
-
 class _Answers:
     """What the server says to each kind of request."""
 
-    def __init__(self, memory: AgentMemory, user_of: Callable[[Asked], str]) -> None:
+    def __init__(
+        self,
+        memory: AsyncAgentMemory,
+        user_of: Callable[[Asked], str],
+        may: Callable[[Asked], Set[str]],
+    ) -> None:
         self._memory = memory
         self._user_of = user_of
-        self._offers = offers(memory)
-        self._tools = [_shown(offer) for offer in self._offers.values()]
+        self._may = may
+        self._offers = offers(memory.memory)
+        self._tools = {name: _shown(offer) for name, offer in self._offers.items()}
 
     async def list_tools(
         self, asked: Asked, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=self._tools)
+        return types.ListToolsResult(tools=[self._tools[name] for name in self._offered(asked)])
 
     async def call_tool(
         self, asked: Asked, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        offer = self._offers.get(params.name)
+        offered = self._offered(asked)
+        offer = offered.get(params.name)
         if offer is None:
-            there = ", ".join(self._offers)
+            there = ", ".join(offered) or "none that this credential may use"
             return _failed(f"There is no tool {params.name[:64]!r}. There are: {there}.")
         try:
             text = await self._run(asked, lambda scope: offer.tool.call(scope, params.arguments))
@@ -135,7 +142,10 @@ class _Answers:
     ) -> types.ReadResourceResult:
         uri = params.uri
         try:
-            text = await self._run(asked, lambda scope: sessions.read(self._memory, scope, uri))
+            if "read" not in self._may(asked):
+                raise ToolRefused("This needs the right to read, and the credential lacks it.")
+            memory = self._memory.memory
+            text = await self._run(asked, lambda scope: sessions.read(memory, scope, uri))
         except InvalidInput as error:
             raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from None
         except Exception as error:  # whatever it is, it is for the log and not for the client
@@ -147,7 +157,12 @@ class _Answers:
     async def _run(self, asked: Asked, call: Callable[[Scope], str]) -> str:
         """Do something for the user at hand, on a thread; one that has begun is waited for."""
         scope = Scope(self._user_of(asked))
-        return _sendable(await to_thread.run_sync(call, scope, limiter=asked.lifespan_context))
+        return _sendable(await self._memory.run(call, scope))
+
+    def _offered(self, asked: Asked) -> Mapping[str, Offer]:
+        """The tools that there are for whoever asks."""
+        may = self._may(asked)
+        return {name: one for name, one in self._offers.items() if may >= set(one.tool.effects)}
 
 
 def _shown(offer: Offer) -> types.Tool:

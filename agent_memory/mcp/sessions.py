@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from agent_memory.errors import InvalidInput, ToolRefused
 
 if TYPE_CHECKING:
-    from agent_memory.core.records import Entry, Head, Scope
+    from agent_memory.core.records import Entry, Scope
     from agent_memory.engine.memory import AgentMemory
 
 SESSIONS = "memory://sessions"
@@ -22,17 +22,16 @@ _LOG = re.compile(rf"{SESSIONS}/([^/?#]+)(?:\?after=([0-9]{{1,15}}))?")
 _PAGE = 500
 
 
-def owned(memory: AgentMemory, scope: Scope, session_id: str) -> Head:
-    """The head of one of the user's sessions.
+def check_own(memory: AgentMemory, scope: Scope, session_id: str) -> None:
+    """Refuse a session that is not the user's.
 
     Raises:
         ToolRefused: They have none with this id: it is another's, nobody's, or nowhere, and which
             of these is not told.
     """
-    head = memory.update(session_id, [])  # appends nothing
-    if head.user_id is None or head.user_id != scope.user_id:
+    assert scope.user_id is not None, "the server names the user of each call"
+    if memory.components.guard.whose(session_id, scope.user_id) != "own":
         raise ToolRefused(f"There is no session {session_id!r}. {SESSIONS} lists those there are.")
-    return head
 
 
 def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
@@ -65,7 +64,7 @@ def _listing(memory: AgentMemory, scope: Scope, after: str | None) -> str:
 
 
 def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
-    owned(memory, scope, session_id)
+    check_own(memory, scope, session_id)
     entries = memory.history(session_id, after=after, limit=_PAGE + 1)
     page = entries[:_PAGE]
     more = f"{_uri(session_id)}?after={page[-1].seq}" if len(entries) > _PAGE else None

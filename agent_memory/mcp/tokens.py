@@ -33,10 +33,10 @@ class Tokens:
 
     def __init__(self, users: Mapping[str, object]) -> None:
         self._users: dict[bytes, str] = {}
-        for user, given in users.items():
+        for place, (user, given) in enumerate(users.items(), 1):
             check_id("The user's id", user)
             for token in given if isinstance(given, list) else [given]:
-                if self._users.setdefault(_digest(user, token), user) != user:
+                if self._users.setdefault(_digest(place, token), user) != user:
                     raise ConfigError(f"{user!r} has the token of another user. Give them another.")
         if not self._users:
             raise ConfigError("There are no tokens, so nobody could come in. Give somebody one.")
@@ -72,14 +72,14 @@ class Tokens:
         return found
 
 
-def _digest(user: str, token: object) -> bytes:
+def _digest(place: int, token: object) -> bytes:
     if isinstance(token, str) and token.startswith(_HASHED):
         if _HASH.fullmatch(token.removeprefix(_HASHED)):
             return bytes.fromhex(token.removeprefix(_HASHED))
     elif isinstance(token, str) and _TOKEN.fullmatch(token):
         return hashlib.sha256(token.encode()).digest()
     raise ConfigError(
-        f"The token of {user!r} is not usable. Give at least 16 letters, digits and -._~+/, or "
-        f'"{_HASHED}" and 64 hexadecimal digits. This makes one: '
+        f"The token of user {place} in the table is not usable. Give at least 16 letters, digits "
+        f'and -._~+/, or "{_HASHED}" and 64 hexadecimal digits. This makes one: '
         'python -c "import secrets; print(secrets.token_urlsafe(32))"'
     )

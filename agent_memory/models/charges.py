@@ -92,8 +92,8 @@ class Charges:
             hold.settle(0, 0.0)
         self._add(call, Usage(failures=1))
 
-    def done(self, call: Call, usage: Any, response: Any, *, estimated: bool = False) -> None:
-        """The attempt was answered.
+    def done(self, call: Call, usage: Any, response: Any, *, estimated: bool = False) -> Usage:
+        """The attempt was answered; what it took.
 
         Args:
             call: The call.
@@ -118,6 +118,7 @@ class Charges:
                 prompt_tokens=asked, completion_tokens=told, cost=cost, estimated=int(estimated)
             )
         self._add(call, took)
+        return took
 
     def left(self, call: Call, said: str) -> None:
         """Nobody reads on: it took what was sent and said so far, and may be billed for more."""

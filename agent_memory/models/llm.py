@@ -12,10 +12,12 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from agent_memory.core.tracing import Span, current
 from agent_memory.errors import ModelOutputInvalid
-from agent_memory.models.charges import Charges
+from agent_memory.models.charges import Call, Charges
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider, hang_up
+from agent_memory.models.tracing import answered, asking
 from agent_memory.models.usage import Account, Ledger, Usage
 
 __all__ = ["LLM", "Charges", "Ledger", "Usage"]
@@ -138,15 +140,20 @@ class LLM:
             ModelError: As for `complete`.
         """
         call = self._provider.begin("completion", messages, options.get("max_tokens"))
-        response = self._provider.retried(
-            call, lambda: self._provider.send("completion", messages=list(messages), **options)
-        )
-        self._provider.charges.done(call, getattr(response, "usage", None), response)
-        return self._checked(response)
+        with asking(call, self._provider.api_base, options) as span:
+            with current(span):
+                response = self._provider.retried(
+                    call,
+                    lambda: self._provider.send("completion", messages=list(messages), **options),
+                )
+            usage = getattr(response, "usage", None)
+            answered(span, response, self._provider.charges.done(call, usage, response))
+            return self._checked(response)
 
     def chunks(self, messages: ChatMessages, **options: Any) -> Generator[Any, None, Any]:
         """The response in litellm's chunks, as they arrive; returns the whole, put together.
 
+        A chunk without choices tells what was used, also to who did not ask for that.
         Nothing is tried again after the first chunk. The usage of a stream that is not read to its
         end is an estimate, of what was read.
 
@@ -158,14 +165,23 @@ class LLM:
             ModelUnavailable: Every attempt failed, or the answer broke off in the middle.
             ModelError: As for `complete`.
         """
-        fields = {"stream_options": {"include_usage": True}, **options, "stream": True}
+        asked = options.get("stream_options") or {}
+        fields = {**options, "stream_options": {"include_usage": True, **asked}, "stream": True}
         call = self._provider.begin("completion", messages, options.get("max_tokens"))
+        with asking(call, self._provider.api_base, fields) as span:
+            response, took = yield from self._streamed(call, messages, fields, span)
+            answered(span, response, took)
+            return self._checked(response)
 
+    def _streamed(
+        self, call: Call, messages: ChatMessages, fields: dict[str, Any], span: Span | None
+    ) -> Generator[Any, None, tuple[Any, Usage]]:
         def begin() -> tuple[list[Any], Any]:
             stream = self._provider.send("completion", messages=list(messages), **fields)
             return list(islice(stream, 1)), stream
 
-        read, stream = self._provider.retried(call, begin)
+        with current(span):  # not while the caller has a chunk
+            read, stream = self._provider.retried(call, begin)
         try:
             yield from read
             with self._provider.translated(call, midway=True):
@@ -180,8 +196,8 @@ class LLM:
         finally:
             hang_up(stream)
         told = any(getattr(chunk, "usage", None) for chunk in read)  # else litellm counts
-        self._provider.charges.done(call, response.usage, response, estimated=not told)
-        return self._checked(response)
+        charges = self._provider.charges
+        return response, charges.done(call, response.usage, response, estimated=not told)
 
     def as_response(self, message: Mapping[str, Any]) -> Any:
         """An assistant's message as litellm gives a response that holds it."""

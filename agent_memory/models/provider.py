@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import SecretStr
 
+from agent_memory.core.tracing import leaving
 from agent_memory.errors import (
     ContextTooLong,
     ModelError,
@@ -132,7 +133,8 @@ class Provider:
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
         """Make one attempt at a request; call it within `retried`.
 
-        Parameters that the model does not know are left out of the request.
+        Parameters that the model does not know are left out of the request. An address of one's
+        own is told which trace it is a part of, where there is one; a public provider is not.
         """
         litellm = load_litellm()
         if kind == "completion":
@@ -140,6 +142,9 @@ class Provider:
             call = partial(litellm.completion, _skip_mcp_handler=True)
         else:
             call = litellm.embedding
+        headers = {} if self.api_base is None else leaving()
+        if headers:
+            fields["extra_headers"] = {**headers, **(fields.get("extra_headers") or {})}
         return call(
             model=self.model,
             api_base=self.api_base,

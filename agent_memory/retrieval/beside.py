@@ -14,7 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
-    from agent_memory.retrieval.index import Candidates, TraitIndex
+    from agent_memory.retrieval.index import Candidates, SegmentIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,16 @@ class Beside:
             encrypted.
     """
 
-    index: TraitIndex
+    index: SegmentIndex
     records: dict[str, Record]
     words: tuple[int, ...]
     stored: tuple[tuple[int, ...], ...]
 
 
 def search_both(
-    index: TraitIndex, meaning: np.ndarray, words: Sequence[int], beside: Beside, depth: int
+    index: SegmentIndex, meaning: np.ndarray, words: Sequence[int], beside: Beside, depth: int
 ) -> Candidates:
-    """As `TraitIndex.search`, over an index and what is beside it.
+    """As `SegmentIndex.search`, over an index and what is beside it.
 
     Of a record that is in both the stored one counts.
 
@@ -60,12 +60,14 @@ def search_both(
     count = len(index) + len(beside.index)
     own = index.scores(meaning, words, count, [h + link @ o for h, o in both])
     more = beside.index.scores(meaning, beside.words, count, [o + h @ link for h, o in both])
-    ids, others_ids = index.ids, beside.index.ids
-    fresh = index.lacks(others_ids)
-    if fresh:
-        ids += [others_ids[at] for at in fresh]
-        own = np.concatenate([own, more[fresh]])
-    return index.best(ids, own, depth)
+    ids = [beside.index.name(place) for place in range(len(beside.index))]
+    twice = index.held(ids)
+    fresh = [place for place, name in enumerate(ids) if name not in twice]
+
+    def name(place: int) -> str:
+        return index.name(place) if place < len(index) else ids[fresh[place - len(index)]]
+
+    return index.best(name, np.concatenate([own, more[fresh]]), depth)
 
 
 def estimated(beside: Beside, meaning: np.ndarray, count: int, depth: int) -> Candidates:
@@ -79,4 +81,4 @@ def estimated(beside: Beside, meaning: np.ndarray, count: int, depth: int) -> Ca
     """
     held = beside.index.holding(beside.words)
     scores = beside.index.scores(meaning, beside.words, count + len(beside.index), held)
-    return beside.index.best(beside.index.ids, scores, depth)
+    return beside.index.best(beside.index.name, scores, depth)

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent_memory.retrieval.views import WEIGHTS
-
-_RRF = 60
+from agent_memory.retrieval.views import RRF, WEIGHTS
 
 
 def shares(scores: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
@@ -36,10 +34,15 @@ def blended(shares: np.ndarray, weights: Sequence[float] = WEIGHTS) -> np.ndarra
     return np.asarray(shares @ counted / whole if whole else np.zeros(len(shares), np.float32))
 
 
-def by_ranks(shares: np.ndarray, weights: Sequence[float] = WEIGHTS) -> np.ndarray:
-    """Reciprocal rank fusion (Cormack et al., 2009), k = 60, over the best possible; 0 to 1.
+def by_ranks(shares: np.ndarray, weights: Sequence[float] = WEIGHTS, k: float = RRF) -> np.ndarray:
+    """Reciprocal rank fusion (Cormack et al., 2009) over the best possible; 0 to 1.
 
     Views with a weight of 0 are left out; the others count alike.
+
+    Args:
+        shares: As `shares` gives them.
+        weights: What each view counts.
+        k: The larger, the less the first ranks count for more than the next.
     """
     fused = np.zeros(len(shares), np.float32)
     views = [view for view, weight in enumerate(weights) if weight > 0]
@@ -47,5 +50,5 @@ def by_ranks(shares: np.ndarray, weights: Sequence[float] = WEIGHTS) -> np.ndarr
         order = np.argsort(-shares[:, view], kind="stable")
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(1, len(order) + 1)
-        fused += np.where(shares[:, view] > 0, (_RRF + 1) / (_RRF + ranks), 0) / len(views)
+        fused += np.where(shares[:, view] > 0, (k + 1) / (k + ranks), 0) / len(views)
     return fused

@@ -12,13 +12,12 @@ import numpy as np
 
 from agent_memory.core.long_texts import WHOLE, Part
 from agent_memory.retrieval.beside import Beside
+from agent_memory.retrieval.bm25 import SURROUNDED_LENGTH, TURN_LENGTH
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.languages import ENGLISH
 from agent_memory.retrieval.surroundings import FARTHEST, claims
 from agent_memory.retrieval.terms import (
     NO_TERMS,
-    SURROUNDED_LENGTH,
-    TURN_LENGTH,
     Terms,
     Written,
     asked,
@@ -28,7 +27,7 @@ from agent_memory.retrieval.terms import (
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
-    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.index import SegmentIndex
 
 _DAYS = 4_000
 
@@ -96,6 +95,19 @@ class Features:
             [terms for part in parts for terms in part.words_around],
         )
 
+    def part(self, since: int, until: int) -> Features:
+        """Those of some that follow each other."""
+        rows = slice(since, until)
+        words, around = self.words[rows], self.words_around[rows]
+        return Features(self.meaning[rows], self.meaning_around[rows], words, around)
+
+    def at(self, places: Sequence[int]) -> Features:
+        """Those of some, by their places."""
+        words, around = (
+            [each[place] for place in places] for each in (self.words, self.words_around)
+        )
+        return Features(self.meaning[places], self.meaning_around[places], words, around)
+
     @classmethod
     def of_turns(
         cls,
@@ -159,7 +171,7 @@ class Query:
         """Of a question and its vector."""
         return cls(vector, asked(question))
 
-    def with_beside(self, index: TraitIndex, records: dict[str, Record]) -> Query:
+    def with_beside(self, index: SegmentIndex, records: dict[str, Record]) -> Query:
         """The same, over records too that are not stored yet."""
         stored = tuple((word,) for word in self.words)
         return replace(self, beside=Beside(index, records, self.words, stored))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -11,6 +12,8 @@ from agent_memory.core.records import Record
 from agent_memory.retrieval.beside import search_both
 from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.postings import Postings
+from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
+from agent_memory.retrieval.terms import rarity
 from agent_memory.retrieval.views import VIEWS
 
 _DIGITS = 6
@@ -28,83 +31,44 @@ class Candidates(NamedTuple):
     scores: np.ndarray
 
 
-class _Column:
-    """Rows that grow at the end. Readers hold on to how many they know."""
-
-    def __init__(self, width: int) -> None:
-        self.rows = np.empty((0, width), np.float32)
-        self.used = 0
-
-    def extend(self, since: int, rows: np.ndarray) -> _Column:
-        """Write rows behind the first `since`; a new column where those behind are taken."""
-        end = since + len(rows)
-        column = self
-        if since != self.used or end > len(self.rows):
-            column = _Column(self.rows.shape[1])
-            column.rows = np.empty((max(end, 2 * since), self.rows.shape[1]), np.float32)
-            column.rows[:since] = self.rows[:since]
-        column.rows[since:end] = rows
-        column.used = end
-        return column
-
-
-class TraitIndex:
-    """Records by their features. A value: `extended` gives another, which shares what it can.
+class SegmentIndex:
+    """Records by their features, in segments. A value: `extended` gives another, which shares what
+    it can.
 
     So whoever searches one sees one state of it, whatever is added meanwhile.
 
     Args:
         dimension: Numbers in a vector of meaning.
+        segments: Of records that are in one of them only.
 
     Attributes:
+        dimension: As given.
+        segments: As given.
         records: Of those that were found before, for who searches to keep and to bound.
     """
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, segments: Sequence[Segment] = ()) -> None:
         self.dimension = dimension
-        self._ids: list[str] = []
-        self._places: dict[str, int] = {}
-        self._count = 0
-        self._meaning = _Column(dimension)
-        self._meaning_around = _Column(dimension)
+        self.segments = tuple(segments)
         self.records: dict[str, Record] = {}
-        self._words = Postings()
-        self._words_around = Postings()
+        self._firsts = [0, *accumulate(segment.records for segment in segments)]
 
     def __len__(self) -> int:
-        return self._count
+        return self._firsts[-1]
 
     @property
     def nbytes(self) -> int:
         """About how much memory it takes."""
-        postings = sum(part.nbytes for part in (self._words, self._words_around))
-        return postings + self._count * (2 * 4 * self.dimension + 200)
+        return sum(segment.nbytes for segment in self.segments)
 
-    def holds(self, ids: Iterable[str]) -> bool:
-        """Whether it has one of these records."""
-        return any(self._places.get(name, self._count) < self._count for name in ids)
-
-    def lacks(self, ids: Sequence[str]) -> list[int]:
-        """The places among these ids of those that it has no record of."""
-        places, count = self._places, self._count
-        return [at for at, name in enumerate(ids) if places.get(name, count) >= count]
-
-    def extended(self, ids: Sequence[str], features: Features) -> Self:
-        """With more records, which it does not hold yet; no two calls on one index at once."""
-        other = type(self)(self.dimension)
-        other.records = self.records
-        fresh = len(self._ids) == self._count
-        other._ids = self._ids if fresh else self._ids[: self._count]
-        other._places = self._places if fresh else {name: at for at, name in enumerate(other._ids)}
-        first = self._count
-        other._ids += ids
-        other._places.update(zip(ids, range(first, first + len(ids)), strict=True))
-        other._count = first + len(ids)
-        other._meaning = self._meaning.extend(first, features.meaning)
-        other._meaning_around = self._meaning_around.extend(first, features.meaning_around)
-        other._words = self._words.extended(first, features.words)
-        other._words_around = self._words_around.extended(first, features.words_around)
-        return other
+    def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
+        """With more records, which it does not hold yet; `compact` as in `Segment.of`."""
+        segments = [*self.segments]
+        for segment in in_segments(ids, features, compact=compact):
+            segments.append(segment)
+            while len(segments) > 1 and _are_merged(*segments[-2:]):
+                segments[-2:] = [Segment.joined(segments[-2:])]
+        return type(self)(self.dimension, segments)
 
     def search(self, query: Query, depth: int) -> Candidates:
         """The records that any view finds among its best.
@@ -116,68 +80,100 @@ class TraitIndex:
         """
         if query.beside is not None:
             return search_both(self, query.meaning, query.words, query.beside, depth)
-        return self.best(self.ids, self.scores(query.meaning, query.words), depth)
+        return self.best(self.name, self.scores(query.meaning, query.words), depth)
 
-    @property
-    def ids(self) -> list[str]:
-        """Of the records, in order."""
-        return self._ids[: self._count]
+    def name(self, place: int) -> str:
+        """The id of a record."""
+        at = int(np.searchsorted(self._firsts, place, "right")) - 1
+        return self.segments[at].names[place - self._firsts[at]]
+
+    def held(self, ids: Collection[str]) -> set[str]:
+        """Those of these records that it has."""
+        wanted = set(ids)
+        return {
+            segment.names[place]
+            for segment in (self.segments if wanted else ())
+            for place in segment.names.places(wanted)
+        }
 
     def holding(self, words: Sequence[int]) -> list[np.ndarray]:
         """For each view of words, how many records have each of these, given by their numbers."""
-        return [some.holding(words) for some in (self._words, self._words_around)]
+        found = [np.zeros(len(words)), np.zeros(len(words))]
+        for view, holding in enumerate(found):
+            for _, _, which, part in self._found(view, words):
+                holding[which] += part.stop - part.start
+        return found
 
     def scores(
         self,
         meaning: np.ndarray,
         words: Sequence[int],
         count: int | None = None,
-        holding: Sequence[np.ndarray | None] = (None, None),
+        holding: Sequence[np.ndarray] | None = None,
     ) -> np.ndarray:
         """(n, views) what each view gives each record.
 
         Args:
             meaning: The question's vector.
-            words: The numbers of its words.
-            count: As for `Postings.scores`.
-            holding: For each view of words, as for `Postings.scores`.
+            words: The numbers of its words, each once.
+            count: Among how many records a word is rare; None: among these.
+            holding: For each view of words, how many of those have each; None: counted here.
         """
-        if not self._count:
-            return np.zeros((0, len(VIEWS)), np.float32)
-        postings = (self._words, self._words_around)
-        by_words = [
-            some.scores(words, self._count, count, held)
-            for some, held in zip(postings, holding, strict=True)
-        ]
-        return np.stack([*by_words, *self._by_meaning(meaning)], axis=1)
+        scores = np.zeros((len(VIEWS), len(self)), np.float32)
+        among = len(self) if count is None else count
+        for view, held in enumerate(self.holding(words) if holding is None else holding):
+            rare = rarity(among, held).astype(np.float32)
+            for first, postings, which, part in self._found(view, words):
+                places = postings.places[part].astype(np.int64) + first
+                scores[view][places] += rare[which] * postings.weights[part].astype(np.float32)
+        if len(meaning):
+            self._compare(np.ascontiguousarray(meaning, np.float32), scores[2:])
+        return scores.T
 
     @staticmethod
-    def best(ids: Sequence[str], scores: np.ndarray, depth: int) -> Candidates:
-        """The records that any view has among its best; see `search`."""
+    def best(name: Callable[[int], str], scores: np.ndarray, depth: int) -> Candidates:
+        """The records that any view has among its best; see `search`.
+
+        Args:
+            name: The id of a record, by its place.
+            scores: As `scores` gives them.
+            depth: So many of each view.
+        """
         found: set[int] = set()
         for view in range(len(VIEWS)):
-            found.update(_best(ids, scores[:, view], depth))
+            found.update(_best(name, scores[:, view], depth))
         places = sorted(found)
-        return Candidates([ids[place] for place in places], scores[places])
+        return Candidates([name(place) for place in places], scores[places])
 
-    def _by_meaning(self, meaning: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if not len(meaning):
-            nothing = np.zeros(self._count, np.float32)
-            return nothing, nothing
-        columns = (self._meaning, self._meaning_around)
+    def _found(self, view: int, words: Sequence[int]) -> Iterator[tuple[int, Postings, int, slice]]:
+        """Where words are: the segment's first record, its postings, which word, and its part."""
+        asked = np.array(words, np.uint32)
+        for first, segment in zip(self._firsts, self.segments if len(asked) else (), strict=False):
+            postings = (segment.words, segment.words_around)[view]
+            for which, part in postings.found(asked):
+                yield first, postings, which, part
+
+    def _compare(self, meaning: np.ndarray, scores: np.ndarray) -> None:
         # all numbers are finite; what BLAS reads beside them sets the processor's flags at times
         with np.errstate(invalid="ignore", over="ignore"):
-            products = [column.rows[: self._count] @ meaning for column in columns]
+            for first, segment in zip(self._firsts, self.segments, strict=False):
+                rows = slice(first, first + segment.records)
+                scores[0, rows] = segment.meaning.products(meaning)
+                scores[1, rows] = segment.meaning_around.products(meaning)
         # sums of equal rows differ in their last bits by place; rounding makes them equal
-        own, around = (np.round(product, _DIGITS) for product in products)
-        return own, around
+        np.round(scores, _DIGITS, out=scores)
 
 
-def _best(ids: Sequence[str], scores: np.ndarray, depth: int) -> list[int]:
+def _are_merged(one: Segment, other: Segment) -> bool:
+    """Whether two neighbours become one: so a record is copied only now and then."""
+    return one.records < 2 * other.records and one.records + other.records <= MOST_ROWS
+
+
+def _best(name: Callable[[int], str], scores: np.ndarray, depth: int) -> list[int]:
     places = np.flatnonzero(scores > 0)
     if 0 < depth < len(places):
         there = scores[places]
         bar = np.partition(there, len(there) - depth)[len(there) - depth]
         places = places[there >= bar]
-    best = sorted(places.tolist(), key=lambda place: (-scores[place], ids[place]))
+    best = sorted(places.tolist(), key=lambda place: (-scores[place], name(place)))
     return best[:depth]

@@ -1,4 +1,4 @@
-"""An inverted index in memory: in which records a word is, and what it is worth there."""
+"""An inverted index: in which records a word is, and what it is worth there."""
 
 from __future__ import annotations
 
@@ -7,98 +7,108 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from agent_memory.retrieval.terms import Terms, rarity
+from agent_memory.retrieval.terms import Terms
 
 
-class _Segment(NamedTuple):
-    """The postings of some consecutive records, by term."""
+class Postings(NamedTuple):
+    """The words of some records, numbered from 0 on. A value.
 
-    terms: np.ndarray  # sorted, each once
-    starts: np.ndarray  # where each term's postings begin, and the end of the last
+    Attributes:
+        terms: The words' numbers, uint32, sorted, each once.
+        starts: Where each word's postings begin, and the end of the last, uint32.
+        places: In which record each is, uint16, in order for each word.
+        weights: What the word is worth there, float16, as stores keep it.
+    """
+
+    terms: np.ndarray
+    starts: np.ndarray
     places: np.ndarray
     weights: np.ndarray
 
+    @classmethod
+    def of(cls, texts: Sequence[Terms]) -> Self:
+        """Those of texts."""
+        sizes = [len(text.ids) for text in texts]
+        places = np.repeat(np.arange(len(texts), dtype=np.uint16), sizes)
+        if not len(places):
+            return cls._sorted(_NONE, places, np.empty(0, np.float16))
+        ids = np.concatenate([text.ids for text in texts])
+        return cls._sorted(ids, places, np.concatenate([text.weights for text in texts]))
 
-class Postings:
-    """The words of records that are numbered from 0 on. A value: `extended` gives another.
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[Self, int]]) -> Self:
+        """Those of several, one after the other.
 
-    Postings are kept in segments of growing size, as log-structured stores have them: a record that
-    is added is sorted into the whole only now and then.
-    """
+        Args:
+            parts: Each with the number of its records.
+        """
+        first, moved = 0, []
+        for part, count in parts:
+            moved.append(part.places + np.uint16(first))
+            first += count
+        return cls._sorted(
+            np.concatenate([part.ids for part, _ in parts]),
+            np.concatenate(moved),
+            np.concatenate([part.weights for part, _ in parts]),
+        )
 
-    def __init__(self, segments: tuple[_Segment, ...] = ()) -> None:
-        self._segments = segments
+    @classmethod
+    def _sorted(cls, ids: np.ndarray, places: np.ndarray, weights: np.ndarray) -> Self:
+        order = np.argsort(ids, kind="stable")
+        ids = ids[order]
+        starts = np.flatnonzero(np.diff(ids, prepend=ids[:1] + 1))
+        return cls(
+            ids[starts].astype(np.uint32, copy=False),
+            np.append(starts, len(ids)).astype(np.uint32),
+            places[order],
+            weights[order].astype(np.float16, copy=False),
+        )
 
     @property
     def nbytes(self) -> int:
         """How much memory it takes."""
-        return sum(column.nbytes for segment in self._segments for column in segment)
+        return sum(column.nbytes for column in self)
 
-    def extended(self, first: int, texts: Sequence[Terms]) -> Self:
-        """With more records.
+    @property
+    def ids(self) -> np.ndarray:
+        """The word of each posting."""
+        return np.repeat(self.terms, np.diff(self.starts))
 
-        Args:
-            first: The place of the first of them.
-            texts: Their words.
-        """
-        sizes = [len(text.ids) for text in texts]
-        if not sum(sizes):
-            return self
-        places = np.repeat(np.arange(first, first + len(texts), dtype=np.uint32), sizes)
-        ids = np.concatenate([text.ids for text in texts])
-        weights = np.concatenate([text.weights for text in texts])
-        segments = [*self._segments, _sorted(ids, places, weights)]
-        while len(segments) > 1 and len(segments[-2].places) < 2 * len(segments[-1].places):
-            segments[-2:] = [_merged(*segments[-2:])]
-        return type(self)(tuple(segments))
-
-    def holding(self, asked: Sequence[int]) -> np.ndarray:
-        """How many records have each of these words, given by their numbers."""
-        holding = np.zeros(len(asked))
-        for which, segment, part in self._found(asked):
-            holding[which] += len(segment.places[part])
-        return holding
-
-    def scores(
-        self,
-        asked: Sequence[int],
-        size: int,
-        count: int | None = None,
-        holding: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """For each record, what a question's words are worth in it; 0 where it has none.
+    def only(self, keep: np.ndarray) -> Self:
+        """Those of some of the records, numbered anew.
 
         Args:
-            asked: The words' numbers, each once.
-            size: How many records there are.
-            count: Among how many a word is rare; None: among these.
-            holding: How many of those have each word; None: counted here.
+            keep: For each record, whether it is one of them.
         """
-        scores = np.zeros(size, np.float32)
-        if holding is None:
-            holding = self.holding(asked)
-        rare = rarity(size if count is None else count, holding).astype(np.float32)
-        for which, segment, part in self._found(asked):
-            scores[segment.places[part]] += rare[which] * segment.weights[part]
-        return scores
+        after = (np.cumsum(keep) - 1).astype(np.uint16)
+        there = keep[self.places]
+        return self._sorted(self.ids[there], after[self.places[there]], self.weights[there])
 
-    def _found(self, asked: Sequence[int]) -> Iterator[tuple[int, _Segment, slice]]:
-        """For each word, in each segment that has it, the part of its postings."""
-        terms = np.array(asked, np.uint32)
-        for segment in self._segments if len(terms) else ():
-            at = np.searchsorted(segment.terms, terms)
-            at[at == len(segment.terms)] = 0
-            for which in np.flatnonzero(segment.terms[at] == terms).tolist():
-                yield which, segment, slice(*segment.starts[at[which] : at[which] + 2].tolist())
+    def texts(self, count: int) -> list[Terms]:
+        """The words of each record, sorted by their numbers.
+
+        Args:
+            count: How many records there are.
+        """
+        order = np.argsort(self.places, kind="stable")
+        ids, weights = self.ids[order], self.weights[order].astype(np.float32)
+        ends = np.cumsum(np.bincount(self.places, minlength=count)).tolist()
+        return [
+            Terms(ids[start:end], weights[start:end])
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+
+    def found(self, asked: np.ndarray) -> Iterator[tuple[int, slice]]:
+        """For each of these words that is here, by its place among them, where its postings are.
+
+        Args:
+            asked: The words' numbers, uint32.
+        """
+        if len(self.terms):
+            at = np.searchsorted(self.terms, asked)
+            at[at == len(self.terms)] = 0
+            for which in np.flatnonzero(self.terms[at] == asked).tolist():
+                yield which, slice(*self.starts[at[which] : at[which] + 2].tolist())
 
 
-def _sorted(ids: np.ndarray, places: np.ndarray, weights: np.ndarray) -> _Segment:
-    order = np.argsort(ids, kind="stable")
-    terms, starts = np.unique(ids[order], return_index=True)
-    return _Segment(terms, np.append(starts, len(ids)), places[order], weights[order])
-
-
-def _merged(one: _Segment, other: _Segment) -> _Segment:
-    ids = [np.repeat(part.terms, np.diff(part.starts)) for part in (one, other)]
-    places = np.concatenate([one.places, other.places])
-    return _sorted(np.concatenate(ids), places, np.concatenate([one.weights, other.weights]))
+_NONE = np.empty(0, np.uint32)

@@ -1,10 +1,6 @@
 """Words as numbers with weights, so that any index of sparse vectors can rank by them.
 
-Okapi BM25 in two halves: the weight of a word in a text is made here, once, and its rarity is
-multiplied in by who searches. Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25
-and Beyond", 2009. Lengths are compared with a fixed one, not with the mean of a collection, so that
-weights do not change when texts are added; on conversations that found no less, and more among long
-answers, where the mean is far from what a person says.
+The weight of a word in a text is made here, once, and its rarity is multiplied in by who searches.
 """
 
 from __future__ import annotations
@@ -19,18 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agent_memory.retrieval.bm25 import K1, damping, odds
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
 from agent_memory.retrieval.words import forms_of
 
-TURN_LENGTH = 20.0
-"""Words of a turn that is neither long nor short; stop words are not counted."""
-
-SURROUNDED_LENGTH = 50.0
-"""The same for a turn within its surroundings."""
-
-_K1 = 0.9
 _PLAIN = 0.25  # of a word that is there in its own language too
-_B = 0.75  # texts are of very different lengths
 _MOST_KNOWN = 100_000
 
 
@@ -126,8 +115,8 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
     if not counts:
         return NO_TERMS
     times = np.fromiter(counts.values(), np.float32, len(counts))
-    damping = _K1 * (1 - _B + _B * sum(map(_SIZE, pieces)) / usual)
-    weights = (_K1 + 1) * times / (times + np.float32(damping))
+    against = np.float32(damping(sum(map(_SIZE, pieces)), usual))
+    weights = (K1 + 1) * times / (times + against)
     # as stores keep them
     return Terms(
         np.fromiter(counts, np.uint32, len(counts)), weights.astype(np.float16).astype(np.float32)
@@ -136,4 +125,5 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
 
 def rarity(count: int, holding: np.ndarray) -> np.ndarray:
     """How much a word tells that `holding` of `count` texts have; never below 0, as in Lucene."""
-    return np.log1p((count - holding + 0.5) / (holding + 0.5))
+    told: np.ndarray = np.log1p(odds(count, holding))
+    return told

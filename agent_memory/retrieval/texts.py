@@ -8,7 +8,7 @@ import numpy as np
 
 from agent_memory.retrieval.blending import blended, shares
 from agent_memory.retrieval.features import Features, Query
-from agent_memory.retrieval.index import TraitIndex
+from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.relevance import bears
 from agent_memory.retrieval.terms import NO_TERMS, weighted, written
 from agent_memory.retrieval.views import VIEWS
@@ -31,7 +31,7 @@ class TextIndex:
         words = [weighted(written(one), _USUAL_LENGTH) for one in texts]
         features = Features(vectors, np.zeros_like(vectors), words, [NO_TERMS] * len(texts))
         ids = [str(place) for place in range(len(texts))]
-        self._index = TraitIndex(self._dimension).extended(ids, features)
+        self._index = SegmentIndex(self._dimension).extended(ids, features)
 
     def __len__(self) -> int:
         return len(self._texts)

@@ -19,7 +19,7 @@ from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.priors import of_conversation, of_neighbours, priors
 from agent_memory.retrieval.surroundings import FARTHEST
 from agent_memory.retrieval.telling import only_asks, tells_nothing
-from agent_memory.retrieval.views import LEAST, VIEWS, WEIGHTS, Fusion
+from agent_memory.retrieval.views import LEAST, RRF, VIEWS, WEIGHTS, Fusion
 from agent_memory.retrieval.words import words
 
 _PRIORS = "priors"
@@ -64,6 +64,8 @@ def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Reco
     about: dict[str, Any] = {"role": role_of(entry.message) or "", "speaker": turn.speaker}
     if turn.part.of > 1:
         about[PART] = list(turn.part)
+    if entry.message.metadata:
+        about["message"] = entry.message.metadata
     return Record(
         id=record_id,
         owner=owner,
@@ -119,6 +121,7 @@ def ranked(
     hits: Sequence[Hit],
     *,
     fusion: Fusion = "blend",
+    rrf_k: float = RRF,
     weights: Sequence[float] = WEIGHTS,
     prior_weight: float = 1.0,
     least: float = LEAST,
@@ -129,6 +132,7 @@ def ranked(
         question: The question.
         hits: As `VectorStore.search_vectors` gives them.
         fusion: How the views become one score.
+        rrf_k: The constant of rank fusion.
         weights: What each view counts.
         prior_weight: By what the priors are multiplied.
         least: What the views together must give a record, of the 1 that they can.
@@ -138,7 +142,7 @@ def ranked(
     turns = [_turn(hit.record) for hit in hits]
     telling = np.array([not only_asks(turn.text) for turn in turns])
     parts = shares(np.array([hit.scores for hit in hits], np.float32), telling)
-    fused = blended(parts, weights) if fusion == "blend" else by_ranks(parts, weights)
+    fused = blended(parts, weights) if fusion == "blend" else by_ranks(parts, weights, rrf_k)
     said = priors(question, turns)
     said = said + of_conversation(fused + said, [hit.record.session_id for hit in hits])
     said = said + of_neighbours(fused + said, [(h.record.session_id, h.record.first) for h in hits])

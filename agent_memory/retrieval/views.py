@@ -20,6 +20,9 @@ LEAST = 0.25
 
 Fusion = Literal["blend", "rrf"]
 
+RRF = 60.0
+"""The usual constant of reciprocal rank fusion."""
+
 _LEAST_DEPTH = 50
 
 

@@ -9,6 +9,8 @@ From the outside in:
     application   what comes of one request, step by step, and what is told of it
     credentials   who asks, by a key (`keys`) or a JWT (`tokens`): a `Principal`
     routing, rights, limits, problems, openapi, paging      pure decisions
-    calls/        the table, by subject; each call runs on a thread, on behalf of one user
+    calls/        the table, by subject; each call runs on a thread, on behalf of one user. Those of
+                  the library itself are made of `agent_memory.client.calls`, for its client
+    static, page/ the page for people: a client of the table
     views/        the forms of answers
 """

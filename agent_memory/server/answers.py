@@ -15,16 +15,16 @@ Headers = list[tuple[bytes, bytes]]
 
 JSON = "application/json"
 
-_ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+"""Headers that each answer has."""
 
 
 def encoded(value: object) -> bytes:
     """A value as JSON; what UTF-8 cannot say is escaped."""
-    text = json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
     try:
-        return text.encode()
+        return _AS_IT_IS.encode(value).encode()
     except UnicodeEncodeError:  # lone surrogates, which a log keeps as they were said
-        return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+        return _ESCAPED.encode(value).encode()
 
 
 def line_of(value: Mapping[str, Any], streams: Streamed) -> bytes:
@@ -38,7 +38,7 @@ def line_of(value: Mapping[str, Any], streams: Streamed) -> bytes:
 
 def headers_of(media_type: str, size: int | None = None, **more: str) -> Headers:
     """The headers of an answer."""
-    found = [(b"content-type", media_type.encode()), *_ALWAYS]
+    found = [(b"content-type", media_type.encode()), *ALWAYS]
     if size is not None:
         found.append((b"content-length", str(size).encode()))
     named = {name.replace("_", "-").lower(): value for name, value in more.items()}
@@ -64,3 +64,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_AS_IT_IS = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":"))
+_ESCAPED = json.JSONEncoder(default=_plain, separators=(",", ":"))

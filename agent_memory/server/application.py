@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
+from agent_memory.core.tracing import Span, arriving, is_on, span
 from agent_memory.errors import AgentMemoryError
+from agent_memory.listening.bearer import shown_in
 from agent_memory.server.answers import JSON, answer_of, encoded, headers_of, line_of, told
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import shown_in
+from agent_memory.server.credentials import unauthenticated
 from agent_memory.server.exchange import Exchange
+from agent_memory.server.figures import MemoryFigures
 from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import fields
 from agent_memory.server.openapi import document
-from agent_memory.server.operation import At, Operation
+from agent_memory.server.operation import At, Form, Operation, Run, RunAll
 from agent_memory.server.problems import (
     BROKEN,
     INVALID,
     NOT_CONFIGURED,
     TOO_MANY,
+    WRONG_METHOD,
     Refused,
     problem_of,
 )
@@ -38,14 +42,19 @@ from agent_memory.server.requests import (
     query_of,
     version_of,
 )
-from agent_memory.server.routing import PREFIX, Routes
+from agent_memory.server.routing import PREFIX, Match, Routes
+from agent_memory.server.static import File, page_files
+from agent_memory.server.together import Together
 
 if TYPE_CHECKING:
     from agent_memory.aio.memory import AsyncAgentMemory
-    from agent_memory.listening.asgi import Receive, Scope, Send
+    from agent_memory.listening.asgi import App, Receive, Scope, Send
     from agent_memory.server.credentials import Credentials
     from agent_memory.server.metrics import Metrics
     from agent_memory.server.rights import Principal
+
+_Remembered: TypeAlias = "tuple[str, Principal]"
+_Job: TypeAlias = "tuple[_Remembered | None, At, Form]"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,10 +62,13 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 OPENAPI = f"{PREFIX}/openapi.json"
+MCP = "/mcp"
 
 _HEALTH = "/health"
 _GONE = 499
 _READY_SECONDS = 2.0
+_BRIEF_BYTES = 16_384
+_REMOTE_TURNS = 4
 
 
 class Application:
@@ -68,6 +80,11 @@ class Application:
         metrics: Counts.
         limits: What is refused, whoever asks.
         operations: What it does.
+        mcp: Answers MCP clients, at `/mcp`, whose requests are marked with whose they are; None
+            where it is not served.
+
+    Attributes:
+        figures: What `/metrics` tells of the memory.
     """
 
     def __init__(
@@ -77,6 +94,7 @@ class Application:
         metrics: Metrics,
         limits: Limits | None = None,
         operations: Iterable[Operation] = OPERATIONS,
+        mcp: App | None = None,
     ) -> None:
         from agent_memory import __version__
 
@@ -85,32 +103,41 @@ class Application:
         self._credentials = credentials
         self._metrics = metrics
         self._limits = Limits() if limits is None else limits
+        self._mcp = mcp
         self._buckets = Buckets(self._limits)
         self._routes = Routes(table)
+        self._together = self._turns_of(table)
         self._document = encoded(document(table, __version__))
         self._ready = (False, -_READY_SECONDS)
+        self.figures = MemoryFigures(memory)
         self._open: Mapping[bytes, Callable[[Exchange], Any]] = {
             f"{_HEALTH}/live".encode(): self._live,
             f"{_HEALTH}/ready".encode(): self._is_ready,
             b"/metrics": self._figures,
             OPENAPI.encode(): self._described,
+            **{path: partial(self._page, file) for path, file in page_files().items()},
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
         if scope["type"] != "http":
-            await _begin_and_end(receive, send)
+            if self._mcp is None:
+                await _begin_and_end(receive, send)
+            else:
+                await self._mcp(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send)
         self._metrics.begun()
-        try:
-            await self._answer(exchange)
-        except Disconnected:
-            exchange.status = exchange.status or _GONE
-        except Exception as error:  # noqa: BLE001 - the client is told its kind, the log its place
-            await self._fail(exchange, error)
-        finally:
-            self._note(exchange)
+        asked = {"http.request.method": exchange.method, "url.scheme": scope.get("scheme", "http")}
+        with span(exchange.method, asked, "server", arriving(exchange.headers)) as traced:
+            try:
+                await self._answer(exchange)
+            except Disconnected:
+                exchange.status = exchange.status or _GONE
+            except Exception as error:  # noqa: BLE001 - the client is told its kind, the log its place
+                await self._fail(exchange, error)
+            finally:
+                self._note(exchange, traced)
 
     async def _answer(self, exchange: Exchange) -> None:
         public = self._open.get(exchange.path)
@@ -118,32 +145,78 @@ class Application:
             exchange.route = exchange.path.decode()
             await public(exchange)
             return
+        if self._mcp is not None and exchange.path == MCP.encode():
+            await self._converse(exchange, self._mcp)
+            return
         match = self._routes.match(exchange.method, exchange.path)
         operation = match.operation
         exchange.route = f"{PREFIX}{operation.path}"
-        principal = await self._admitted(exchange)
-        named, query = query_of(exchange.query)
-        user_id = _user_of(operation, principal, named)
-        principal.require(operation.needs)
-        headers, most = exchange.headers, self._limits.body_bytes
-        body = await body_of(headers, exchange.receive, most) if operation.has_body else b""
-        form = form_of(operation, match.path, query, body)
-        at = At(self._memory.memory, user_id, key_of(headers), version_of(headers))
-        answer = await self._made(operation.run, at, form)
+        shown = _shown_in(exchange)
+        remembered = self._credentials.remembered(shown)
+        try:
+            at, form = await self._asked(exchange, match, shown, remembered)
+        except Refused:
+            if remembered is not None:  # whose credential is over is told nothing else
+                await self._made(self._credentials.principal_of, shown)
+            raise
+        turns = self._together.get(operation.name)
+        looked = None if remembered is None else (shown, remembered)
+        if turns is not None and exchange.body_bytes <= _BRIEF_BYTES and not is_on():
+            answer = await turns.made((looked, at, form))
+        else:
+            answer = await self._made(self._called, operation.run, (looked, at, form))
         if operation.streams:
             pieces = self._pieces(answer, operation)
             await exchange.stream(pieces, headers_of(operation.streams))
         else:
             await exchange.answer(200, *answer_of(answer))
 
-    async def _admitted(self, exchange: Exchange) -> Principal:
+    async def _asked(
+        self, exchange: Exchange, match: Match, shown: str, remembered: Principal | None
+    ) -> tuple[At, Form]:
+        """Who asks for what.
+
+        Raises:
+            Refused: Nobody who may; or it is not what the call takes.
+        """
+        operation = match.operation
+        principal = await self._admitted(exchange, shown, remembered)
+        named, query = query_of(exchange.query)
+        user_id = _user_of(operation, principal, named)
+        if operation.needs is not None:
+            principal.require(operation.needs)
+        headers, most = exchange.headers, self._limits.body_bytes
+        body = await body_of(headers, exchange.receive, most) if operation.has_body else b""
+        exchange.body_bytes = len(body)
+        form = form_of(operation, match.path, query, body)
+        known = key_of(headers), version_of(headers)
+        return At(self._memory.memory, user_id, principal, *known), form
+
+    async def _converse(self, exchange: Exchange, mcp: App) -> None:
+        """Answer an MCP client: what it asks stands in the body, in the protocol's own form."""
+        exchange.route = MCP
+        if exchange.method != "POST":  # there are no streams to open and no sessions to end
+            raise Refused(WRONG_METHOD, Allow="POST")
+        principal = await self._admitted(exchange, _shown_in(exchange))
+        named, rest = query_of(exchange.query)
+        user_id = principal.user(named)
+        if rest:
+            raise Refused(INVALID, "The query has other fields than user_id. Leave them out.")
+        body = await body_of(exchange.headers, exchange.receive, self._limits.body_bytes)
+        passing = exchange.pass_on(mcp, body, user_id, principal.rights)
+        await asyncio.wait_for(passing, self._limits.call_seconds)
+
+    async def _admitted(
+        self, exchange: Exchange, shown: str, remembered: Principal | None = None
+    ) -> Principal:
         """Who asks.
 
         Raises:
             Refused: Nobody who may, or too often.
         """
-        shown = shown_in(exchange.headers)
-        principal = await self._made(self._credentials.principal_of, shown)
+        principal = remembered
+        if principal is None:
+            principal = await self._made(self._credentials.principal_of, shown)
         exchange.asker = principal.name
         wait = self._buckets.wait(f"{principal.name} {principal.users}", monotonic())
         if wait:
@@ -159,6 +232,51 @@ class Application:
         """
         running = self._memory.run(call, *args, **kwargs)
         return await asyncio.wait_for(running, self._limits.call_seconds)
+
+    def _turns_of(self, table: Iterable[Operation]) -> dict[str, Together[_Job]]:
+        """What has the calls made that are made together, by their names."""
+        memory = self._memory.memory
+        if memory.config.overflow_mode != "background":
+            return {}  # room is made before an update returns, which may ask a model
+        turns = _REMOTE_TURNS if memory.components.store.remote else 1
+        return {
+            one.name: Together(
+                self._memory.run,
+                partial(self._all_called, one.together),
+                turns,
+                self._limits.call_seconds,
+            )
+            for one in table
+            if one.together is not None
+        }
+
+    def _called(self, run: Run, job: _Job) -> Any:
+        looked, at, form = job
+        refusal = self._refusal(looked)
+        if refusal is not None:
+            raise refusal
+        return run(at, form)
+
+    def _all_called(self, run_all: RunAll, jobs: Sequence[_Job]) -> list[Any]:
+        refusals = {looked: self._refusal(looked) for looked in {job[0] for job in jobs}}
+        admitted = [(at, form) for looked, at, form in jobs if refusals[looked] is None]
+        answers = iter(run_all(admitted) if admitted else ())
+        return [refusals[looked] or next(answers) for looked, _, _ in jobs]
+
+    def _refusal(self, remembered: _Remembered | None) -> Exception | None:
+        """Why somebody who was remembered is not let in any more, if so.
+
+        The credential is looked at on the thread of the call: a thread only for that would cost
+        more than the call.
+        """
+        if remembered is None:  # it was looked at for this request
+            return None
+        shown, principal = remembered
+        try:
+            is_same = self._credentials.principal_of(shown) == principal
+        except Exception as error:  # noqa: BLE001 - raised to whoever asked
+            return error
+        return None if is_same else unauthenticated()
 
     async def _pieces(self, given: Iterator[Any], operation: Operation) -> AsyncIterator[bytes]:
         """What is sent piece by piece; one that fails ends with what is told of that."""
@@ -183,8 +301,14 @@ class Application:
         if not exchange.status:
             await exchange.answer(problem.kind.status, *told(problem))
 
-    def _note(self, exchange: Exchange) -> None:
+    def _note(self, exchange: Exchange, traced: Span | None) -> None:
         seconds = exchange.seconds
+        if traced is not None:
+            traced.called(f"{exchange.method} {exchange.route}")
+            told = {"http.route": exchange.route, "http.response.status_code": exchange.status}
+            traced.told(told)
+            if exchange.status >= 500:
+                traced.failed(str(exchange.status))
         self._metrics.ended(exchange.route, exchange.method, exchange.status, seconds)
         quiet = exchange.route.startswith(_HEALTH) and exchange.status < 500
         logger.log(
@@ -225,21 +349,34 @@ class Application:
         return True
 
     async def _figures(self, exchange: Exchange) -> None:
-        principal = await self._admitted(exchange)
+        principal = await self._admitted(exchange, _shown_in(exchange))
         principal.require("admin")
-        try:
-            stats = await self._made(self._memory.memory.stats)
-        except (AgentMemoryError, TimeoutError):
-            stats = None
-        body = self._metrics.text(stats)
+        body = self._metrics.text(await self.figures.told())
         await exchange.answer(200, body, headers_of(self._metrics.media_type, len(body)))
+
+    async def _page(self, file: File, exchange: Exchange) -> None:
+        await exchange.answer(*file.answer(exchange.headers))
 
     async def _described(self, exchange: Exchange) -> None:
         await exchange.answer(200, self._document, headers_of(JSON, len(self._document)))
 
 
+def _shown_in(exchange: Exchange) -> str:
+    """The credential that a request shows.
+
+    Raises:
+        Refused: It shows none.
+    """
+    shown = shown_in(exchange.headers)
+    if shown is None:
+        raise unauthenticated()
+    return shown
+
+
 def _user_of(operation: Operation, principal: Principal, named: str | None) -> str:
     """For which user a call is; nobody's name for one that is about the whole service."""
+    if operation.anyones and named is None and "admin" in principal.rights:
+        return ""
     if operation.of_user:
         return principal.user(named)
     if named is not None:

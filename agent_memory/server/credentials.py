@@ -1,16 +1,18 @@
-"""Who asks: what the headers of a request show."""
+"""Who asks: a key, or a JWT."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from time import monotonic
 
-from agent_memory.server.keys import MARK, KeyRing
+from agent_memory.client.service import MARK
+from agent_memory.listening.bearer import REALM
+from agent_memory.server.keys import KeyRing
 from agent_memory.server.problems import UNAUTHENTICATED, Refused
 from agent_memory.server.rights import Principal
 from agent_memory.server.tokens import Tokens
 
-_LONGEST = 8_192
-_CHALLENGE = 'Bearer realm="agent-memory"'
+_REMEMBERED_SECONDS = 60.0
+_MOST_REMEMBERED = 10_000
 
 
 class Credentials:
@@ -24,12 +26,21 @@ class Credentials:
     def __init__(self, ring: KeyRing, tokens: Tokens | None = None) -> None:
         self._ring = ring
         self._tokens = tokens
+        self._remembered: dict[str, tuple[Principal, float]] = {}
+
+    def remembered(self, shown: str) -> Principal | None:
+        """Who asked with a credential in the last minute; looks nowhere.
+
+        It may be over since: before anything is done for whoever shows it, `principal_of` looks.
+        """
+        principal, until = self._remembered.get(shown, (None, 0.0))
+        return principal if monotonic() < until else None
 
     def principal_of(self, shown: str) -> Principal:
         """Who asks; looks into the store.
 
         Args:
-            shown: The credential, as `shown_in` gave it.
+            shown: The credential, as `bearer.shown_in` gave it.
 
         Raises:
             Refused: It is not valid; which of its parts is wrong is not told.
@@ -41,28 +52,14 @@ class Credentials:
         elif self._tokens is not None:
             found = self._tokens.principal_of(shown)
         if found is None:
+            self._remembered.pop(shown, None)
             raise unauthenticated()
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[shown] = found, monotonic() + _REMEMBERED_SECONDS
         return found
-
-
-def shown_in(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The credential that a request shows: `Authorization: Bearer`, or `X-API-Key`.
-
-    Raises:
-        Refused: There is none, or more than one, or it is none that could be valid.
-    """
-    found = []
-    for name, value in headers:
-        if name == b"authorization":
-            kind, _, token = value.partition(b" ")
-            found.append(token.strip() if kind.lower() == b"bearer" else b"")
-        elif name == b"x-api-key":
-            found.append(value.strip())
-    if len(found) != 1 or not 0 < len(found[0]) <= _LONGEST or not found[0].isascii():
-        raise unauthenticated()
-    return found[0].decode("ascii")
 
 
 def unauthenticated() -> Refused:
     """What is told to whoever shows nothing that is valid."""
-    return Refused(UNAUTHENTICATED, WWW_Authenticate=_CHALLENGE)
+    return Refused(UNAUTHENTICATED, WWW_Authenticate=REALM)

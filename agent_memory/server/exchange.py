@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import suppress
 from secrets import token_hex
 from time import perf_counter
 
-from agent_memory.listening.asgi import Receive, Scope, Send
-from agent_memory.server.answers import Headers
+from agent_memory.listening.asgi import App, Event, Receive, Scope, Send, marked
+from agent_memory.server.answers import ALWAYS, Headers
 from agent_memory.server.requests import Disconnected
 
 _UNKNOWN = "unknown"
@@ -32,6 +32,7 @@ class Exchange:
         route: The template of the path, once that is known.
         asker: Who asks, once that is known.
         status: The status of the answer, once it has begun.
+        body_bytes: How long the request's body is, once it was read.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,7 +44,9 @@ class Exchange:
         self.route = _UNKNOWN
         self.asker = ""
         self.status = 0
+        self.body_bytes = 0
         self.receive = receive
+        self._scope = scope
         self._send = send
         self._began = perf_counter()
 
@@ -56,6 +59,35 @@ class Exchange:
         """Answer, all at once."""
         await self._start(status, headers)
         await self._send({"type": "http.response.body", "body": body})
+
+    async def pass_on(self, app: App, body: bytes, user_id: str, rights: Set[str]) -> None:
+        """Have another application answer, whose requests are marked with whose they are.
+
+        Args:
+            app: The application.
+            body: The request's body, which was read.
+            user_id: For whom the request is.
+            rights: What may be done for them.
+
+        Raises:
+            Disconnected: Nobody waits for the answer any more.
+        """
+        coming = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Event:
+            return coming.pop() if coming else await self.receive()
+
+        async def send(event: Event) -> None:
+            if event["type"] == "http.response.start":
+                own = {name for name, _ in ALWAYS}
+                theirs = [one for one in event["headers"] if one[0].lower() not in own]
+                await self._start(event["status"], [*theirs, *ALWAYS])
+            else:
+                await self._send(event)
+
+        await app(marked(self._scope, user_id, rights), receive, send)
+        if not self.status:
+            raise Disconnected
 
     async def stream(self, pieces: AsyncIterator[bytes], headers: Headers) -> None:
         """Answer piece by piece, as long as somebody listens.

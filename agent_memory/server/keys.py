@@ -16,6 +16,7 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
 
+from agent_memory.client.service import MARK
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.reserved import KEYS
@@ -30,8 +31,6 @@ from agent_memory.server.rights import (
     one_user,
 )
 from agent_memory.stores.base import RecordStore
-
-MARK = "am_"
 
 _BLOCK = KEYS.name
 _KEY = re.compile(r"(am_[0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -73,7 +72,7 @@ class Key:
     @property
     def principal(self) -> Principal:
         """Who asks with it."""
-        return Principal(self.prefix, self.users, self.rights)
+        return Principal(self.prefix, self.users, self.rights, self.label)
 
 
 class KeyRing:

@@ -9,6 +9,8 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any
 
+from agent_memory.core.tracing import ids
+
 _OWN = ("agent_memory.server", "agent_memory.listening")
 _FIELDS = "fields"
 _FRAMES = 12
@@ -31,6 +33,9 @@ class JsonLines(logging.Formatter):
             "event": record.getMessage() if own else str(record.msg),
             **getattr(record, _FIELDS, {}),
         }
+        traced = ids()
+        if traced is not None:
+            told["trace_id"], told["span_id"] = traced
         if record.exc_info and record.exc_info[0] is not None:
             kind, _, trace = record.exc_info
             told["error"] = f"{kind.__module__}.{kind.__qualname__}"
@@ -41,6 +46,9 @@ class JsonLines(logging.Formatter):
 
 def log_as_json() -> None:
     """Have this process log so, to stderr: its own requests, and what others warn of."""
+    # what no line tells need not be looked up for each (see "Optimization" in the docs of logging)
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()

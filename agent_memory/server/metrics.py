@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from agent_memory.engine.stats import Stats
+    from prometheus_client import Counter, Histogram
+    from prometheus_client.core import Metric
+
+    from agent_memory.engine.stats import Counted, Stats
+    from agent_memory.server.watching import Stalled
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the memory tells when it is asked.
+
+    Attributes:
+        up: Whether the store answers; None where nobody has looked to the end yet.
+        stats: How it stands, as it was looked up some seconds ago; None where that failed.
+        counted: What all processes counted; None where the store does not answer.
+        stalled: The blocks that absorb nothing, although something waits.
+    """
+
+    up: bool | None
+    stats: Stats | None = None
+    counted: Counted | None = None
+    stalled: Sequence[Stalled] = ()
+
+
 class Metrics:
-    """What is counted of this process, and what the memory tells when it is asked.
+    """What is counted of requests, in this process or in all that share its socket, and what the
+    memory tells.
+
+    Args:
+        shared: The folder in which processes that share a socket count together; None for one
+            alone. `PROMETHEUS_MULTIPROC_DIR` must name it before anything is counted.
 
     Raises:
         MissingExtra: The extra `server` is not installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shared: str | None = None) -> None:
         try:
             import prometheus_client as prometheus
         except ImportError:
             raise MissingExtra("The service", "server") from None
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # a second figure for each, which nobody reads
         self.media_type = prometheus.CONTENT_TYPE_LATEST
+        self._prometheus = prometheus
+        self._shared = shared
         self._registry = registry = prometheus.CollectorRegistry()
-        self._latest = prometheus.generate_latest
         labels = ("route", "method", "status")
+        self._counts: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._requests = prometheus.Counter(
             "agent_memory_requests", "Requests.", labels, registry=registry
         )
@@ -39,21 +69,12 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-
-        def gauge(name: str, told: str, *labels: str) -> prometheus.Gauge:
-            return prometheus.Gauge(f"agent_memory_{name}", told, labels, registry=registry)
-
-        self._up = gauge("up", "Whether the store answers.")
-        self._in_flight = gauge("requests_in_flight", "Requests that are being answered.")
-        self._sessions = gauge("sessions", "Sessions.")
-        self._messages = gauge("messages", "Messages in their logs.")
-        self._lag = gauge("lag_messages", "Messages that a block has not absorbed.", "block")
-        self._dead = gauge("dead_letters", "Batches that a block gave up.", "block")
-        self._failing = gauge("block_failing", "Whether a block failed the last time.", "block")
-        self._calls = gauge("model_calls_total", "Model calls of this process.", "kind")
-        self._failures = gauge("model_failures_total", "Those that failed.")
-        self._tokens = gauge("model_tokens_total", "Tokens of model calls.", "kind")
-        self._cost = gauge("model_cost_dollars_total", "What model calls cost.")
+        self._in_flight = prometheus.Gauge(
+            "agent_memory_requests_in_flight",
+            "Requests that are being answered.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
 
     def begun(self) -> None:
         """A request is being answered."""
@@ -62,33 +83,112 @@ class Metrics:
     def ended(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request was answered."""
         self._in_flight.dec()
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route, method).observe(seconds)
+        counts = self._counts.get((route, method, status))
+        if counts is None:  # to look these up takes longer than to count
+            counts = (
+                self._requests.labels(route, method, str(status)),
+                self._seconds.labels(route, method),
+            )
+            self._counts[route, method, status] = counts
+        requests, taken = counts
+        requests.inc()
+        taken.observe(seconds)
 
-    def text(self, stats: Stats | None) -> bytes:
-        """All figures.
+    def text(self, told: Told) -> bytes:
+        """All figures."""
+        registry = self._registry
+        if self._shared is not None:
+            from prometheus_client.multiprocess import MultiProcessCollector
 
-        Args:
-            stats: How the memory stands; None where the store does not answer.
-        """
-        self._up.set(0 if stats is None else 1)
-        if stats is not None:
-            self._take(stats)
-        return self._latest(self._registry)
+            registry = self._prometheus.CollectorRegistry()
+            MultiProcessCollector(registry, self._shared)  # type: ignore[no-untyped-call]
+        memory = self._prometheus.CollectorRegistry()
+        memory.register(_Collector(told))
+        latest = self._prometheus.generate_latest
+        return latest(registry) + latest(memory)
 
-    def _take(self, stats: Stats) -> None:
-        self._sessions.set(stats.sessions)
-        self._messages.set(stats.entries)
-        for name, block in stats.blocks.items():
-            self._lag.labels(name).set(block.lag)
-            self._dead.labels(name).set(block.dead_letters)
-            self._failing.labels(name).set(block.error is not None)
-        usage = stats.usage
-        self._calls.labels("language").set(usage.calls)
-        self._calls.labels("embedding").set(usage.embedding_calls)
-        self._failures.set(usage.failures)
-        self._tokens.labels("prompt").set(usage.prompt_tokens)
-        self._tokens.labels("completion").set(usage.completion_tokens)
-        self._tokens.labels("embedding").set(usage.embedding_tokens)
-        if usage.cost is not None:  # of some model the price is not known
-            self._cost.set(usage.cost)
+
+class _Collector:
+    """The memory's figures."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    def collect(self) -> Iterator[Metric]:
+        told = self._told
+        up = [] if told.up is None else [((), float(told.up))]
+        yield _gauge("up", "Whether the store answers.", up)
+        stalled = [((one.block, one.why), one.seconds) for one in told.stalled]
+        yield _gauge(
+            "not_absorbing_seconds",
+            "For how long a block absorbed nothing, although messages wait for it.",
+            stalled,
+            "block",
+            "why",
+        )
+        if told.stats is not None:
+            yield from _of_stats(told.stats)
+        if told.counted is not None:
+            yield from _of_counted(told.counted)
+
+
+_Samples = Iterable[tuple[tuple[str, ...], float]]
+
+
+def _gauge(name: str, what: str, samples: _Samples, *labels: str) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(f"agent_memory_{name}", what, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, what: str, samples: _Samples, *labels: str) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(f"agent_memory_{name}", what, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _of_stats(stats: Stats) -> Iterator[Metric]:
+    yield _gauge("sessions", "Sessions.", [((), stats.sessions)])
+    yield _gauge("messages", "Messages in their logs.", [((), stats.entries)])
+    blocks = stats.blocks.items()
+    lag = [((name,), block.lag) for name, block in blocks]
+    yield _gauge("lag_messages", "Messages that a block has not absorbed.", lag, "block")
+    dead = [((name,), block.dead_letters) for name, block in blocks]
+    yield _gauge("dead_letters", "Batches that a block gave up.", dead, "block")
+    failing = [((name,), float(block.error is not None)) for name, block in blocks]
+    yield _gauge("block_failing", "Whether a block failed the last time.", failing, "block")
+    today = stats.spending
+    if today is not None:
+        reached = [((), float(today.reached is not None))]
+        yield _gauge("spending_limit_reached", "Whether a spending limit is reached.", reached)
+
+
+def _of_counted(counted: Counted) -> Iterator[Metric]:
+    usage = counted.usage.items()
+    calls = [((purpose, "language"), one.calls) for purpose, one in usage]
+    calls += [((purpose, "embedding"), one.embedding_calls) for purpose, one in usage]
+    what = "Requests to models, retries included."
+    yield _counter("model_calls", what, calls, "purpose", "kind")
+    failures = [((purpose,), one.failures) for purpose, one in usage]
+    yield _counter("model_failures", "Those that failed.", failures, "purpose")
+    tokens = [((purpose, "prompt"), one.prompt_tokens) for purpose, one in usage]
+    tokens += [((purpose, "completion"), one.completion_tokens) for purpose, one in usage]
+    tokens += [((purpose, "embedding"), one.embedding_tokens) for purpose, one in usage]
+    yield _counter("model_tokens", "Tokens of these.", tokens, "purpose", "kind")
+    cost = [((purpose,), one.cost or 0.0) for purpose, one in usage]
+    what = "What they cost, as far as prices are known."
+    yield _counter("model_cost_dollars", what, cost, "purpose")
+    prompts, recalls = counted.prompts, counted.recalls
+    what = "Tokens of contexts that had one before them."
+    yield _counter("prompt_tokens", what, [((), prompts.tokens)])
+    what = "Those of them that were the same as in the one before."
+    yield _counter("prompt_kept_tokens", what, [((), prompts.kept_tokens)])
+    what = "How often something was looked for."
+    yield _counter("recalls", what, [((), recalls.asked)])
+    yield _counter("recalls_empty", "How often nothing was found.", [((), recalls.empty)])

@@ -88,7 +88,7 @@ def _call(one: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"operationId": one.name, "summary": summary}
     if more:
         told["description"] = more
-    told["description"] = f"{more}\n\nNeeds the right: {one.needs}.".strip()
+    told["description"] = f"{more}\n\nNeeds the right: {one.needs or 'any'}.".strip()
     if parameters:
         told["parameters"] = parameters
     if one.has_body and fields:
@@ -141,6 +141,7 @@ def _problem() -> dict[str, Any]:
             "title": text,
             "status": {"type": "integer"},
             "detail": {"type": "string", "description": "What to do."},
+            "error": {"type": "string", "description": "What the library's own client raises."},
             "errors": {"type": "array", "items": mistake},
         },
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import getdoc
@@ -13,17 +13,16 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_memory.core.ids import MAX_ID
-from agent_memory.errors import Damaged
 from agent_memory.server.problems import not_found
-from agent_memory.server.rights import Right
+from agent_memory.server.rights import Principal, Right
 
 if TYPE_CHECKING:
+    from agent_memory.engine.guard import Whose
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.user import User
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Streamed = Literal["", "application/x-ndjson", "text/event-stream"]
-Whose = Literal["own", "deleting", "another's", "nobody's"]
 SessionId = Annotated[str, Field(min_length=1, max_length=MAX_ID, description="The conversation.")]
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -43,13 +42,17 @@ class At:
 
     Attributes:
         memory: The memory.
-        user_id: For whom it is, as the credential says; empty for calls about the whole service.
+        user_id: For whom it is, as the credential says; empty for calls about the whole service,
+            and where an admin names nobody: then it is as beside the library, where a session's
+            user need not be named.
+        principal: Who asks.
         key: The request's Idempotency-Key.
         version: What If-Match says; None without.
     """
 
     memory: AgentMemory
     user_id: str
+    principal: Principal
     key: str | None = None
     version: str | None = None
 
@@ -89,28 +92,11 @@ class At:
         return f"none-{uuid4()}" if self._whose(session_id) == "another's" else session_id
 
     def _whose(self, session_id: str) -> Whose:
-        """Whose a session is. What belongs to nobody is the library's, and so another's: whoever
-        named it first would take it over.
-
-        Raises:
-            Damaged: It is the user's, and cannot be read.
-        """
-        self.memory.components.guard.check_session(session_id, self.user_id)
-        try:
-            head = self.memory.components.store.head(session_id)
-        except Damaged as error:  # that it is damaged says that it is there
-            known = error.damage.head if error.damage is not None else None
-            if known is not None and known.user_id == self.user_id:
-                raise
-            return "another's"
-        if head is None:
-            return "nobody's"
-        if head.user_id != self.user_id:
-            return "another's"
-        return "deleting" if head.deleting else "own"
+        return self.memory.components.guard.whose(session_id, self.user_id)
 
 
 Run = Callable[[At, Any], Any]
+RunAll = Callable[[Sequence[tuple[At, Any]]], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -120,20 +106,26 @@ class Operation:
     Attributes:
         method: Its method.
         path: Its path below /v1, with the names of what stands in it.
-        needs: The right that it needs. "admin" is for what is about no user.
+        needs: The right that it needs; None where any credential will do. "admin" and None are for
+            what is about no user.
         run: Does it, on a thread; named and described for the OpenAPI document.
         once: Whether an Idempotency-Key makes it safe to repeat. Else it is so by itself.
         versioned: Whether it takes If-Match.
         streams: As what the answer is sent piece by piece; empty for one answer in JSON.
+        together: Does it for several at once, for a call so brief that a thread of its own would
+            cost more; gives an answer or an error for each.
+        anyones: Whether an admin may name no user: see `At.user_id`.
     """
 
     method: Method
     path: str
-    needs: Right
+    needs: Right | None
     run: Run
     once: bool = False
     versioned: bool = False
     streams: Streamed = ""
+    together: RunAll | None = None
+    anyones: bool = False
 
     @property
     def name(self) -> str:
@@ -149,7 +141,7 @@ class Operation:
     @property
     def of_user(self) -> bool:
         """Whether it is done for one user."""
-        return self.needs != "admin"
+        return self.needs not in (None, "admin")
 
     @property
     def has_body(self) -> bool:
@@ -180,16 +172,18 @@ class Operation:
 def operation(
     method: Method,
     path: str,
-    needs: Right,
+    needs: Right | None,
     *,
     once: bool = False,
     versioned: bool = False,
     streams: Streamed = "",
+    together: RunAll | None = None,
+    anyones: bool = False,
 ) -> Callable[[Run], Operation]:
     """Make an entry of the table out of a function from `At` and a form to an answer."""
 
     def entry(run: Run) -> Operation:
-        return Operation(method, path, needs, run, once, versioned, streams)
+        return Operation(method, path, needs, run, once, versioned, streams, together, anyones)
 
     return entry
 

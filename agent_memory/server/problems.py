@@ -30,12 +30,15 @@ class Kind:
         name: What the problem's `type` ends with.
         status: The status of the answer.
         title: The kind, in a few words.
+        error: The class of `agent_memory.errors` that the client raises where no error of the
+            library's is behind it.
         detail: What is told of each; None for the error's own sentence.
     """
 
     name: str
     status: int
     title: str
+    error: type[errors.AgentMemoryError]
     detail: str | None = None
 
     @property
@@ -44,46 +47,64 @@ class Kind:
         return f"{_PREFIX}{self.name}"
 
 
-INVALID = Kind("invalid-request", 422, "The request is not usable")
-UNREADABLE = Kind("unreadable-body", 400, "The body is no JSON object")
+INVALID = Kind("invalid-request", 422, "The request is not usable", errors.InvalidInput)
+UNREADABLE = Kind("unreadable-body", 400, "The body is no JSON object", errors.InvalidInput)
 UNAUTHENTICATED = Kind(
     "unauthenticated",
     401,
     "A valid credential is needed",
+    errors.AccessDenied,
     "Send `Authorization: Bearer` with a key that is valid; `agent-memory keys create` makes one.",
 )
-FORBIDDEN = Kind("forbidden", 403, "The credential has no such right")
+FORBIDDEN = Kind("forbidden", 403, "The credential has no such right", errors.AccessDenied)
 NOT_FOUND = Kind(
     "not-found",
     404,
     "There is nothing of that name",
+    errors.AccessDenied,
     "There is nothing of that name here for this credential. Look at the ids that were sent.",
 )
 NO_SUCH_CALL = Kind(
-    "no-such-call", 404, "There is no such call", "The calls are listed at /v1/openapi.json."
+    "no-such-call",
+    404,
+    "There is no such call",
+    errors.UnsupportedOperation,
+    "The calls are listed at /v1/openapi.json.",
 )
 WRONG_METHOD = Kind(
-    "wrong-method", 405, "The path has no such method", "Use one of those that `Allow` names."
+    "wrong-method",
+    405,
+    "The path has no such method",
+    errors.UnsupportedOperation,
+    "Use one of those that `Allow` names.",
 )
-CONFLICT = Kind("conflict", 409, "It was said otherwise before")
-CHANGED = Kind("changed", 412, "It is another version by now")
-TOO_LARGE = Kind("too-large", 413, "The request is too large")
-TOO_MANY = Kind("too-many-requests", 429, "Too many requests")
+CONFLICT = Kind("conflict", 409, "It was said otherwise before", errors.Conflict)
+CHANGED = Kind("changed", 412, "It is another version by now", errors.VersionConflict)
+TOO_LARGE = Kind("too-large", 413, "The request is too large", errors.MessageTooLarge)
+TOO_MANY = Kind("too-many-requests", 429, "Too many requests", errors.StoreUnavailable)
 BROKEN = Kind(
     "internal",
     500,
     "The call failed",
+    errors.AgentMemoryError,
     "The call failed here, not by what was sent. Whoever runs the service finds it in its log by "
     "the request's id.",
 )
-NOT_CONFIGURED = Kind("not-configured", 501, "The service is not set up for that")
+NOT_CONFIGURED = Kind(
+    "not-configured", 501, "The service is not set up for that", errors.ConfigError
+)
 MODEL_FAILED = Kind(
-    "model-failed", 502, "The model failed", "The model could not answer. Nothing was stored."
+    "model-failed",
+    502,
+    "The model failed",
+    errors.ModelError,
+    "The model could not answer. Nothing was stored.",
 )
 DAMAGED = Kind(
     "damaged",
     500,
     "A record is damaged",
+    errors.Damaged,
     "One record is not what was written there. Whoever runs the service can look: agent-memory "
     "doctor.",
 )
@@ -91,12 +112,14 @@ UNAVAILABLE = Kind(
     "unavailable",
     503,
     "The service cannot do that right now",
+    errors.StoreUnavailable,
     "The memory cannot do that right now. Try again; a write with the same Idempotency-Key.",
 )
 TOO_SLOW = Kind(
     "too-slow",
     504,
     "The call took too long",
+    errors.StoreUnavailable,
     "The call was not done in time, and may be done yet. Try again; a write with the same "
     "Idempotency-Key.",
 )
@@ -133,12 +156,14 @@ class Problem:
         kind: Which kind of problem.
         detail: A sentence that says what to do.
         mistakes: Of a form, where it is wrong and how.
+        error: The library's error that is told; None for the kind's.
         headers: What the answer's headers have to say.
     """
 
     kind: Kind
     detail: str
     mistakes: tuple[Mapping[str, str], ...] = ()
+    error: type[BaseException] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
@@ -146,7 +171,8 @@ class Problem:
         kind = self.kind
         told = {"type": kind.type, "title": kind.title, "status": kind.status}
         more = {"errors": list(self.mistakes)} if self.mistakes else {}
-        return {**told, "detail": self.detail, **more}
+        named = (self.error or kind.error).__name__
+        return {**told, "detail": self.detail, "error": named, **more}
 
 
 class Refused(errors.AgentMemoryError):
@@ -176,7 +202,10 @@ def problem_of(error: BaseException) -> Problem:
         return error.problem
     kinds = (_KINDS[one] for one in type(error).__mro__ if one in _KINDS)
     kind = next(kinds, BROKEN)
-    return Problem(kind, str(error) if kind.detail is None else kind.detail)
+    # what is another's is no other kind of "not found", and an error of others has no name here
+    own = type(error).__module__ == errors.__name__ and kind is not NOT_FOUND
+    told = str(error) if kind.detail is None else kind.detail
+    return Problem(kind, told, error=type(error) if own else None)
 
 
 def mistakes_in(error: ValidationError) -> Problem:

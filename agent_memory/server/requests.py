@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_origin
 from urllib.parse import parse_qsl
@@ -157,12 +158,30 @@ def _object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        given = from_json(body, allow_inf_nan=False)
-    except ValueError:  # its sentence may repeat what was sent
+        given = _json(body)
+    except (ValueError, RecursionError):  # its sentence may repeat what was sent
         raise Refused(UNREADABLE, "The body is not JSON in UTF-8. Send one object.") from None
     if not isinstance(given, dict):
         raise Refused(UNREADABLE, "The body is JSON, but no object. Send one object.")
     return given
+
+
+def _json(body: bytes) -> Any:
+    """JSON that UTF-8 can say; and what it cannot, half a surrogate pair, where it is escaped.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError:
+        if b"\\u" not in body:
+            raise
+        return json.loads(body.decode(), parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _header(headers: Headers, wanted: bytes) -> bytes | None:

@@ -27,11 +27,13 @@ class Principal:
         users: The users it may act for: their ids; or a beginning of ids with a `*` behind it, and
             "*" for everybody.
         rights: What it may do for them. "admin" is about the whole service.
+        label: What people call it; empty where nobody said.
     """
 
     name: str
     users: tuple[str, ...]
     rights: frozenset[Right]
+    label: str = ""
 
     def user(self, named: str | None) -> str:
         """For which user a call is.

@@ -5,8 +5,8 @@ Paths are taken as they were sent: an id that holds a slash stands there as %2F.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from agent_memory.errors import ConfigError
@@ -15,7 +15,7 @@ from agent_memory.server.problems import NO_SUCH_CALL, WRONG_METHOD, Refused
 
 PREFIX = "/v1"
 
-_Shape = tuple[str | None, ...]
+_BEGINNING = f"{PREFIX}/".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,13 @@ class Routes:
     """
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        self._shapes: dict[int, dict[_Shape, dict[str, Operation]]] = {}
+        self._root = _Node()
         for one in operations:
-            parts = one.path.strip("/").split("/")
-            shape = tuple(None if part.startswith("{") else part for part in parts)
-            methods = self._shapes.setdefault(len(shape), {}).setdefault(shape, {})
-            if methods.setdefault(one.method, one) is not one:
+            node = self._root
+            for part in one.path.strip("/").split("/"):
+                node = node.child(None if part.startswith("{") else part)
+            if node.methods.setdefault(one.method, one) is not one:
                 raise ConfigError(f"Two calls are {one.method} {one.path}.")
-        for shapes in self._shapes.values():  # what is said outright goes before what is named
-            ordered = sorted(shapes.items(), key=lambda one: [part is None for part in one[0]])
-            shapes.clear()
-            shapes.update(ordered)
 
     def match(self, method: str, raw_path: bytes) -> Match:
         """The call of a request.
@@ -61,22 +57,52 @@ class Routes:
             Refused: There is none.
         """
         parts = _parts(raw_path)
-        for shape, methods in self._shapes.get(len(parts), {}).items():
-            if all(wanted in (None, part) for wanted, part in zip(shape, parts, strict=True)):
-                found = methods.get(method)
-                if found is None:
-                    raise Refused(WRONG_METHOD, Allow=", ".join(sorted(methods)))
-                given = (part for wanted, part in zip(shape, parts, strict=True) if wanted is None)
-                return Match(found, dict(zip(found.in_path, given, strict=True)))
-        raise Refused(NO_SUCH_CALL)
+        methods, values = _found(self._root, parts, 0) or ({}, ())
+        if not methods:
+            raise Refused(NO_SUCH_CALL)
+        found = methods.get(method)
+        if found is None:
+            raise Refused(WRONG_METHOD, Allow=", ".join(sorted(methods)))
+        return Match(found, dict(zip(found.in_path, values, strict=True)))
+
+
+@dataclass(slots=True)
+class _Node:
+    """What may stand at a place of a path.
+
+    Attributes:
+        after: What may follow, by what stands there: None for anything that is named.
+        methods: The calls whose path ends here, by their methods.
+    """
+
+    after: dict[str | None, _Node] = field(default_factory=dict)
+    methods: dict[str, Operation] = field(default_factory=dict)
+
+    def child(self, part: str | None) -> _Node:
+        return self.after.setdefault(part, _Node())
+
+
+def _found(
+    node: _Node, parts: Sequence[str], at: int
+) -> tuple[Mapping[str, Operation], tuple[str, ...]] | None:
+    """The calls of a path by their methods, and what stands in it where its parts are named."""
+    if at == len(parts):
+        return (node.methods, ()) if node.methods else None
+    said = node.after.get(parts[at])  # what is said outright goes before what is named
+    found = None if said is None else _found(said, parts, at + 1)
+    named = node.after.get(None)
+    if found is not None or named is None:
+        return found
+    found = _found(named, parts, at + 1)
+    return None if found is None else (found[0], (parts[at], *found[1]))
 
 
 def _parts(raw_path: bytes) -> list[str]:
     """What stands between the slashes, decoded; nothing for a path of another tree."""
-    beginning, parts = f"{PREFIX}/".encode(), []
-    if not raw_path.startswith(beginning):
-        return []
-    for part in raw_path.removeprefix(beginning).split(b"/"):
+    parts: list[str] = []
+    if not raw_path.startswith(_BEGINNING):
+        return parts
+    for part in raw_path.removeprefix(_BEGINNING).split(b"/"):
         try:
             parts.append(unquote_to_bytes(part).decode())
         except UnicodeDecodeError:

@@ -80,6 +80,7 @@ class Tokens:
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
         self._lock = threading.Lock()
+        self._fetching = threading.Lock()
         self._keys: dict[str | None, PyJWK] = {}
         self._fetched = -_KEPT_SECONDS
         self._tried = -_PAUSE_SECONDS
@@ -124,6 +125,7 @@ class Tokens:
             now = time.monotonic()
             old = now - self._fetched >= _KEPT_SECONDS
             due = (old or kid not in self._keys) and now - self._tried >= _PAUSE_SECONDS
+            due = due and self._fetching.acquire(blocking=False)
             if due:
                 self._tried = now
         if due:  # others go on meanwhile with what is known
@@ -132,6 +134,10 @@ class Tokens:
                 self._fetched = now
             except (OSError, ValueError) as error:
                 logger.warning("The issuer's keys cannot be fetched: %s", type(error).__name__)
+            finally:
+                self._fetching.release()
+        elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
+            self._fetching.release()  # nothing is known before the first fetch ends
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
-from math import inf, isnan
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.ids import check_id
-from agent_memory.core.limits import quoted, text_of
-from agent_memory.core.records import Hit, Record, Scope
-from agent_memory.core.reserved import INDEXES
-from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed
-from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.registry import register_index
+from agent_memory.core.limits import quoted
+from agent_memory.core.records import Hit, Record
+from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.retrieval.views import VIEWS, depth_for
+from agent_memory.standalone.item_index import ItemIndex, check_search
 from agent_memory.standalone.vector_items import Item, Match
-from agent_memory.stores import open_store
-from agent_memory.stores.base import Store, VectorStore, keeps_records
-from agent_memory.stores.qdrant.url import LOCAL
+from agent_memory.stores.base import Store, VectorStore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +28,7 @@ _EVERYBODYS = "everybody"
 _COSINE = VIEWS.index("meaning")
 
 
-class VectorIndex:
+class VectorIndex(ItemIndex):
     """Items by id, found by the cosine of their vectors with a query's, and by nothing else.
 
     A user's items are seen by searches for that user only, and erased by `delete_user` of an
@@ -69,31 +62,13 @@ class VectorIndex:
         dimension: int | None = None,
         namespace: str = "default",
     ) -> None:
-        if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"An index cannot be named {quoted(name)}. Take at most 48 lower-case letters, "
-                "digits and underscores, the first of them a letter."
-            )
-        self._name, self._block = name, INDEXES.name + name
         self._embedder = _embedder(embedding, dimension)
         self.dimension = _dimension(self._embedder, dimension)
-        self._owned = isinstance(store, str)
-        self._vectors = _opened(store, namespace) if isinstance(store, str) else store
-        self._closed = False
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
+        model = self._embedder.name if self._embedder is not None else _GIVEN
+        super().__init__(store, name, namespace, (self.dimension + 1, model))  # see `lifted`
 
     def __repr__(self) -> str:
         return f"VectorIndex(name={self._name!r}, dimension={self.dimension})"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def store(
         self,
@@ -154,95 +129,12 @@ class VectorIndex:
             StoreError: The store failed.
         """
         owner = self._owner(user_id)
-        if type(top_k) is not int or top_k < 0:
-            raise InvalidInput(f"top_k is {quoted(top_k)}. Give a whole number, 0 or more.")
-        if threshold is not None and (not isinstance(threshold, Real) or isnan(threshold)):
-            raise InvalidInput(
-                f"threshold is {quoted(threshold)}. Give a number, or None for no bound."
-            )
+        least = check_search(top_k, threshold)
         (wanted,) = self._vectors_of([_asked(query)], "The query").values()
-        return self._best(owner, wanted, top_k, -inf if threshold is None else float(threshold))
+        return self._best(owner, wanted, top_k, least)
 
-    def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:
-        """The items of these ids that there are, in their order, each with its vector, up to a
-        factor.
-
-        Args:
-            ids: One or many.
-            user_id: Whose they are; None for everybody's.
-
-        Raises:
-            UnsupportedOperation: The store is encrypted on a server that searches by itself.
-        """
-        owner = self._owner(user_id)
-        found = (self._read(owner, session_id=self._key(owner, one)) for one in _ids(ids))
-        return [item for items in found for item in items]
-
-    def items(self, *, prefix: str = "", user_id: str | None = None) -> Iterator[Item]:
-        """All items whose ids begin so, in no order, read some at a time. It looks at the whole
-        index.
-
-        Args:
-            prefix: What their ids begin with.
-            user_id: Whose they are; None for everybody's.
-
-        Raises:
-            UnsupportedOperation: As for `get`.
-        """
-        owner, prefix = self._owner(user_id), text_of("prefix", prefix)
-        return (item for item in self._read(owner) if item.id.startswith(prefix))
-
-    def delete_prefix(self, prefix: str, *, user_id: str | None = None) -> None:
-        """Forget all items whose ids begin so. Idempotent; see `items`."""
-        found = [item.id for item in self.items(prefix=prefix, user_id=user_id)]
-        self.delete(found, user_id=user_id)
-
-    def delete(self, ids: str | Iterable[str], *, user_id: str | None = None) -> None:
-        """Forget items by their ids, one after the other. Idempotent.
-
-        Args:
-            ids: One or many.
-            user_id: Whose they are; None for everybody's.
-        """
-        owner = self._owner(user_id)
-        for one in _ids(ids):
-            self._vectors.delete_vectors(self._block, session_id=self._key(owner, one))
-
-    def delete_user(self, user_id: str) -> None:
-        """Forget all items of a user. Idempotent.
-
-        `AgentMemory.delete_user` does so too, but not on a Qdrant, which it does not know of.
-        """
-        self._vectors.delete_vectors(self._block, owner=self._owner(user_id))
-
-    def close(self) -> None:
-        """Release connections. Idempotent; other calls raise `MemoryClosed` afterwards."""
-        if not self._closed:
-            self._closed = True
-            if self._owned:
-                self._vectors.close()
-
-    def _open(self) -> None:
-        given = self._embedder.name if self._embedder is not None else _GIVEN
-        try:
-            self._vectors.open_vectors(self._block, self.dimension + 1, given)  # see `lifted`
-        except DimensionMismatch as error:
-            longer, model = self._vectors.vector_blocks()[self._block]
-            raise DimensionMismatch(
-                f"The index {self._name!r} was made with vectors of {model!r} with {longer - 1} "
-                f"numbers, and is opened for {given!r} with {self.dimension}. Open it as it was "
-                "made, or take another `name`."
-            ) from error
-        if keeps_records(self._vectors):
-            register_index(self._vectors, self._block)
-
-    def _owner(self, user_id: str | None) -> str:
-        if self._closed:
-            raise MemoryClosed("This index was closed. Open a new VectorIndex.")
-        if user_id is None:
-            return _EVERYBODYS
-        check_id("user_id", user_id)
-        return Scope(user_id).owner
+    def _told(self, dimension: int, model: str) -> str:
+        return super()._told(dimension - 1, model)
 
     def _vectors_of(
         self, items: Sequence[Item], what: str = "The vector of item {!r}"
@@ -278,10 +170,6 @@ class VectorIndex:
             kept["bare"] = True  # a record has a text in any case
         return Record(key, owner, key, 1, 1, item.text or "", (), datetime.now(UTC), kept)
 
-    def _key(self, owner: str, item_id: str) -> str:
-        """The id of an item's record, and of the session that it counts as: stores delete by it."""
-        return record_id(self._block, owner, item_id)
-
     def _best(self, owner: str, wanted: np.ndarray, top_k: int, threshold: float) -> list[Match]:
         from agent_memory.retrieval.cosine import lifted, most_unseen
         from agent_memory.retrieval.features import Query
@@ -304,16 +192,13 @@ class VectorIndex:
             depth *= 4
         return []
 
-    def _read(self, owner: str, session_id: str | None = None) -> Iterator[Item]:
+    def _item(self, record: Record) -> Item:
         from agent_memory.retrieval.cosine import unpacked
 
-        for records, _ in self._vectors.all_vectors(self._block, session_id=session_id):
-            for record in records:
-                if record.owner == owner:
-                    kept = record.metadata
-                    vector = unpacked(kept["vector"], self.dimension)
-                    text = None if "bare" in kept else record.text
-                    yield Item(kept["id"], text, vector, deepcopy(kept["metadata"]))
+        kept = record.metadata
+        vector = unpacked(kept["vector"], self.dimension)
+        text = None if "bare" in kept else record.text
+        return Item(kept["id"], text, vector, deepcopy(kept["metadata"]))
 
     def _matches(self, hits: Sequence[Hit], wanted: np.ndarray) -> list[Match]:
         """What was found, best first, by the vectors as they were given."""
@@ -330,13 +215,6 @@ class VectorIndex:
             for hit, one, score in zip(hits, kept, cosines(rows, wanted), strict=True)
         ]
         return sorted(found, key=lambda match: (-match.score, match.id))
-
-
-def _ids(given: str | Iterable[str]) -> list[str]:
-    ids = [given] if isinstance(given, str) else list(given)
-    for one in ids:
-        check_id("The id of an item", one)
-    return ids
 
 
 def _embedder(given: str | Embedder | None, dimension: int | None) -> Embedder | None:
@@ -360,14 +238,6 @@ def _dimension(embedder: Embedder | None, wanted: int | None) -> int:
             "Change `dimension` or `embedding`."
         )
     return gives
-
-
-def _opened(url: str, namespace: str) -> Store | VectorStore:
-    if url == LOCAL or url.startswith(("http://", "https://")):
-        from agent_memory.stores.qdrant.store import QdrantStore
-
-        return QdrantStore(url, namespace)
-    return open_store(url, namespace)
 
 
 def _asked(query: str | Sequence[float] | np.ndarray) -> Item:

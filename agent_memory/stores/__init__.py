@@ -47,8 +47,8 @@ __all__ = [
 ]
 
 _SERVED = (
-    "Use memory:// (gone with the process), sqlite:///path.db, postgresql://, mysql://, mongodb:// "
-    "or redis://."
+    "Use memory:// (gone with the process), sqlite:///path.db, folder:///path, postgresql://, "
+    "mysql://, mongodb:// or redis://."
 )
 _MONGODB = ("mongodb", "mongodb+srv")
 _SQL_SERVERS = (
@@ -65,8 +65,8 @@ def check_url(url: str) -> None:
         UnknownStore: The scheme is not served, or the URL lacks what it needs.
     """
     scheme, mark, rest = url.partition("://")
-    if mark and scheme == "sqlite":
-        _check_sqlite(rest)
+    if mark and scheme in ("sqlite", "folder"):
+        _check_path(scheme, rest)
     elif mark and scheme in _REDIS:
         from agent_memory.stores.redis.url import check_redis_url
 
@@ -87,8 +87,13 @@ def url_of(place: str | Path) -> str:
     return place if isinstance(place, str) and "://" in place else f"sqlite:///{place}"
 
 
-def _check_sqlite(rest: str) -> None:
+def _check_path(scheme: str, rest: str) -> None:
     path = rest.removeprefix("/")
+    if scheme == "folder" and (not path or not rest.startswith("/")):
+        raise UnknownStore(
+            "A folder's URL has three slashes before a relative path and four before an absolute "
+            "one: folder:///memories, folder:////var/lib/memories."
+        )
     if path in ("", ":memory:"):
         raise UnknownStore("sqlite:// needs a file. For a store without one use memory://.")
     if not rest.startswith("/"):
@@ -96,7 +101,7 @@ def _check_sqlite(rest: str) -> None:
             "A SQLite URL has three slashes before a relative path and four before an absolute "
             "one: sqlite:///memory.db, sqlite:////var/lib/memory.db."
         )
-    if path.startswith("file:") or "?" in path or "\0" in path:
+    if (scheme == "sqlite" and path.startswith("file:")) or "?" in path or "\0" in path:
         raise UnknownStore(
             "A SQLite URL takes a plain path without options, such as sqlite:///memory.db."
         )
@@ -106,7 +111,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
     """Open the store that a URL names.
 
     Args:
-        url: `memory://`, `sqlite:///path.db`, or the address of a server: `postgresql://`,
+        url: `memory://`, `sqlite:///path.db`, `folder:///path`, or the address of a server: `postgresql://`,
             `mysql://`, `mariadb://`, `mongodb://`, `redis://`, `rediss://`, `unix://`.
         namespace: Stores of different namespaces share a database and see nothing of each other.
         durability: What an acknowledged write survives, see `Durability`.
@@ -121,6 +126,10 @@ def open_store(url: str, namespace: str = "default", durability: Durability = "p
         from agent_memory.stores.memory import MemoryStore
 
         return MemoryStore(namespace)
+    if url.startswith("folder:"):
+        from agent_memory.stores.folder.store import FolderStore
+
+        return FolderStore(url, namespace, durability)
     if url.partition("://")[0] in _REDIS:
         from agent_memory.stores.redis.store import RedisStore
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
+from agent_memory.core.once import Append, Appended
 from agent_memory.core.protocols import offers
 from agent_memory.core.records import Draft, Entry, Head, Hit, Lag, Lease, Record
 from agent_memory.stores.once import OnceStore
@@ -220,6 +221,18 @@ class SessionStore(OnceStore, Protocol):
         ...
 
 
+class GroupingStore(SessionStore, Protocol):
+    """One that can append to several sessions in one transaction."""
+
+    def append_all(self, appends: Sequence[Append]) -> list[Appended | Exception]:
+        """Do appends in one transaction, each as `append` or `append_once` does it.
+
+        Each is done or refused by itself, in order: what is refused gives its error, and keeps none
+        of the others. All that are done are durable on return.
+        """
+        ...
+
+
 class RecordStore(Protocol):
     """Short texts that blocks derive and list, such as extracted facts."""
 
@@ -419,6 +432,11 @@ class Store(SessionStore, RecordStore, VectorStore, Protocol):
 def keeps_records(store: object) -> TypeGuard[RecordStore]:
     """Whether the store is a `RecordStore` too, a proxy of one included."""
     return offers(store, RecordStore)
+
+
+def groups_appends(store: object) -> TypeGuard[GroupingStore]:
+    """Whether the store is a `GroupingStore`, a proxy of one included."""
+    return offers(store, GroupingStore)
 
 
 def swaps_vectors(store: object) -> TypeGuard[SwappingVectorStore]:

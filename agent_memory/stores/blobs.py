@@ -13,6 +13,7 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.segments import rounded
 from agent_memory.retrieval.terms import NO_TERMS, Terms
 from agent_memory.stores.coding import UNREADABLE, mismatch
 from agent_memory.stores.damage import leave_out
@@ -89,8 +90,8 @@ def with_features(
             leave_out(Damage("vector", one.session_id, one.first, block, one.id).error())
         records = [records[place] for place in places]
         features = features_of([blobs[place] for place in places]) if places else None
-    if features is not None:
-        yield records, features
+    if features is not None:  # the same as from a store that keeps segments
+        yield records, rounded(features)
 
 
 def checked(block: str, opened: tuple[int, str] | None, features: Features) -> tuple[int, str]:
@@ -106,6 +107,8 @@ def checked(block: str, opened: tuple[int, str] | None, features: Features) -> t
 
 
 def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, Terms]:
+    if not blob:
+        raise ValueError("A vector is empty.")
     if not blob.startswith(_MARK):
         meaning = np.frombuffer(blob, "<f4")
         return meaning, np.zeros(len(meaning), np.float16), NO_TERMS, NO_TERMS

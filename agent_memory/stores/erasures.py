@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
-from agent_memory.core.processes import begin_anew_in_child
+from agent_memory.core.processes import begin_anew_in_child, known_lock
 
 
 class Erasures:
@@ -16,7 +15,7 @@ class Erasures:
 
     def __init__(self) -> None:
         self._begun = self._ended = 0
-        self._turn = threading.RLock()
+        self._turn = known_lock()
         begin_anew_in_child(self, Erasures._let_go)
 
     def share(self, erase: Callable[[], None]) -> None:
@@ -34,4 +33,4 @@ class Erasures:
             self._ended = max(self._ended, number)
 
     def _let_go(self) -> None:
-        self._turn = threading.RLock()
+        self._turn = known_lock()

@@ -1,23 +1,30 @@
-"""The indexes of the owners searched last, for stores that have to load them."""
+"""The indexes of the owners searched last, for stores that have to load them.
+
+An owner's records stand in segments, which a catalog lists; see `stores.catalogs`. Whoever has read
+a catalog before reads only the segments that are new in it, whoever wrote them.
+"""
 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Hit, Record
-from agent_memory.errors import DimensionMismatch
+from agent_memory.errors import DimensionMismatch, StoreUnavailable
+from agent_memory.stores.catalogs import Catalog, Part, opened
 from agent_memory.stores.coding import UNREADABLE, mismatch
 from agent_memory.stores.damage import leave_out
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Query
-    from agent_memory.retrieval.index import Candidates, TraitIndex
+    from agent_memory.retrieval.index import Candidates, SegmentIndex
+    from agent_memory.retrieval.segments import Segment
 
 MOST_BYTES = 256 * 2**20
 """What the kept indexes may take together; one is kept, however large."""
@@ -25,17 +32,37 @@ MOST_BYTES = 256 * 2**20
 logger = logging.getLogger(__name__)
 
 _MOST_RECORDS = 5_000  # of each index
+_TRIES = 20
+_UNUSED = 2**40  # more records than these no owner ever has
 _Key = tuple[str, str]
 
 Changed = Mapping[str, tuple[int | None, int]]
 """For owners whose records a write has changed, the versions before and after it."""
 
 
+class SegmentSource(Protocol):
+    """What an owner has in a store."""
+
+    def catalog(self) -> tuple[int, str | None] | None:
+        """Its version, which is another with each change, and itself; None for an owner who has
+        nothing."""
+        ...
+
+    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
+        """Segments by their names; those that are not there any more are left out."""
+        ...
+
+
+class LooseRecords(Exception):
+    """There are records that an earlier release wrote: they are to be packed into segments."""
+
+
 @dataclass(frozen=True, slots=True)
 class _CachedIndex:
     version: int
-    index: TraitIndex
+    index: SegmentIndex
     size: int
+    segments: Mapping[int, Segment]
 
 
 class Indexes:
@@ -47,7 +74,68 @@ class Indexes:
         self._kept: OrderedDict[_Key, _CachedIndex] = OrderedDict()
         self._warned: set[_Key] = set()
 
-    def get(self, key: _Key, version: int | None) -> TraitIndex | None:
+    def follow(self, key: _Key, source: SegmentSource) -> SegmentIndex:
+        """The index of all that an owner has now.
+
+        Args:
+            key: The block and the owner.
+            source: What the owner has.
+
+        Raises:
+            LooseRecords: Some of it is not in segments yet.
+            StoreUnavailable: It changes all the time.
+        """
+        from agent_memory.retrieval.index import SegmentIndex
+
+        with self._lock:
+            kept = self._kept.get(key)
+        segments = dict(kept.segments) if kept is not None else {}
+        before = None
+        for _ in range(_TRIES):
+            found = source.catalog()
+            if found is None:
+                with self._lock:
+                    self._kept.pop(key, None)
+                return SegmentIndex(0)
+            version = found[0]
+            if kept is not None and kept.version == version:
+                with self._lock:
+                    if key in self._kept:
+                        self._kept.move_to_end(key)
+                return kept.index
+            catalog = catalog_of(key[0], found)
+            if catalog.loose:
+                raise LooseRecords
+            missing = [name for name in catalog.names if name not in segments]
+            bodies = dict(source.segments(missing)) if missing else {}
+            # one that is not there was written anew since, unless nothing was
+            if len(bodies) == len(missing) or before == version:
+                read = {name: opened(bodies.pop(name, None)) for name in missing}
+                there = [*_readable(key[0], catalog, {**segments, **read})]
+                return self._followed(key, version, dict(there), kept)
+            segments |= {name: one for name, body in bodies.items() if (one := opened(body))}
+            before = version
+        raise StoreUnavailable(
+            f"What a user has in block {key[0]!r} changes faster than it can be read. Try again."
+        )
+
+    def _followed(
+        self,
+        key: _Key,
+        version: int,
+        segments: Mapping[int, Segment],
+        kept: _CachedIndex | None,
+    ) -> SegmentIndex:
+        from agent_memory.retrieval.index import SegmentIndex
+
+        every = tuple(segments.values())
+        index = SegmentIndex(every[0].dimension if every else 0, every)
+        if kept is not None and kept.segments.keys() <= segments.keys():
+            index.records = kept.index.records  # nothing of what was there has changed
+        self._keep(key, version, index, segments)
+        return index
+
+    def get(self, key: _Key, version: int | None) -> SegmentIndex | None:
         """The index of a block and owner, if it was kept and its version still stands."""
         with self._lock:
             kept = self._kept.get(key)
@@ -58,9 +146,9 @@ class Indexes:
 
     def load(
         self, key: _Key, version: int | None, ids: Sequence[str], blobs: Sequence[bytes]
-    ) -> TraitIndex:
+    ) -> SegmentIndex:
         """An index of what was loaded; kept, where the version that it is of is known."""
-        from agent_memory.retrieval.index import TraitIndex
+        from agent_memory.retrieval.index import SegmentIndex
         from agent_memory.stores.blobs import features_of, undamaged_places
 
         try:
@@ -72,8 +160,8 @@ class Indexes:
             ids = [ids[place] for place in places]
             features = features_of([blobs[place] for place in places]) if places else None
         if features is None:
-            return TraitIndex(0)
-        index = TraitIndex(features.dimension).extended(ids, features)
+            return SegmentIndex(0)
+        index = SegmentIndex(features.dimension).extended(ids, features)
         if version is not None:
             self._keep(key, version, index)
         return index
@@ -95,18 +183,24 @@ class Indexes:
             kept = self._kept.get(key)
             if before is None or kept is None or kept.version != before:
                 return
-            if kept.index.holds(ids) or len(set(ids)) < len(ids):
+            if kept.index.held(ids) or len(set(ids)) < len(ids):
                 return  # the next search loads it anew
             longer = kept.index.extended(ids, features)
             with self._lock:
                 if self._kept.get(key) is kept:
-                    self._kept[key] = _CachedIndex(after, longer, longer.nbytes)
+                    self._kept[key] = _CachedIndex(after, longer, longer.nbytes, {})
                     self._make_room()
 
-    def _keep(self, key: _Key, version: int, index: TraitIndex) -> None:
+    def _keep(
+        self,
+        key: _Key,
+        version: int,
+        index: SegmentIndex,
+        segments: Mapping[int, Segment] | None = None,
+    ) -> None:
         size = index.nbytes
         with self._lock:
-            self._kept[key] = _CachedIndex(version, index, size)
+            self._kept[key] = _CachedIndex(version, index, size, segments or {})
             self._kept.move_to_end(key)
             self._make_room()
         if size > MOST_BYTES and key not in self._warned:
@@ -124,7 +218,41 @@ class Indexes:
             size -= gone.size
 
 
-def searched(block: str, index: TraitIndex, query: Query, depth: int) -> Candidates:
+def catalog_of(block: str, found: tuple[int, str | None] | None) -> Catalog:
+    """A catalog as a source gave it; an empty one in place of what cannot be read, which gives
+    records numbers that none had before."""
+    try:
+        return Catalog() if found is None else Catalog.of(found[1])
+    except ValueError:
+        leave_out(Damage("vector", block=block, record_id="a catalog").error())
+        return Catalog(next=_UNUSED + secrets.randbits(60))
+
+
+def _readable(
+    block: str, catalog: Catalog, segments: Mapping[int, Segment | None]
+) -> Iterator[tuple[int, Segment]]:
+    """A catalog's segments that can be read: of one dimension, that of the first."""
+    dimension: int | None = None
+    for part in catalog.parts:
+        segment = segments[part.name]
+        if segment is None or dimension not in (None, segment.dimension):
+            leave_out(damaged_part(block, part).error())
+        else:
+            dimension = segment.dimension
+            yield part.name, segment
+
+
+def is_loose(source: SegmentSource) -> bool:
+    """Whether an owner may have records that are in no segment."""
+    return catalog_of("", source.catalog()).loose
+
+
+def damaged_part(block: str, part: Part) -> Damage:
+    """That a segment cannot be read."""
+    return Damage("vector", block=block, record_id=f"segment {part.name:x}")
+
+
+def searched(block: str, index: SegmentIndex, query: Query, depth: int) -> Candidates:
     """What an index finds.
 
     Raises:
@@ -139,7 +267,7 @@ def searched(block: str, index: TraitIndex, query: Query, depth: int) -> Candida
 
 def search(
     block: str,
-    index: TraitIndex,
+    index: SegmentIndex,
     query: Query,
     depth: int,
     read: Callable[[list[str]], Mapping[str, Record]],
@@ -148,13 +276,13 @@ def search(
     found = searched(block, index, query, depth)
     if query.beside is None:
         return hits(found, records_of(index, found.ids, read))
-    others = {found.ids[at] for at in index.lacks(found.ids)}
-    stored = records_of(index, [name for name in found.ids if name not in others], read)
+    held = index.held(found.ids)
+    stored = records_of(index, [name for name in found.ids if name in held], read)
     return hits(found, {**query.beside.records, **stored})
 
 
 def records_of(
-    index: TraitIndex, ids: Sequence[str], read: Callable[[list[str]], Mapping[str, Record]]
+    index: SegmentIndex, ids: Sequence[str], read: Callable[[list[str]], Mapping[str, Record]]
 ) -> dict[str, Record]:
     """The records that an index found, read where they are not known from a search before.
 

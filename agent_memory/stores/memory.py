@@ -21,7 +21,7 @@ from agent_memory.stores.log import (
     lags,
     tails_one_by_one,
 )
-from agent_memory.stores.memory_records import MemoryRecords
+from agent_memory.stores.memory_vectors import MemoryVectors
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _Session:
         self.due_at = min(self.due_at, time.time())
 
 
-class MemoryStore(MemoryRecords):
+class MemoryStore(MemoryVectors):
     """A store without a database. Each instance is a world of its own.
 
     Args:

@@ -1,4 +1,4 @@
-"""The facts and vectors of a `MemoryStore`."""
+"""The facts of a `MemoryStore`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.records import Hit, Lease, Record
-from agent_memory.errors import DimensionMismatch
-from agent_memory.stores.coding import mismatch
-from agent_memory.stores.indexes import Indexes, hits, searched
-
-if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
-
-_PAGE = 200
+from agent_memory.core.records import Lease, Record
 
 
-class _Collection:
+class RecordsById:
     """One block's records, findable by id, by owner and by session."""
 
     def __init__(self) -> None:
@@ -67,18 +58,15 @@ class _Collection:
 
 
 class MemoryRecords(ABC):
-    """Facts and vectors in dicts, under one lock with the sessions."""
+    """Facts in dicts, under one lock with the sessions."""
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._facts: dict[str, _Collection] = {}
-        self._vectors: dict[str, _Collection] = {}
-        self._blobs: dict[tuple[str, str], bytes] = {}
-        self._versions: dict[tuple[str, str], int] = {}
-        self._version = 0
-        self._indexes = Indexes()
-        self._collections: dict[str, tuple[int, str]] = {}
-        self._opened: dict[str, tuple[int, str]] = {}
+        self._facts: dict[str, RecordsById] = {}
+
+    @abstractmethod
+    def _guard(self, lease: Lease | None) -> None:
+        """Refuse a lease that is not held any more. The sessions' half knows."""
 
     def put_records(
         self,
@@ -88,10 +76,10 @@ class MemoryRecords(ABC):
         replacing: tuple[str, int, int] | None = None,
         lease: Lease | None = None,
     ) -> None:
-        owned = [_own(record) for record in records]
+        owned = [own_copy(record) for record in records]
         with self._lock:
             self._guard(lease)
-            collection = self._facts.setdefault(block, _Collection())
+            collection = self._facts.setdefault(block, RecordsById())
             if replacing is not None:
                 session_id, first, last = replacing
                 for name in collection.match(None, session_id, 0):
@@ -104,9 +92,9 @@ class MemoryRecords(ABC):
                 collection.put(record)
 
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
-        owned = _own(record)
+        owned = own_copy(record)
         with self._lock:
-            collection = self._facts.setdefault(block, _Collection())
+            collection = self._facts.setdefault(block, RecordsById())
             stored = collection.records.get(record.id)
             if (None if stored is None else stored.last) != last:
                 return False
@@ -115,18 +103,18 @@ class MemoryRecords(ABC):
 
     def records(self, block: str, owner: str) -> list[Record]:
         with self._lock:
-            collection = self._facts.get(block, _Collection())
+            collection = self._facts.get(block, RecordsById())
             found = [collection.records[name] for name in collection.by_owner.get(owner, ())]
-        return [_own(r) for r in sorted(found, key=lambda r: (r.created_at, r.id))]
+        return [own_copy(r) for r in sorted(found, key=lambda r: (r.created_at, r.id))]
 
     def record(self, block: str, record_id: str) -> Record | None:
         with self._lock:
-            found = self._facts.get(block, _Collection()).records.get(record_id)
-        return None if found is None else _own(found)
+            found = self._facts.get(block, RecordsById()).records.get(record_id)
+        return None if found is None else own_copy(found)
 
     def owners(self, block: str, beginning: str) -> list[str]:
         with self._lock:
-            names = list(self._facts.get(block, _Collection()).by_owner)
+            names = list(self._facts.get(block, RecordsById()).by_owner)
         return sorted(name for name in names if name.startswith(beginning))
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
@@ -135,7 +123,7 @@ class MemoryRecords(ABC):
             found = [
                 (block, r) for block, collection in collections for r in collection.records.values()
             ]
-        return ((block, _own(record)) for block, record in found)
+        return ((block, own_copy(record)) for block, record in found)
 
     def delete_records(
         self,
@@ -149,119 +137,11 @@ class MemoryRecords(ABC):
     ) -> None:
         with self._lock:
             self._guard(lease)
-            collection = self._facts.get(block, _Collection())
+            collection = self._facts.get(block, RecordsById())
             for name in collection.match(owner, session_id, after, record_id):
                 collection.remove(name)
 
-    def open_vectors(self, block: str, dimension: int, model: str) -> None:
-        with self._lock:
-            self._check(block, (dimension, model))
-            self._opened[block] = (dimension, model)
 
-    def put_vectors(
-        self,
-        block: str,
-        records: Sequence[Record],
-        features: Features,
-        *,
-        lease: Lease | None = None,
-    ) -> None:
-        from agent_memory.stores.blobs import blobs_of, checked
-
-        if not records:
-            return
-        owned = [_own(record) for record in records]
-        blobs = blobs_of(owned, features)
-        with self._lock:
-            self._guard(lease)
-            self._check(block, checked(block, self._opened.get(block), features))
-            collection = self._vectors.setdefault(block, _Collection())
-            owners = {record.owner for record in owned}
-            for record, blob in zip(owned, blobs, strict=True):
-                owners.add(collection.put(record) or record.owner)
-                self._blobs[block, record.id] = blob
-            changed = {owner: self._renew(block, owner) for owner in owners}
-        self._indexes.extend(block, changed, [record.id for record in owned], features)
-
-    def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
-        """Give an owner's vectors a new version; tells the one before, and the new one."""
-        self._version += 1
-        before = self._versions.get((block, owner))
-        self._versions[block, owner] = self._version
-        return before, self._version
-
-    @abstractmethod
-    def _guard(self, lease: Lease | None) -> None:
-        """Refuse a lease that is not held any more. The sessions' half knows."""
-
-    def _check(self, block: str, given: tuple[int, str]) -> None:
-        stored = self._collections.setdefault(block, given)
-        if stored != given:
-            raise DimensionMismatch(mismatch(block, stored, given))
-
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        with self._lock:
-            version = self._versions.get((block, owner))
-            index = self._indexes.get((block, owner), version)
-            if index is None:
-                collection = self._vectors.get(block, _Collection())
-                ids = sorted(collection.by_owner.get(owner, ()))
-                blobs = [self._blobs[block, name] for name in ids]
-                index = self._indexes.load((block, owner), version, ids, blobs)
-        found = searched(block, index, query, depth)
-        with self._lock:
-            records = self._vectors.get(block, _Collection()).records
-            there = {name: _own(records[name]) for name in found.ids if name in records}
-        there = {name: one for name, one in there.items() if one.owner == owner}
-        return hits(found, {**(query.beside.records if query.beside else {}), **there})
-
-    def delete_vectors(
-        self,
-        block: str,
-        *,
-        owner: str | None = None,
-        session_id: str | None = None,
-        after: int = 0,
-        lease: Lease | None = None,
-    ) -> None:
-        with self._lock:
-            self._guard(lease)
-            collection = self._vectors.get(block, _Collection())
-            for name in collection.match(owner, session_id, after):
-                self._renew(block, collection.remove(name))
-                del self._blobs[block, name]
-
-    def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        with self._lock:
-            return dict(self._collections)
-
-    def all_vectors(
-        self, block: str, *, session_id: str | None = None
-    ) -> Iterator[tuple[list[Record], Features]]:
-        from agent_memory.stores.blobs import features_of
-
-        with self._lock:
-            collection = self._vectors.get(block, _Collection())
-            ids = (
-                collection.records
-                if session_id is None
-                else collection.by_session.get(session_id, ())
-            )
-            found = [(collection.records[name], self._blobs[block, name]) for name in ids]
-        for at in range(0, len(found), _PAGE):
-            records, blobs = zip(*found[at : at + _PAGE], strict=True)
-            yield [_own(record) for record in records], features_of(blobs)
-
-    def clear_vectors(self, block: str) -> None:
-        with self._lock:
-            collection = self._vectors.pop(block, _Collection())
-            for name in collection.records:
-                del self._blobs[block, name]
-            for owner in collection.by_owner:
-                self._renew(block, owner)
-            self._collections.pop(block, None)
-
-
-def _own(record: Record) -> Record:
+def own_copy(record: Record) -> Record:
     """A copy whose metadata nobody else holds, as JSON gives it back."""
     return replace(record, metadata=json.loads(compact_json(record.metadata)))

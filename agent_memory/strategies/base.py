@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from agent_memory.core.kinds import ByKind
 from agent_memory.core.records import Entry, Summary
 from agent_memory.core.window import Cut, choose_cut
+from agent_memory.core.window import turns as turns_of
 from agent_memory.ltm_blocks.base import Block, Resources
 
 Absorb = Literal["overflow", "every_update"] | int
@@ -29,27 +30,68 @@ class Window:
             long one are what of it is shown in a window that is cut: at most half of the limit.
         limit: Tokens its turns may take at most.
         max_messages: Messages it may show at most; None for any number.
+        max_turns: Turns it may show at most; None for any number.
+        keep: Share of the limit to cut it down to.
     """
 
     entries: tuple[Entry, ...]
     limit: int
     max_messages: int | None = None
+    max_turns: int | None = None
+    keep: float = LOW_WATER
 
     @property
     def low_water(self) -> int:
         """Tokens to cut it down to."""
-        return int(self.limit * LOW_WATER)
+        return int(self.limit * self.keep)
 
-    def keep_messages(self, wanted: int | None = None) -> int | None:
+    def keep_messages(
+        self, wanted: int | None = None, turns: int | None = None, take: int | None = None
+    ) -> int | None:
         """Messages to cut it down to; None for any number.
 
         Args:
             wanted: What the strategy's own settings say. The low water stands for None, and for
                 what would leave no room.
+            turns: The same in turns.
+            take: How many of the oldest are to leave, and no more than the limits ask for.
         """
-        if self.max_messages is None or (wanted is not None and wanted < self.max_messages):
-            return wanted
-        return int(self.max_messages * LOW_WATER)
+        low = LOW_WATER if take is None else 1.0
+        shown = [len(turn) for turn in turns_of(self.entries)]
+        if take is not None:
+            left = max(1, sum(shown) - take)
+            wanted = left if wanted is None else min(left, wanted)
+        messages = _room(wanted, self.max_messages, low)
+        if (kept := _room(turns, self.max_turns, low)) is None:
+            return messages
+        of_turns = sum(shown[-kept:])
+        return of_turns if messages is None else min(of_turns, messages)
+
+
+def _room(wanted: int | None, most: int | None, low: float) -> int | None:
+    """What to keep of something of which there may be so much."""
+    if most is None or (wanted is not None and wanted < most):
+        return wanted
+    return max(1, int(most * low))
+
+
+class Limits(NamedTuple):
+    """What a window may hold before it is cut, beside its share of the budget; None for any number.
+
+    Attributes:
+        tokens: Tokens of its turns.
+        messages: Messages that it shows.
+        turns: Turns that it shows.
+    """
+
+    tokens: int | None = None
+    messages: int | None = None
+    turns: int | None = None
+
+    def least(self, *others: Limits) -> Limits:
+        """The smallest of each."""
+        each = zip(self, *others, strict=True)
+        return Limits(*(min((n for n in one if n is not None), default=None) for one in each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +131,11 @@ class Strategy(BaseModel):
     def share(self) -> float:
         """Share of `max_tokens` that short-term memory may fill."""
         return 1.0
+
+    @property
+    def limits(self) -> Limits:
+        """What a window may hold beside that before it is cut."""
+        return Limits()
 
     @property
     def summary_tokens(self) -> int:

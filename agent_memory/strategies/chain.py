@@ -10,14 +10,14 @@ from pydantic import Field
 from agent_memory.core.records import Summary
 from agent_memory.core.window import Cut
 from agent_memory.ltm_blocks.base import Block, Resources
-from agent_memory.strategies.base import Absorb, Departure, Strategy, StrategyField, Window
+from agent_memory.strategies.base import Absorb, Departure, Limits, Strategy, StrategyField, Window
 
 
 class Chain(Strategy):
     """Each member does its part: all blocks absorb, and summaries are made in order.
 
-    The window has the smallest of the members' shares, and is cut where the member cuts that keeps
-    least.
+    The window has the smallest of the members' shares and limits, and is cut where the
+    member cuts that keeps least.
 
     Attributes:
         members: The strategies; may be given by place.
@@ -32,6 +32,10 @@ class Chain(Strategy):
     @property
     def share(self) -> float:
         return min(member.share for member in self.members)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits().least(*(member.limits for member in self.members))
 
     @property
     def summary_tokens(self) -> int:

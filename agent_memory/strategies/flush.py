@@ -7,19 +7,18 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from agent_memory.errors import InvalidShares
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.foreign import BlockField
-from agent_memory.strategies.base import Absorb, Strategy
+from agent_memory.strategies.base import Absorb
+from agent_memory.strategies.bounded import Bounded
 
 
-class FlushToLTM(Strategy):
+class FlushToLTM(Bounded):
     """Keep the newest turns within a share of the budget; blocks absorb what passes.
 
     Attributes:
         blocks: The long-term blocks.
-        max_stm_ratio: Share of `max_tokens` that short-term memory may fill, above 0 and at most 1;
-            recalls have the rest.
+        max_stm_ratio: As `Bounded.max_stm_ratio`; recalls have the rest.
         absorb: "overflow": blocks absorb what leaves the window. "every_update": each message at
             once. A number: whenever so many tokens are waiting.
     """
@@ -29,25 +28,12 @@ class FlushToLTM(Strategy):
     max_stm_ratio: float = 0.5
     absorb: Absorb = Field(default="overflow")
 
-    @field_validator("max_stm_ratio")
-    @classmethod
-    def _share(cls, value: float) -> float:
-        if not 0 < value <= 1:
-            raise InvalidShares(
-                f"max_stm_ratio is {value:g}; it is a share of max_tokens, above 0 and at most 1."
-            )
-        return value
-
     @field_validator("absorb")
     @classmethod
     def _waiting(cls, value: Absorb) -> Absorb:
         if isinstance(value, int) and value <= 0:
             raise ValueError('give "overflow", "every_update" or a number of tokens above 0')
         return value
-
-    @property
-    def share(self) -> float:
-        return self.max_stm_ratio
 
     @property
     def ltm_blocks(self) -> tuple[Block, ...]:

@@ -68,6 +68,7 @@ class FakeLLM:
 
     Attributes:
         requests: The JSON bodies received so far, each with its `path`.
+        headers: The headers of these, by their names in lower case.
         default: The answer when nothing is scripted: a text, or a function of the request's body.
         dimension: Length of the embedding vectors.
     """
@@ -76,6 +77,7 @@ class FakeLLM:
         self.default = default
         self.dimension = dimension
         self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         self._script: deque[_Scripted] = deque()
         self._outages: dict[Kind, Outage] = {}
         self._called = 0
@@ -213,10 +215,13 @@ class FakeLLM:
         with self._lock:
             self._script.append(scripted)
 
-    def _next(self, request: dict[str, Any], *, chat: bool) -> _Scripted | Outage | None:
+    def _next(
+        self, request: dict[str, Any], headers: dict[str, str], *, chat: bool
+    ) -> _Scripted | Outage | None:
         """Note a request, and tell the outage it meets, or take the next answer for its kind."""
         with self._lock:
             self.requests.append(request)
+            self.headers.append(headers)
             outage = self._outages.get("chat" if chat else "embeddings")
             if outage is not None:
                 return outage
@@ -265,7 +270,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = json.loads(sent)
         chat = self.path.endswith("/chat/completions")
-        scripted = fake._next({**body, "path": self.path}, chat=chat) or _Scripted()
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        scripted = fake._next({**body, "path": self.path}, headers, chat=chat) or _Scripted()
         if isinstance(scripted, str):
             self._break(scripted, fake, body, chat=chat)
             return

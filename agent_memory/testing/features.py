@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from agent_memory.core.records import Hit, Record
+from agent_memory.retrieval.bm25 import SURROUNDED_LENGTH, TURN_LENGTH
 from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.languages import ENGLISH
 from agent_memory.retrieval.terms import (
-    SURROUNDED_LENGTH,
-    TURN_LENGTH,
     Terms,
     asked,
     weighted,

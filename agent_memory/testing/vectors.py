@@ -7,7 +7,7 @@ import pytest
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.retrieval.features import Features, Query
-from agent_memory.retrieval.index import TraitIndex
+from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
 from agent_memory.testing.features import for_words, ranked, units, worded
@@ -62,7 +62,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
 
         def found(since: int) -> dict[str, tuple[float, ...]]:
             beside = {one.id: one for one in records[since:]}
-            index = TraitIndex(8).extended(list(beside), features(since))
+            index = SegmentIndex(8).extended(list(beside), features(since))
             query = for_words("red fox", units(1)[0]).with_beside(index, beside)
             hits = other.search_vectors("v", "user:a", query, 99)
             assert sorted((hit.record for hit in hits), key=lambda one: one.id) == records

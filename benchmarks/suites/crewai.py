@@ -23,6 +23,9 @@ SUITE = Suite(
         "OTEL_SDK_DISABLED": "true",
     },
     excluded={
+        "::test_percent_underscore_and_backslash_in_scope_names_match_literally": (
+            "it finds a scope by the beginning of its name; ours by whole names"
+        ),
         "::test_flush_to_central": _SHARDS,
         "::test_dual_shard_search": _SHARDS,
         "::test_orphaned_shard_cleanup": _SHARDS,

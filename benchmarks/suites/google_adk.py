@@ -1,6 +1,9 @@
-"""ADK's tests of in-memory services."""
+"""ADK's tests of in-memory services, and of runners with them."""
 
 from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
 
 from benchmarks.suites.suite import Suite, memory
 
@@ -14,6 +17,8 @@ SUITE = Suite(
     (
         "tests/unittests/sessions/test_session_service.py",
         "tests/unittests/memory/test_in_memory_memory_service.py",
+        "tests/unittests/runners",
+        "tests/unittests/test_runners.py",
     ),
     needs=("a2a-sdk",),
     excluded={
@@ -21,6 +26,10 @@ SUITE = Suite(
         "*SQLITE*": _OTHERS,
         "::test_database_*": _OTHERS,
         "::test_sqlite_*": _OTHERS,
+        "*[[]*database]": _OTHERS,
+        "*[[]sqlite]": _OTHERS,
+        "*[[]redis]": _OTHERS,
+        "::test_append_event_when_session_is_same_ref_as_storage_session": _INSIDE,
         "::test_add_session_to_memory": _INSIDE,
         "::test_add_events_to_memory_*": _INSIDE,
         "::test_add_session_with_no_events_to_memory": _INSIDE,
@@ -31,6 +40,7 @@ SUITE = Suite(
 def pytest_configure() -> None:
     """Put our services in place."""
     import google.adk.memory.in_memory_memory_service as memories
+    import google.adk.runners as runners
     import google.adk.sessions.in_memory_session_service as sessions
 
     from agent_memory.integrations.google_adk import (
@@ -42,9 +52,20 @@ def pytest_configure() -> None:
         def __init__(self) -> None:
             super().__init__(memory())
 
+        # what tests of runners begin and end with, and the in-memory service alone has
+
+        def create_session_sync(self, *, session_id: str | None = None, **whose: Any) -> Any:
+            name = session_id or str(uuid4())
+            return self._create(whose["app_name"], whose["user_id"], whose.get("state") or {}, name)
+
+        def get_session_sync(self, *, app_name: str, user_id: str, session_id: str) -> Any:
+            return self._get(app_name, user_id, session_id, None)
+
     class Memories(AgentMemoryMemoryService):
         def __init__(self) -> None:
             super().__init__(memory())
 
-    sessions.InMemorySessionService = Sessions
-    memories.InMemoryMemoryService = Memories
+    for module in (sessions, runners):
+        module.InMemorySessionService = Sessions  # type: ignore[attr-defined]
+    for module in (memories, runners):
+        module.InMemoryMemoryService = Memories  # type: ignore[attr-defined]

@@ -24,6 +24,7 @@ SUITE = Suite(
         "::test_create_agent": _FILES,
         "::test_create_message": _FILES,
         "::test_corrupted_json_file": _FILES,
+        "::test_message_durable_id_persists": _FILES,
         "::test__get_*": _FILES,
         "::test_create_multi_agent": _FILES,
         "::test_create_session_multi_agent_directory_structure": _FILES,
@@ -42,9 +43,12 @@ def pytest_configure() -> None:
         AgentMemorySessionRepository,
     )
 
+    opened: dict[Any, Any] = {}
+
     class Manager(AgentMemorySessionManager):
         def __init__(self, session_id: str, storage_dir: Any = None, **more: Any) -> None:
-            super().__init__(session_id, memory(), **more)
+            # the same folder is the same storage, as it is for theirs
+            super().__init__(session_id, opened.setdefault(storage_dir, memory()), **more)
 
     class Repository(AgentMemorySessionRepository):
         def __init__(self) -> None:

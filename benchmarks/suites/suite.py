@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pytest
@@ -57,12 +57,12 @@ def suite_of(name: str) -> Suite:
     return suite
 
 
-def memory(*blocks: Block) -> AgentMemory:
-    """A memory of its own, in the run's folder."""
+def memory(*blocks: Block, **fields: Any) -> AgentMemory:
+    """A memory of its own, in the run's folder, with fields of its configuration."""
     from agent_memory import AgentMemory
 
     path = f"{os.environ[FOLDER]}/{os.getpid()}-{next(_numbers)}.db"
-    return AgentMemory(store=f"sqlite:///{path}", blocks=list(blocks))
+    return AgentMemory(store=f"sqlite:///{path}", blocks=list(blocks), **fields)
 
 
 def pytest_collection_modifyitems(

@@ -13,6 +13,7 @@ from agent_memory.stores.damage import noted, read_around
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import Contract, draft, record
 from agent_memory.testing.features import for_words, units, worded
+from tests.servers.sql import today
 
 What = Literal["head", "message", "fact", "vector", "features"]
 
@@ -25,8 +26,8 @@ _SPOILT = {
     "fact": "UPDATE agent_memory_facts SET body = '{{broken' WHERE id = 'a' AND namespace = '{ns}'",
     "vector": "UPDATE agent_memory_vectors SET body = '{{broken' "
     "WHERE id = 'a' AND namespace = '{ns}'",
-    "features": "UPDATE agent_memory_vectors SET vector = substr(vector, 1, 9) "
-    "WHERE id = 'a' AND namespace = '{ns}'",
+    "features": "UPDATE agent_memory_segments SET body = substr(body, 1, 9) "
+    "WHERE owner = 'user:u' AND namespace = '{ns}'",
 }
 
 
@@ -35,11 +36,18 @@ def spoil_sql(store: Store, what: What) -> None:
     assert isinstance(store, SQLStore)
     ns = store._namespace
     of_s = _OF_S.format("agent_memory_sessions", ns)
-    store._database.write(lambda it: it.define(_SPOILT[what].format(ns=ns, of_s=of_s)))
+    text = today(_SPOILT[what].format(ns=ns, of_s=of_s))
+    store._database.write(lambda it: it.define(text))
 
 
 class DamageContract(Contract):
-    """One damaged record concerns itself alone."""
+    """One damaged record concerns itself alone; features, those that stand in one value with them.
+
+    Attributes:
+        segmented: Whether features of several records stand in one value.
+    """
+
+    segmented = True
 
     def spoil(self, store: Store, what: What) -> None:
         """Have something in the database be what nobody wrote."""
@@ -127,15 +135,20 @@ class DamageContract(Contract):
         """Else: one broken vector, and nothing is recalled of anything."""
         self.spoil(filled, what)
         query = for_words("red", units(1)[0])
-        assert [hit.record.id for hit in other.search_vectors("v", "user:u", query, 9)] == ["b"]
+        broken = ["a", "b"] if what == "features" and self.segmented else ["a"]
+        sound = [name for name in "ab" if name not in broken]
+        assert [hit.record.id for hit in other.search_vectors("v", "user:u", query, 9)] == sound
         with noted() as damaged:
             pages = list(other.all_vectors("v"))
-        assert [[one.id for one in records] for records, _ in pages] == [["b"]]
-        assert [error.damage and error.damage.record_id for error in damaged] == ["a"]
+        assert [one.id for records, _ in pages for one in records] == sound
+        assert [error.damage and error.damage.record_id for error in damaged] == broken
         other.delete_vectors("v", session_id="s")
         with noted() as damaged:
-            assert len(list(other.all_vectors("v"))) == 1
-        assert damaged == []
+            assert len(list(other.all_vectors("v"))) == len(sound)
+        assert [error.damage and error.damage.record_id for error in damaged] == broken[1:]
+        two = [record("a", "user:u"), record("b", "user:u", "t")]
+        filled.put_vectors("v", two, worded(["red fox", "red owl"], meaning=units(2)))
+        assert len(other.search_vectors("v", "user:u", query, 9)) == 2
 
 
 def _ids(heads: Any) -> list[str]:

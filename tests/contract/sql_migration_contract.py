@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -15,10 +16,28 @@ from tests.servers.sql import opened, scheme_of, told_nothing
 
 _COLUMN = (
     "SELECT CONCAT_WS(' ', data_type, character_maximum_length, collation_name, is_nullable) "
-    "FROM information_schema.columns WHERE table_name = 'agent_memory_locks' "
+    f"FROM information_schema.columns WHERE table_name = '{table_name('locks')}' "
     "AND table_schema = {} AND column_name = '{}'"
 )
 _WHERE = {"postgresql": "CURRENT_SCHEMA()", "mysql": "DATABASE()"}
+
+
+def _as_version_3(scheme: str) -> Iterator[str]:
+    """What takes away from a database what later releases added."""
+    for table in ("segments", "locks", "keys", "pieces"):
+        yield f"DROP TABLE {table_name(table)}"
+    for table, column in (("vectors", "at"), ("vector_scopes", "catalog")):
+        yield f"ALTER TABLE {table_name(table)} DROP COLUMN {column}"
+    for column in ("owner", "session"):
+        name, of = f"agent_memory_vectors_{column}", table_name("vectors")
+        yield f"DROP INDEX {'IF EXISTS ' if scheme == 'postgresql' else ''}{name}" + (
+            f" ON {of}" if scheme == "mysql" else ""
+        )
+        key = "owner" if column == "owner" else "session_id"
+        yield f"CREATE INDEX {name} ON {of} (namespace, block, {key})"
+    for table in ("sessions", "entries", "facts", "vectors", "vector_scopes", "collections"):
+        yield f"ALTER TABLE {table_name(table)} RENAME TO {table_name(table, 3)}"
+    yield "UPDATE agent_memory_meta SET value = 3 WHERE name = 'schema_version'"
 
 
 class MigrationContract:
@@ -70,12 +89,7 @@ class MigrationContract:
         fresh = columns()
         assert all(fresh)
         with opened(database) as server:
-            for text in (
-                "DROP TABLE agent_memory_locks",
-                "DROP TABLE agent_memory_keys",
-                "DROP TABLE agent_memory_pieces",
-                "UPDATE agent_memory_meta SET value = 3 WHERE name = 'schema_version'",
-            ):
+            for text in _as_version_3(scheme_of(database)):
                 server.read(lambda c, text=text: c.define(text))
             assert server.read(stored_version) == 3
         stores = together([partial(SQLStore, database) for _ in range(4)])
@@ -103,7 +117,7 @@ class MigrationContract:
         """Else: what users said turns up in logs of database errors."""
         store = SQLStore(database)
         store.append("s", [draft("a")])
-        short = "ALTER TABLE agent_memory_entries ADD CONSTRAINT short CHECK (seq < 2)"
+        short = f"ALTER TABLE {table_name('entries')} ADD CONSTRAINT short CHECK (seq < 2)"
         with opened(database) as server:
             server.patiently(lambda c: c.define(short))
         for session in ("s", "t"):

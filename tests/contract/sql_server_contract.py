@@ -22,9 +22,10 @@ from agent_memory.testing import (
 from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract
+from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
-from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
+from tests.contract.segments_contract import SegmentsContract, kept_in_sql
 from tests.servers.sql import (
     Served,
     ServerFixtures,
@@ -33,6 +34,7 @@ from tests.servers.sql import (
     opened,
     scheme_of,
     started,
+    today,
 )
 
 CONNECTIONS = {
@@ -89,14 +91,18 @@ class ServerContract(
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
-    KeptIndexContract,
+    SegmentsContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
     ImportContract,
     DamageContract,
+    GroupingContract,
 ):
     """`SQLStore` on a server keeps the contract, whoever else writes."""
+
+    def kept(self, store: Store) -> int:
+        return kept_in_sql(store)
 
     @pytest.fixture
     def steps(self, server: Served, store: Store, namespace: str) -> Iterator[Steps]:
@@ -160,7 +166,7 @@ class ServerContract(
         )
         with opened(server.url) as database:
             key = "`key`" if "mysql" in server.url else "key"
-            assert database.read(lambda c: c.value(orphans.format(key))) == 0
+            assert database.read(lambda c: c.value(today(orphans.format(key)))) == 0
 
     def test_appends_race_truncations(self, store: Store, other: Store) -> None:
         """Else: an acknowledged message is cut off unseen, or seqs have gaps."""

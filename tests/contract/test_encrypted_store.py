@@ -40,7 +40,7 @@ from agent_memory.testing.contract import DAY, draft, record, stored
 from agent_memory.testing.features import everything, for_words, ranked, worded
 from tests.contract.import_contract import ImportContract
 from tests.contract.vector_changes_contract import VectorChangesContract
-from tests.servers.sql import told_nothing
+from tests.servers.sql import today, told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"
@@ -341,7 +341,7 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
     before = all_of(store)
     connection = sqlite3.connect(tmp_path / "memory.db")
     try:
-        assert connection.execute(statement).rowcount > 0
+        assert connection.execute(today(statement)).rowcount > 0
         connection.commit()
     finally:
         connection.close()
@@ -520,7 +520,7 @@ def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -
     store.append("s", [draft(f"message {n}") for n in range(1, 6)])
     store.close()
     with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as connection:
-        assert connection.execute(_ALTER).rowcount == 1
+        assert connection.execute(today(_ALTER)).rowcount == 1
     assert _absorbed(url, LATER) == (0, set())
     assert _absorbed(url, SECRET) == (5, {1, 3, 4, 5})
     with (

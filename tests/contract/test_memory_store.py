@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import (
     RecordStoreContract,
@@ -15,21 +16,25 @@ from agent_memory.testing import (
 )
 from tests.contract.clock_contract import ClockContract
 from tests.contract.import_contract import ImportContract
-from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract
+from tests.contract.segments_contract import SegmentsContract
 
 
 class TestMemoryStore(
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
-    KeptIndexContract,
+    SegmentsContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
     ImportContract,
 ):
     """`MemoryStore` keeps the contract."""
+
+    def kept(self, store: Store) -> int:
+        assert isinstance(store, MemoryStore)
+        return len(store._owned) + len(store._numbers)
 
     @pytest.fixture
     def store(self) -> Iterator[MemoryStore]:

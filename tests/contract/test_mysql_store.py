@@ -10,7 +10,7 @@ import pytest
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.sql.compiling import words
 from agent_memory.stores.sql.driver import dialect_of
-from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
+from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version, table_name
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
@@ -113,7 +113,7 @@ def test_tables_that_were_half_made(server: Served, database: str) -> None:
     with opened(database) as mariadb:
         assert mariadb.read(stored_version) == len(STEPS) + 1
         steps = (*STEPS, ("ALTER TABLE [facts] ADD COLUMN weight BIGINT",))
-        done = steps[-1][0].replace("[facts]", "agent_memory_facts")
+        done = steps[-1][0].replace("[facts]", table_name("facts"))
         mariadb.read(lambda c: c.define(done))
         mariadb.patiently(lambda c: migrate(c, steps))
         assert mariadb.read(stored_version) == len(steps) + 1

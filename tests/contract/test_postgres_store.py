@@ -13,14 +13,16 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.compiling import words
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.driver import dialect_of
+from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft
+from agent_memory.testing.contract import draft, record
+from agent_memory.testing.features import worded
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.contract.two_releases_contract import TwoReleasesContract
 from tests.servers.postgres import PASSWORD, PostgresServer
-from tests.servers.sql import Served, empty_database, opened, serve
+from tests.servers.sql import Served, empty_database, opened, serve, today
 
 pytest.importorskip("psycopg")
 
@@ -154,7 +156,7 @@ def test_a_commit_that_is_refused(database: str) -> None:
     )
     with opened(database) as postgres:
         for text in refuse:
-            postgres.read(lambda c, text=text: c.value(text))
+            postgres.read(lambda c, text=text: c.value(today(text)))
     assert store.append("s", [draft("b")]).end == 2
     assert store.append("s", [draft("rules", role="system")]).end == 3
     assert store.append("t", [draft("c")]).end == 1
@@ -162,17 +164,38 @@ def test_a_commit_that_is_refused(database: str) -> None:
     store.close()
 
 
+def test_many_vectors_are_put_at_one_pace(database: str) -> None:
+    """Else: until the server analyses a new table of its own accord, each batch walks all of its
+    block's records, and a bulk load takes longer and longer."""
+    store = SQLStore(database)
+    store.open_vectors("v", 0, "m")
+    with opened(database) as postgres:
+        off = f"ALTER TABLE {table_name('vectors')} SET (autovacuum_enabled = false)"
+        postgres.read(lambda c: c.define(off))
+        for batch in range(10):
+            some = [record(f"{batch}-{n}") for n in range(100)]
+            store.put_vectors("v", some, worded(["fox"] * 100))
+        statement = words(dialect_of("postgresql+psycopg://")).statements["numbers_of_ids"]
+        given = {"ns": "default", "of_block": "v", "ids": ["1-1", "2-2"]}
+        text, values = statement.filled(given)
+        filled = iter(values)
+        asked = re.sub("%s", lambda _: f"'{next(filled)}'", text)
+        plan = str(postgres.read(lambda c: c.value(f"EXPLAIN (FORMAT JSON) {asked}")))
+    store.close()
+    assert re.search(r"Index Cond'[^}]*\bid\b", plan), plan
+
+
 def test_due_reads_only_what_is_due(database: str) -> None:
     """Else: each look of a worker walks all sessions there are."""
     store = SQLStore(database)
     with opened(database) as postgres:
         for text in (
-            "INSERT INTO agent_memory_sessions SELECT nextval('agent_memory_sessions_key_seq'), "
-            "'default', 's' || n, 'u', 0, 0, '[]', 0, NULL, 0, 0, NULL, '{}', 1, false, 0, NULL, "
+            f"INSERT INTO agent_memory_sessions SELECT nextval('{table_name('sessions')}_key_seq')"
+            ", 'default', 's' || n, 'u', 0, 0, '[]', 0, NULL, 0, 0, NULL, '{}', 1, false, 0, NULL, "
             "0, CASE WHEN n % 1000 = 0 THEN n END FROM generate_series(1, 20000) n",
             "ANALYZE agent_memory_sessions",
         ):
-            postgres.read(lambda c, text=text: c.value(text))
+            postgres.read(lambda c, text=text: c.value(today(text)))
         statement = words(dialect_of("postgresql+psycopg://")).statements["due"]
         values = {"ns": "default", "now": 10**9, "latest": 10**10, "most": 100}
         text, values = statement.filled(values)

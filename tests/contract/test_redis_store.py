@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
+from agent_memory.engine.edit.repair import look
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record, stored
+from agent_memory.testing.features import for_words, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
-from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
+from tests.contract.segments_contract import SegmentsContract
 from tests.servers.redis import RedisServer, Relay
 from tests.servers.redis_suite import (
     GIVEN,
@@ -45,22 +47,30 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-class TestRedis(RedisContract, KeptIndexContract, ClockContract, DamageContract):
+class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract):
     """`RedisStore` keeps the contract."""
 
     by_server = True
 
+    def kept(self, store: Store) -> int:
+        assert isinstance(store, RedisStore)
+        keys = store._keys.vectors("v")
+        names = {"HLEN": [keys[0], keys[1], *keys[4:8]], "ZCARD": keys[2:4]}
+        return sum(store._server.ask(how, key) for how, some in names.items() for key in some)
+
     def spoil(self, store: Store, what: What) -> None:
         assert isinstance(store, RedisStore)
         keys = store._keys
-        records, *_, blobs, _, _ = keys.vectors("v")
+        records, *_, segments, _ = keys.vectors("v")
         key, field, value = {
             "head": (keys.head("s"), "body", "{broken"),
             "message": (keys.log("s"), "2", "{broken"),
             "fact": (keys.facts("facts")[0], "a", "{broken"),
             "vector": (records, "a", "{broken"),
-            "features": (blobs, "a", "short"),
+            "features": (segments, "user:u", "short"),
         }[what]
+        if what == "features":
+            (field,) = store._server.ask("HKEYS", segments)
         assert store._server.ask("HSET", key, field, value) == 0
 
 
@@ -239,10 +249,81 @@ def test_a_closed_store_says_so(url: str, namespace: str) -> None:
         store.append("s", [draft("b")])
 
 
+@pytest.mark.parametrize("field", ["end", "expired", "version"])
+def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> None:
+    """Else: one broken session, and nobody is told how many there are."""
+    store = RedisStore(server.url, field)
+    for name in ("r", "s", "t"):
+        store.append(name, [draft("a"), draft("b")])
+    store._server.ask("HSET", store._keys.head("s"), field, b"\xffbroken")
+    found = {error.damage and error.damage.session_id for error in look(store).damaged}
+    assert found == (set() if field == "expired" else {"s"}), "a head has that in its body too"
+    counts = store.counts()
+    assert (counts.sessions, counts.entries) == (3, 6 if field == "version" else 4)
+    store.delete("s")
+    assert store.counts().sessions == 2
+    store.close()
+
+
+@pytest.mark.parametrize("index", ["sessions", "users", "queue"])
+@pytest.mark.parametrize("member", [b"\xff\xfe", b"", b"nowhere", b"uana\x00\x00\xff"])
+def test_a_member_of_an_index_that_names_nothing(
+    server: RedisServer, index: str, member: bytes
+) -> None:
+    """Else: one stops whatever walks the sessions: listing, counting, what is due."""
+    store = RedisStore(server.url, f"members-{index}")
+    for name in ("r", "s"):
+        store.append(name, [draft("a")], "ana")
+    store.schedule_all()
+    (key,) = [name for name in store._keys.index if f":{index}:" in name]
+    store._server.ask("ZADD", key, 0, member)
+    assert [head.session_id for head in store.sessions()] == ["r", "s"]
+    assert [head.session_id for head in store.sessions(user_id="ana")] == ["r", "s"]
+    assert store.counts().sessions == 2
+    assert {head.session_id for head in store.due()} <= {"r", "s"}
+    store.schedule_all()
+    store.delete("r")
+    assert [head.session_id for head in store.sessions()] == ["s"]
+    store.close()
+
+
+def test_a_version_of_vectors_that_is_none(server: RedisServer) -> None:
+    """Else: nothing new of one user can be kept or recalled, and nobody tells of the damage."""
+    store = RedisStore(server.url, "versions")
+    store.open_vectors("v", 8, "model")
+    store.put_vectors("v", [record("a")], worded(["red fox"], meaning=units(1)))
+    store._server.ask("HSET", store._keys.vectors("v")[5], "user:a", "{broken")
+    query = for_words("red", units(1)[0])
+    assert {error.damage and error.damage.kind for error in look(store).damaged} == {"vector"}
+    assert store.search_vectors("v", "user:a", query, 9) == []
+    store.put_vectors("v", [record("b")], worded(["red owl"], meaning=units(1)))
+    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["b"]
+    store.close()
+
+
+@pytest.mark.parametrize("span", ["{broken", "", "1:2"])
+def test_where_a_record_belongs_is_damaged(server: RedisServer, span: str) -> None:
+    """Else: who is to be forgotten cannot be, and their block takes nothing new."""
+    store = RedisStore(server.url, f"spans{len(span)}")
+    two = [record("a", "user:u"), record("b", "user:u", "t")]
+    store.put_records("facts", two)
+    store._server.ask("HSET", store._keys.facts("facts")[1], "a", span)
+    store.put_records("facts", [record("c", "user:u")], replacing=("t", 1, 2))
+    assert [one.id for one in store.records("facts", "user:u")] == ["a", "c"]
+    store.put_records("facts", [two[0]])
+    store._server.ask("HSET", store._keys.facts("facts")[1], "a", span)
+    store.delete_records("facts", owner="user:other")
+    assert [one.id for one in store.records("facts", "user:u")] == ["a", "c"]
+    store.delete_records("facts", owner="user:u")
+    assert store.records("facts", "user:u") == []
+    assert [*store.all_records()] == []
+    store.close()
+
+
 def test_what_a_newer_release_wrote(server: RedisServer) -> None:
     """Else: an old release reads keys that it does not know, and spoils them."""
     store = RedisStore(server.url)
-    store._server.ask("SET", "agent_memory:layout:{default}", "2")
+    store._server.ask("SET", "agent_memory:layout:{default}", "3")
     with pytest.raises(SchemaTooNew, match="newer"):
         RedisStore(server.url)
     RedisStore(server.url, "another").close()

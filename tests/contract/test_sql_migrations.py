@@ -10,18 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent_memory.core.records import Record
 from agent_memory.errors import SchemaTooNew, StoreError, StoreUnavailable
+from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Counts
-from agent_memory.stores.coding import now_micros
+from agent_memory.stores.blobs import blobs_of
+from agent_memory.stores.coding import now_micros, record_body, to_micros
+from agent_memory.stores.damage import noted
+from agent_memory.stores.sql import vectors
 from agent_memory.stores.sql.migrations import STEPS, migrate, stored_version
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
-from agent_memory.testing.features import for_words, ranked, worded
+from agent_memory.testing.features import for_words, ranked, units, worded
 from tests.contract.two_releases_contract import TwoReleasesContract
+from tests.servers.sql import today
 
 FOLDER = Path(__file__).parent
-VERSIONS = (1, 2, 3, 4, 5, 6)
+VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 
 
 @pytest.fixture
@@ -87,7 +93,7 @@ def test_the_newest_frozen_schema_is_the_fresh_one(path: Path, tmp_path: Path) -
     _fill(path, VERSIONS[-1])
     shape = _shape(path)
     assert shape == _fresh(tmp_path)
-    assert len(shape) == 10
+    assert len(shape) == 11
     assert sum(len(indexes) for _, _, indexes in shape.values()) >= 16
 
 
@@ -182,6 +188,90 @@ def test_a_database_of_version_5_opens(path: Path) -> None:
     assert store.keys("s-2") == []
     _find_hello(store)
     store.close()
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_a_database_of_the_last_versions_opens(path: Path, version: int) -> None:
+    """Else: an upgrade loses what records are found by, which stood beside each of them."""
+    _fill(path, version)
+    store = SQLStore(f"sqlite:///{path}", "prod")
+    assert [e.message.content for e in store.read("s-1")] == ["héllo", "hi"]
+    assert [key.name for key in store.keys("s-1")] == ["name-2", "name-1"]
+    ((records, features),) = store.all_vectors("vector")
+    assert [one.text for one in records] == ["hello"]
+    assert features.meaning.tolist() == [[1.0, 0.0]]
+    _find_hello(store)
+    store.close()
+
+
+def _wide(count: int, seed: int) -> tuple[list[Record], Features]:
+    records = [record(f"{seed}-{n}", session_id=f"s{n % 9}") for n in range(count)]
+    said = [f"fox {'red ' * (n % 3)}word{n % 50}" for n in range(count)]
+    rows = units(count, 128, seed, signed=True)
+    return records, worded(said, said[::-1], rows, np.roll(rows, 1, axis=1))
+
+
+def _earlier(path: Path, records: list[Record], features: Features) -> None:
+    """Records as version 6 wrote them, one of them damaged."""
+    rows = [
+        ("default", "v", one.id, one.owner, one.session_id, one.first, one.last,
+         to_micros(one.created_at), record_body(one), blob)
+        for one, blob in zip(records, blobs_of(records, features), strict=True)
+    ]  # fmt: skip
+    connection = sqlite3.connect(path)
+    try:
+        marks = ", ".join("?" * len(rows[0]))
+        insert = f"INSERT INTO agent_memory_vectors VALUES ({marks})"
+        connection.executemany(insert, rows)
+        connection.execute("UPDATE agent_memory_vectors SET vector = 'x' WHERE id = '1-7'")
+        for owner in {one.owner for one in records}:
+            scope = ("default", "v", owner, 2**60)
+            connection.execute("INSERT INTO agent_memory_vector_scopes VALUES (?, ?, ?, ?)", scope)
+        connection.execute("INSERT INTO agent_memory_collections VALUES ('default', 'v', 128, 'm')")
+        connection.commit()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("first", ["search", "put", "delete", "read"])
+def test_what_earlier_releases_wrote_is_packed(
+    path: Path, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else: who had many records before an upgrade finds none of them, or some twice, or others
+    than before; or what is deleted meanwhile comes back."""
+    monkeypatch.setattr(vectors, "_PACKED", 70)
+    (records, features), (more, theirs) = _wide(400, 1), _wide(30, 2)
+    _fill(path, 6)
+    _earlier(path, records, features)
+    there = {one.id: place for place, one in enumerate(records) if one.id != "1-7"}
+    store, other = (SQLStore(f"sqlite:///{path}") for _ in range(2))
+    for handle in (store, other):
+        handle.open_vectors("v", 128, "m")
+    if first == "put":
+        store.put_vectors("v", [*more, records[5]], Features.joined([theirs, features.part(5, 6)]))
+    elif first == "delete":
+        store.delete_vectors("v", session_id="s3")
+        there = {name: n for name, n in there.items() if n % 9 != 3}
+    elif first == "read":
+        assert sum(len(some) for some, _ in store.all_vectors("v")) == len(there)
+    query = for_words("fox red", units(1, 128, 9, signed=True)[0])
+    for handle in (store, other):
+        found = {hit.record.id: hit for hit in handle.search_vectors("v", "user:a", query, 999)}
+        assert found.keys() == {*there, *(one.id for one in more if first == "put")}
+        for name, place in there.items():
+            assert found[name].record == records[place]
+            exact = float(features.meaning[place] @ query.meaning)
+            assert found[name].scores[2] == pytest.approx(exact, abs=3e-3)
+    with noted() as damaged:
+        kept = sum(len(some) for some, _ in other.all_vectors("v"))
+    assert kept == len(found)
+    assert [error.damage and error.damage.record_id for error in damaged] == ["1-7"]
+    left = "SELECT sum(length(vector)) FROM agent_memory_vectors WHERE namespace = 'default'"
+    assert store._database.read(lambda it: it.value(today(left))) == 0
+    for handle in (store, other):
+        handle.delete_vectors("v", owner="user:a")
+        assert handle.search_vectors("v", "user:a", query, 9) == []
+        handle.close()
 
 
 def _find_hello(store: SQLStore) -> None:

@@ -22,7 +22,9 @@ import pytest
 from agent_memory.core.records import Summary
 from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.segments import Segment
 from agent_memory.stores.sql import sqlite
+from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_connection import Connection
 from agent_memory.stores.sql.sqlite_pages import gap, of_trees, page_size
@@ -31,6 +33,7 @@ from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.features import worded
 from agent_memory.testing.rewriting import entries
+from tests.servers.sql import today
 
 MARK = "c4n4ry"
 ENGINE = "agent_memory.stores.sql.sqlite"
@@ -176,10 +179,10 @@ def _features(word: str, count: int = 60) -> Features:
 
 
 def _marks() -> list[bytes]:
-    """The bytes of the numbers in a marked record's features."""
-    marked = _features(MARK, 1)
-    vectors = (marked.meaning[0][:4], marked.meaning_around[0][:4].astype("<f2"))
-    words = (marked.words[0].ids, marked.words_around[0].ids)
+    """The bytes of the numbers in a marked record's features, as segments have them."""
+    marked = Segment.of([MARK], _features(MARK, 1), compact=True)
+    vectors = (marked.meaning.rows[0][:16], marked.meaning_around.rows[0][:16])
+    words = (marked.words.terms, marked.words_around.terms)
     return [numbers.tobytes() for numbers in (*vectors, *words)]
 
 
@@ -273,7 +276,7 @@ class _Reader:
     def __init__(self, folder: Path, begin: str = "BEGIN") -> None:
         self._connection = sqlite3.connect(folder / "memory.db", isolation_level=None)
         self._connection.execute(begin)
-        self._connection.execute("SELECT count(*) FROM agent_memory_entries").fetchone()
+        self._connection.execute(today("SELECT count(*) FROM agent_memory_entries")).fetchone()
 
     def end(self) -> None:
         self._connection.close()
@@ -350,7 +353,8 @@ def test_a_file_that_cannot_be_rewritten(
         store.secure_erase()
 
 
-_SOME = "UPDATE agent_memory_facts SET id = id || 'x' WHERE rowid % 20 = 0"
+_FACTS = table_name("facts")
+_SOME = f"UPDATE {_FACTS} SET id = id || 'x' WHERE rowid % 20 = 0"
 """Changes many pages of an index a little: much would have SQLite put them in order."""
 
 
@@ -387,7 +391,7 @@ def test_what_another_process_remembers_does_not_come_back(
     """Wrong: a connection that has read a page before it was emptied writes the former one."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     other = sqlite3.connect(full_of_traces, isolation_level=None)
-    index = "agent_memory_facts INDEXED BY sqlite_autoindex_agent_memory_facts_1"
+    index = f"{_FACTS} INDEXED BY sqlite_autoindex_{_FACTS}_1"
     assert other.execute(f"SELECT count(id) FROM {index} WHERE namespace > ''").fetchone()
 
     def touched(connection: Connection) -> bool:
@@ -407,7 +411,7 @@ def test_what_the_store_itself_remembers_does_not_come_back(full_of_traces: Path
     store = SQLStore(f"sqlite:///{full_of_traces}")
     database = store._database
     assert isinstance(database, Database)
-    index = "agent_memory_facts INDEXED BY sqlite_autoindex_agent_memory_facts_1"
+    index = f"{_FACTS} INDEXED BY sqlite_autoindex_{_FACTS}_1"
     read = f"SELECT count(id) FROM {index} WHERE namespace > ''"
     assert database.alone(lambda connection: connection.value(read)) == 400
     store.secure_erase()
@@ -459,7 +463,7 @@ def test_a_damaged_tree_is_told(store: SQLStore, tmp_path: Path) -> None:
     store.append("s", [draft("x")])
     store.secure_erase()
     roots = sqlite3.connect(tmp_path / "memory.db")
-    query = "SELECT rootpage FROM sqlite_master WHERE name = 'agent_memory_facts'"
+    query = f"SELECT rootpage FROM sqlite_master WHERE name = '{_FACTS}'"
     ((page,),) = roots.execute(query).fetchall()
     ((size,),) = roots.execute("PRAGMA page_size").fetchall()
     roots.close()

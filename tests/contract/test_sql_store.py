@@ -17,6 +17,7 @@ from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Durability, Store
 from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.compiling import SQLITE_FILE, sqlite_source
+from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_statements import STATEMENTS
 from agent_memory.stores.sql.store import SQLStore
@@ -29,9 +30,11 @@ from agent_memory.testing import (
 from agent_memory.testing.contract import draft, stored
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract
+from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
-from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
+from tests.contract.segments_contract import SegmentsContract, kept_in_sql
+from tests.servers.sql import today
 
 
 @pytest.fixture
@@ -43,14 +46,18 @@ class TestSQLite(
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
-    KeptIndexContract,
+    SegmentsContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
     ImportContract,
     DamageContract,
+    GroupingContract,
 ):
     """`SQLStore` on a SQLite file keeps the contract."""
+
+    def kept(self, store: Store) -> int:
+        return kept_in_sql(store)
 
     @pytest.fixture
     def store(self, path: Path) -> Iterator[Store]:
@@ -112,7 +119,7 @@ def test_a_deleted_session_leaves_no_rows(path: Path) -> None:
     store.close()
     connection = sqlite3.connect(path)
     try:
-        for table in ("agent_memory_sessions", "agent_memory_entries"):
+        for table in map(table_name, ("sessions", "entries")):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
     finally:
         connection.close()
@@ -127,7 +134,9 @@ def test_a_lock_that_was_given_back_leaves_no_row(path: Path) -> None:
     store.close()
     connection = sqlite3.connect(path)
     try:
-        assert connection.execute("SELECT count(*) FROM agent_memory_locks").fetchone() == (0,)
+        assert connection.execute(today("SELECT count(*) FROM agent_memory_locks")).fetchone() == (
+            0,
+        )
     finally:
         connection.close()
 
@@ -248,7 +257,7 @@ def test_errors_do_not_tell_messages(path: Path) -> None:
     """Else: what users said turns up in logs of database errors."""
     store = SQLStore(f"sqlite:///{path}")
     connection = sqlite3.connect(path)
-    connection.execute("ALTER TABLE agent_memory_entries RENAME COLUMN encoding TO other")
+    connection.execute(today("ALTER TABLE agent_memory_entries RENAME COLUMN encoding TO other"))
     connection.close()
     with pytest.raises(StoreUnavailable) as caught:
         store.append("s", [draft("my secret")])
@@ -303,11 +312,14 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
     plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", values)]
     connection.close()
     store.close()
-    found = [step for step in plan if " agent_memory_sessions " in step]
+    found = [step for step in plan if today(" agent_memory_sessions ") in step]
     assert found == [
-        "SEARCH agent_memory_sessions USING INDEX agent_memory_sessions_due "
-        "(namespace=? AND due_at<?)",
-        "SEARCH agent_memory_sessions USING INTEGER PRIMARY KEY (rowid=?)",
+        today(one)
+        for one in (
+            "SEARCH agent_memory_sessions USING INDEX agent_memory_sessions_due "
+            "(namespace=? AND due_at<?)",
+            "SEARCH agent_memory_sessions USING INTEGER PRIMARY KEY (rowid=?)",
+        )
     ]
 
 
@@ -336,12 +348,11 @@ def test_a_sessions_vectors_are_found_by_an_index(tmp_path: Path) -> None:
     SQLStore(f"sqlite:///{path}").close()
     connection = sqlite3.connect(path)
     try:
-        for name in ("owners_by_session_id", "forget_vectors_by_session_id"):
-            statement = STATEMENTS[name]
-            given = [1] * len(statement.names)
-            (plan,) = [
-                row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.text}", given)
-            ]
-            assert "agent_memory_vectors_session" in plan, (name, plan)
+        statement = STATEMENTS["numbers_by_session_id"]
+        given = [1] * len(statement.names)
+        (plan,) = [
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.text}", given)
+        ]
+        assert "agent_memory_vectors_session" in plan
     finally:
         connection.close()

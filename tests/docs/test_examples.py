@@ -64,7 +64,7 @@ EXPECTED = {
         "a context shows 4, in ",
     ],
     "mcp_client": [
-        "tools: search_memories, add_memory, get_memories, update_memory, delete_memory",
+        "tools: search_memories, add_memory, update_memory, delete_memory",
         "found: user: We moved our stand-up to half past nine, on Tuesdays too.",
         "note: Kim is off on Thursdays.",
         "refused: True",

@@ -25,3 +25,26 @@ def test_the_test_exists(file: str, name: str) -> None:
     """Wrong: a test was renamed or removed, and the promise rests on nothing."""
     text = (ROOT / file).read_text(encoding="utf-8")
     assert re.search(rf"^ *(async )?def {name}\(|^{name}\b", text, re.MULTILINE)
+
+
+FEATURES = re.findall(
+    r"`((?:\w+/)+\w+\.py)(?: -k (\w+|\"[^\"]+\"))?`",
+    (ROOT / "docs" / "features.md").read_text(encoding="utf-8"),
+)
+
+
+def test_every_feature_names_a_test() -> None:
+    """Wrong: a row of the table of features says what nothing shows."""
+    page = (ROOT / "docs" / "features.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line]
+    assert all(".py" in row or row.startswith("| need") for row in rows)
+    assert len(FEATURES) > 25
+
+
+@pytest.mark.parametrize(("file", "words"), FEATURES)
+def test_the_features_test_exists(file: str, words: str) -> None:
+    """Wrong: the command that a row names runs no test."""
+    text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+    named = re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE)
+    for word in words.strip('"').split(" or ") if words else ["test"]:
+        assert any(word in name for name in named) or word in text, word

@@ -65,6 +65,7 @@ PUBLIC = [
     "User",
     "VectorIndex",
     "VectorMemory",
+    "WordIndex",
     "WorkingMemory",
 ]
 HEAVY = [
@@ -202,11 +203,13 @@ def test_wheel_installs_one_name(wheel: zipfile.ZipFile) -> None:
 
 
 def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
-    """Wrong: a module, the type marker, the licence or the command is missing from the wheel."""
+    """Wrong: a module, a file of the page, the type marker, the licence or the command is missing
+    from the wheel."""
     info = f"agent_memory-{agent_memory.__version__}.dist-info"
     names = set(wheel.namelist())
     package = ROOT / "agent_memory"
-    modules = {file.relative_to(ROOT).as_posix() for file in package.rglob("*.py")}
+    needed = [*package.rglob("*.py"), *(package / "server" / "page").iterdir()]
+    modules = {file.relative_to(ROOT).as_posix() for file in needed}
     assert modules | {"agent_memory/py.typed", f"{info}/licenses/LICENSE"} <= names
     assert (
         "agent-memory = agent_memory.cli.entry:main"

@@ -220,10 +220,15 @@ def test_every_field_is_documented() -> None:
         assert row, name
         given = TypeAdapter(field.annotation).validate_python(ast.literal_eval(row[1]))
         assert given == field.default, name
+    shared = "".join(re.findall(r"^Common to .+?$\n\n", page, re.MULTILINE | re.DOTALL))
     for group, kinds in BUILT_IN.items():
         for kind in kinds:
             row = re.search(rf"^\| `{kind}` \|.*$", page, re.MULTILINE)
             assert row, kind
-            common = {"kind", "name", "max_tokens"} if group.endswith("ltm_blocks") else {"kind"}
+            common = (
+                {"kind", "name", "max_tokens", "store"}
+                if group.endswith("ltm_blocks")
+                else {"kind"}
+            )
             for name in set(find_kind(group, kind).model_fields) - common:
-                assert f"`{name}`" in row[0], f"{kind}.{name}"
+                assert f"`{name}`" in row[0] + shared, f"{kind}.{name}"

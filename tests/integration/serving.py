@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,9 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import uvicorn
+
 from agent_memory import (
     AgentMemory,
     AsyncAgentMemory,
+    Block,
     ExtractiveMemory,
     FileMemory,
     NoteMemory,
@@ -22,6 +26,8 @@ from agent_memory import (
     SpatialMemory,
     VectorMemory,
 )
+from agent_memory.listening.serving import listen
+from agent_memory.mcp.http import behind
 from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Credentials
@@ -94,6 +100,18 @@ class Service:
         leaves: bool = False,
     ) -> Answer:
         """What is answered to a request; `leaves` has the client go away before its body ends."""
+        return asyncio.run(self.answered(method, path, headers, body, leaves=leaves))
+
+    async def answered(
+        self,
+        method: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        body: bytes = b"",
+        *,
+        leaves: bool = False,
+    ) -> Answer:
+        """The same, beside others."""
         target, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -103,23 +121,19 @@ class Service:
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
         }
         told: list[dict[str, Any]] = []
+        first = {"type": "http.request", "body": body, "more_body": leaves}
+        coming = [{"type": "http.disconnect"}, first] if leaves else [first]
 
-        async def ask() -> None:
-            first = {"type": "http.request", "body": body, "more_body": leaves}
-            coming = [{"type": "http.disconnect"}, first] if leaves else [first]
+        async def receive() -> dict[str, Any]:
+            if coming:
+                return coming.pop()
+            await asyncio.Event().wait()
+            raise AssertionError
 
-            async def receive() -> dict[str, Any]:
-                if coming:
-                    return coming.pop()
-                await asyncio.Event().wait()
-                raise AssertionError
+        async def send(event: Any) -> None:
+            told.append(event)
 
-            async def send(event: Any) -> None:
-                told.append(event)
-
-            await self.app(scope, receive, send)
-
-        asyncio.run(ask())
+        await self.app(scope, receive, send)
         if not told:
             return Answer(0, {}, b"")
         start, rest = told[0], told[1:]
@@ -163,6 +177,18 @@ def request_of(
     return operation.method, path, rest if operation.has_body else None
 
 
+def every_block(folder: Path) -> list[Block]:
+    """A block of every kind that the service knows calls for."""
+    return [
+        VectorMemory(),
+        ExtractiveMemory(),
+        NoteMemory(),
+        FileMemory(),
+        SkillMemory(folder=folder / "skills"),
+        SpatialMemory(),
+    ]
+
+
 @contextmanager
 def serving(
     folder: Path,
@@ -181,22 +207,29 @@ def serving(
         asked = str(body["messages"][-1]["content"])
         return "Good to know." if "turn:" in asked else model(body)
 
-    blocks = [
-        VectorMemory(),
-        ExtractiveMemory(),
-        NoteMemory(),
-        FileMemory(),
-        SkillMemory(folder=folder / "skills"),
-        SpatialMemory(),
-    ]
     with FakeLLM(answered) as fake:
         asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k", **fields}
-        with AgentMemory(store=store, blocks=blocks, **asked) as memory:
+        with AgentMemory(store=store, blocks=every_block(folder), **asked) as memory:
             ring = KeyRing(memory.components.store)
-            app = Application(
-                AsyncAgentMemory(memory), Credentials(ring, tokens), Metrics(), limits
-            )
+            awaited = AsyncAgentMemory(memory)
+            mcp = behind(awaited)
+            app = Application(awaited, Credentials(ring, tokens), Metrics(), limits, mcp=mcp)
             yield Service(memory, app, ring)
+
+
+@contextmanager
+def listening(service: Service) -> Iterator[str]:
+    """The service at a port of this machine; where it is."""
+    config = uvicorn.Config(service.app, log_config=None, server_header=False)  # type: ignore[arg-type]
+    server = uvicorn.Server(config)
+    with listen("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), name="uvicorn")
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def fill(service: Service) -> None:
@@ -231,15 +264,58 @@ def fill(service: Service) -> None:
 
 def sample(service: Service, name: str, user: str) -> dict[str, Any]:
     """What to give a call, of a user's."""
-    ids = dict(service.ids[user])
-    if BY_NAME[name].path.startswith("/shares/{share}/sessions"):
+    ids, operation = dict(service.ids[user]), BY_NAME[name]
+    fields = operation.form.model_fields
+    if "share" in fields:
         ids["session_id"] = f"t-{user}"
-    named = {*BY_NAME[name].in_path, "session_id", "path"} & {*BY_NAME[name].form.model_fields}
+    named = {*operation.in_path, "session_id", "path"} & {*fields}
+    if operation.path.startswith("/calls/"):
+        ids = {**_GIVEN, **ids, "at_hand": f"s-{user}"}
+        named |= {field for field, one in fields.items() if one.is_required()}
     return {**{field: ids[field] for field in named}, **_MORE.get(name, {})}
 
 
 _SAID = {"role": "user", "content": "turn: hello"}
+_SENT = {"message": _SAID, "created_at": "2026-01-01T00:00:00+00:00"}
+_GIVEN: dict[str, Any] = {
+    "message": [_SENT],
+    "query": "Where does the canary live?",
+    "question": "Where does the canary live?",
+    "text": "Likes tea.",
+    "metadata": {"title": "x"},
+    "turn": {
+        **{"session_id": "s-new", "user_id": None, "asked": [_SENT], "context": None},
+        **{"messages": [], "regenerates": None},
+    },
+    "answer": "Hello.",
+    "file_text": "new",
+    "old_str": "canary",
+    "new_str": "bird",
+    "insert_line": 0,
+    "insert_text": "new",
+    "old_path": "/memories/old.md",
+    "new_path": "/memories/new.md",
+    "skill": {"name": "walk", "description": "Walks.", "steps": [], "tags": [], "body": ""},
+    "description": "Does it.",
+    "position": [1, 2],
+    "low": [0, 0],
+    "high": [5, 5],
+    "observations": [],
+    "namespace": ["a"],
+    "key": "k",
+    "value": 1,
+    "puts": [],
+    "block": "vector",
+    "seen": "of nothing",
+    "log": [],
+    "max_tokens": 100,
+    "seq": 1,
+    "id": "none",
+}
 _MORE: dict[str, dict[str, Any]] = {
+    "memory_explain": {"question": "Where does it live?"},
+    "memory_call_tool": {"name": "memory_read"},
+    "user_forget": {"source": "s-none"},
     "describe_session": {"metadata": {"title": "x"}},
     "append_messages": {"messages": [_SAID]},
     "append_shared": {"messages": [_SAID]},
@@ -251,7 +327,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "stream_turn": {"message": "turn: where?"},
     "search": {"query": "Where does the canary live?"},
     "search_shared": {"query": "canary"},
-    "explain": {"question": "Where does the canary live?"},
+    "explain": {"question": "Where does it live?"},
     "write_note": {"text": "Likes tea."},
     "change_note": {"text": "Likes coffee."},
     "write_file": {"text": "new"},

@@ -30,7 +30,9 @@ from agent_memory import (
     operations,
 )
 from agent_memory.core.messages import compact_json
+from agent_memory.core.records import Scope
 from agent_memory.engine.transfer.snapshots.lines import Digest
+from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.stores import SplitStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
@@ -120,8 +122,17 @@ def converse(memory: AgentMemory, session_id: str = "s", user_id: str | None = "
     mine.owner().spatial().observe(
         f"A {CANARY} on the table.", (1.5, 2.0), at=seen_at, confidence=0.5
     )
+    memory.describe(session_id, {"title": f"Of {CANARY}s", "from": [1, None]}, user_id=user_id)
+    own = own_values(memory, session_id)
+    own.put(("cart", "a/b"), "tea", {"price": 1.5}, ttl=10**6, texts=["green tea", "black tea"])
+    own.put((), "gone", CANARY, ttl=1e-6)
     mine.update({"role": "user", "content": "And tea?"})
     memory.flush()
+
+
+def own_values(memory: AgentMemory, session_id: str = "s") -> KeyValues:
+    """The values that go with a session, whosever it is."""
+    return memory._values(Scope(None, session_id))
 
 
 def exported(memory: AgentMemory, session_id: str = "s") -> list[str]:
@@ -159,6 +170,10 @@ def seen(memory: AgentMemory, session_id: str = "s", user_id: str | None = "ada"
         "working": mine.working().all(),
         "notes": mine.owner().notes().all(),
         "spatial": mine.owner().spatial().all(),
+        "values": [
+            replace(one, score=None) for one in own_values(memory, session_id).search(query="tea")
+        ],
+        "title": [one.metadata for one in memory.sessions(prefix=session_id)],
         "dead letters": operations.dead_letters(memory),
     }
 

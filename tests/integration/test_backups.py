@@ -17,6 +17,7 @@ from agent_memory.cli.app import app
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.sql import backups, copying
 from agent_memory.stores.sql.backups import back_up, put_back
+from tests.servers.sql import today
 
 runner = CliRunner()
 STORE = "sqlite:///a.db"
@@ -229,7 +230,7 @@ def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
     for begin in ("BEGIN", "BEGIN IMMEDIATE"):
         with closing(sqlite3.connect("a.db", isolation_level=None)) as holder:
             holder.execute(begin)
-            holder.execute("SELECT count(*) FROM agent_memory_sessions").fetchall()
+            holder.execute(today("SELECT count(*) FROM agent_memory_sessions")).fetchall()
             with _opened() as memory:
                 if begin == "BEGIN":
                     _say(memory, "of another")

@@ -70,6 +70,9 @@ def arguments_of(call: str, turn: Turn) -> list[Any]:
         "remember": ["Eve was here."],
         "describe": [{"title": "Eve's"}],
         "edit": [lambda log: []],
+        "prune": [100],
+        "pin": [1],
+        "unpin": [1],
     }.get(call, [])
 
 
@@ -142,7 +145,14 @@ def test_a_call_that_names_a_session_refuses_another_user(memory: AgentMemory, c
 
 
 def _wanted(call: str) -> list[Any]:
-    return {"forget": ["x"], "open": ["notes"]}.get(call, [])
+    wanted: dict[str, list[Any]] = {
+        "forget": ["x"],
+        "forget_all": [[]],
+        "open": ["notes"],
+        "pin": ["x"],
+        "unpin": ["x"],
+    }
+    return wanted.get(call, [])
 
 
 @pytest.mark.parametrize("call", calls_of(User))

@@ -45,10 +45,10 @@ def test_nobody_reads_another_users_words(tmp_path: Path) -> None:
         nonlocal done
         done += count
 
-    plan = Plan(f"sqlite:///{tmp_path}/m.db", "n", calls=1200, users=5, threads=4, seed=1)
+    plan = Plan(f"sqlite:///{tmp_path}/m.db", "n", calls=1_800, users=5, threads=4, seed=1)
     report = run_crowd(plan, advance)
     assert report.leaks == []
-    assert report.done.total() == done == 1200
+    assert report.done.total() == done == 1_800
     assert report.words > 300
     assert report.requests > 5
     assert report.refused["SessionOfAnotherUser"] > 50

@@ -37,7 +37,7 @@ from agent_memory.testing import FakeLLM
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
-    *("demo", "chat", "sessions", "show", "search", "explain", "stats", "export", "import"),
+    *("demo", "chat", "sessions", "show", "search", "explain", "why", "stats", "export", "import"),
     *("facts", "profile", "audit", "forget", "mcp", "snapshot", "backup", "restore"),
     *("flush", "worker", "retry", "replay", "delete", "migrate", "shares", "doctor", "config"),
     *("verify", "hook", "serve", "keys", "cost"),

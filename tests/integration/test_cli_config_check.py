@@ -114,7 +114,7 @@ MISTAKES = {
     "max_messages = 1": ("error max_messages", "greater than or equal to 2"),
     'retention = "soon"': ("error retention", "'forever' or 'window'; or: .*timedelta"),
     "retenton = 3": ("error retenton", "no such field. Did you mean retention"),
-    'memory_role = "assistant"': ("error memory_role", "'system' or 'user'"),
+    'memory_role = "assistant"': ("error memory_role", "'system', 'user' or 'leading'"),
     "system_store = 3": ("error system_store", "valid string"),
     "zzz = 3": ("error zzz", "There is no such field.$"),
     # of URLs

@@ -144,7 +144,7 @@ def test_doctor_leaves_an_old_database_as_it_is() -> None:
     with closing(sqlite3.connect("m.db")) as connection:
         connection.executescript(OLD_SCHEMA.read_text(encoding="utf-8"))
     before = Path("m.db").read_bytes()
-    assert "schema version 1; the next use makes it 6" in run("doctor", "--config", "m.toml")
+    assert "schema version 1; the next use makes it 7" in run("doctor", "--config", "m.toml")
     assert Path("m.db").read_bytes() == before
 
 

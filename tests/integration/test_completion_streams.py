@@ -61,6 +61,18 @@ def stored(memory: AgentMemory) -> list[str]:
     return [text for _, text in logged(memory)][1:]
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_usage_comes_to_who_asks_for_it(memory: AgentMemory, fake: FakeLLM, asked: bool) -> None:
+    """Wrong: a loop over `chunk.choices[0]` meets a chunk without choices, not asked for."""
+    fake.reply("It is six.")
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asked else {}
+    chunks = list(memory.completion("s", "Five and one?", stream=True, **options))
+    told = [chunk for chunk in chunks if getattr(chunk, "usage", None) is not None]
+    assert bool(told) or not asked
+    assert asked or all(chunk.choices for chunk in chunks)
+    assert memory.stats().usage.completion_tokens > 0
+
+
 @everywhere
 def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the turn is stored before the last chunk was read, or after `StopIteration`."""

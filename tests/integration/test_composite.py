@@ -331,7 +331,7 @@ def test_a_member_that_was_closed_is_named() -> None:
 # --- one budget, many users -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("role", ["system", "user"])
+@pytest.mark.parametrize("role", ["system", "user", "leading"])
 @hypothesis_settings(max_examples=at_length(40))
 @given(given_=st.data())
 def test_the_budget_is_the_homes(role: str, given_: Any) -> None:

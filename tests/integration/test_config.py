@@ -124,7 +124,8 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         "background_threads": "2", "idle_minutes": "1.5", "absorb_attempts": "3",
         "absorb_timeout": "60", "system_store": "memory://",
         "memory_role": "user", "retention": "forever", "recall_timeout": "0.5",
-        "keep_keys": "P7D", "shares": '{"team": {"critic": "read"}}',
+        "keep_keys": "P7D", "keep_contexts": "false", "redact": '{"phones": false}',
+        "shares": '{"team": {"critic": "read"}}',
     }  # fmt: skip
     assert set(given) == set(AgentMemoryConfig.model_fields)
     for name, value in given.items():

@@ -51,7 +51,17 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
     assert kept is not None
     assert kept.embedding is not None
     assert kept.model_dump() == first.model_dump()
-    assert kept.embedding[1] / kept.embedding[0] == pytest.approx(0.8 / 0.6)
+    assert kept.embedding == pytest.approx(NORTHEAST, rel=1e-3)
+    long = [30.0, 40.0]
+    storage.update(first.model_copy(update={"embedding": long}))
+    storage.touch_records(["a"])
+    storage.update(first.model_copy(update={"embedding": None}))  # the embedding is kept
+    again = storage.get_record("a")
+    assert again is not None
+    assert again.embedding == pytest.approx(long, rel=1e-3)
+    with pytest.raises(TypeError):
+        storage.save([record("set", metadata={"a": {1}})])
+    assert storage.list_records(offset=-1) == []
     assert storage.get_record("z") is None
     storage.update(first.model_copy(update={"scope": "/crew/y", "embedding": None}))
     assert found(storage, NORTHEAST, scope_prefix="/crew/x") == []

@@ -35,7 +35,7 @@ SOMETHING = object()
 ODD: list[Any] = [
     *(None, True, -1, 0, 1.5, float("nan"), 2**63, 10**30, 10**5_000),
     *("", " ", "a\x00b", "\ud800", "\x1eteam", LONG, b"bytes", SOMETHING, datetime(2026, 3, 1)),
-    *([], [1], [LONG], {}, {1: 2}, {"role": LONG}, (1, 2), frozenset({1})),
+    *(["\ud800"], ["a\x00"], [], [1], [LONG], {}, {1: 2}, {"role": LONG}, (1, 2), frozenset({1})),
 ]
 """What a bug, a form on the web or a model may hand on."""
 
@@ -44,6 +44,8 @@ LONGEST = 1_000
 
 GOOD: dict[str, Any] = {
     "session_id": "s",
+    "namespace": ("a",),
+    "puts": (),
     "user_id": "ana",
     "agent_id": "bot",
     "message": {"role": "user", "content": "Tea, please."},
@@ -81,6 +83,7 @@ def faces(memory: AgentMemory) -> list[object]:
     session, user, share = memory.session("s", "ana"), memory.user("ana"), memory.share("team")
     share.grant("bot", "write")
     kept = [user.notes(), user.files(), user.skills(), user.spatial(), session.working()]
+    kept.append(user.values())
     return [memory, session, user, share, share.agent("bot"), memory.session("t").owner(), *kept]
 
 
@@ -188,6 +191,7 @@ def test_limits_and_places(quiet: Path, store: str) -> None:
 def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
     """Wrong: a mistake of the caller's is a bare `AttributeError` or `TypeError` from within."""
     with AgentMemory(store="memory://") as memory:
+        memory.update("s", {"role": "user", "content": "Tea."})
         for source in ([1], [b"{}"], b"{}", 5, None, [LONG]):
             with pytest.raises(InvalidInput):
                 operations.import_session(memory, source)  # type: ignore[arg-type]
@@ -195,6 +199,14 @@ def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
             for face in (memory, memory.session("s"), CompositeMemory({"home": memory})):
                 with pytest.raises(InvalidInput, match="before_turn"):
                     face.after_turn(turn, "Yes.")  # type: ignore[arg-type]
+        for odd in (None, 5, [], object()):
+            with pytest.raises(InvalidInput, match="no receipt"):
+                operations.verify(memory, odd)  # type: ignore[arg-type]
+            with pytest.raises(InvalidInput, match="nothing damaged"):
+                operations.repair(memory, odd)  # type: ignore[arg-type]
+        for path in (str(quiet), "a\x00", "\ud800", "none/s.jsonl", LONG):
+            with pytest.raises(InvalidInput, match="Nothing can be written to"):
+                memory.session("s").export(path)
         for block in (5, {}, []):
             with pytest.raises(ConfigError, match="absorbs the log"):
                 operations.dead_letters(memory, block)  # type: ignore[arg-type]

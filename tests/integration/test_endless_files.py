@@ -6,9 +6,11 @@ import io
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from agent_memory import AgentMemory, AgentMemoryConfig, Deployment, operations
 from agent_memory.cli import lines
+from agent_memory.cli.app import app
 from agent_memory.config import sources
 from agent_memory.engine.transfer import importer
 from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
@@ -29,6 +31,17 @@ def test_settings_without_an_end(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="more than 16 MiB"):
             Tokens.read(tmp_path / name)
     assert sources.read_text(Path(__file__), "this").startswith('"""Files')
+
+
+def test_a_receipt_without_an_end(tmp_path: Path) -> None:
+    """Wrong: the command takes all the memory there is, or ends in a traceback."""
+    store = f"sqlite:///{tmp_path / 'memory.db'}"
+    AgentMemory(store=store).close()
+    (tmp_path / "none").mkdir()
+    for receipt in (ENDLESS, tmp_path / "none", tmp_path / "not there"):
+        done = CliRunner().invoke(app, ["verify", "--store", store, str(receipt)])
+        assert done.exit_code == 1
+        assert "Cannot read the receipt" in done.stderr
 
 
 def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

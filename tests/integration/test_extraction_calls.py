@@ -44,7 +44,7 @@ def test_one_call_for_a_batch(model: Model) -> None:
         absorbed(memory, "s", *[said(f"message {n}") for n in range(60)])
         assert memory.stats().usage.calls == 1
         (told,) = shown(model)
-        numbers = re.findall(r"^\[(\d+)\] 2024-01-05\(Fri\) user: message", told, re.MULTILINE)
+        numbers = re.findall(r"^\[(\d+)\] Fri user: message", told, re.MULTILINE)
         assert [int(number) for number in numbers] == list(range(1, 61))
 
 
@@ -68,7 +68,7 @@ def test_what_others_say_is_context(model: Model) -> None:
     with remembering(model) as memory:
         absorbed(memory, "s", said("Rome or Bonn?", role="assistant"), said("The first."))
         (told,) = shown(model)
-        assert "\n2024-01-05(Fri) assistant: Rome or Bonn?\n[1] 2024-01-05(Fri) user:" in told
+        assert "\n2024-01-05:\nassistant: Rome or Bonn?\n[1] Fri user:" in told
 
 
 def parts_of(model: Model, sizes: list[int], window: int, **fields: Any) -> list[str]:
@@ -119,7 +119,7 @@ def test_a_message_longer_than_a_batch_is_read_in_parts(model: Model) -> None:
         absorbed(memory, "s", said(" ".join(sentences)))
         parts = shown(model)
         assert 3 < len(parts) < 9
-        assert all("\n[1] 2024-01-05(Fri) user: " in part for part in parts)
+        assert all("\n2024-01-05:\n[1] Fri user: " in part for part in parts)
         assert all(part.removesuffix("\n</messages>").rstrip()[-1] == "." for part in parts)
         (fact,) = memory.user("ada").facts()
         assert fact.text == "Ilse breeds llamas."
@@ -331,7 +331,8 @@ def test_known_facts_stand_before_the_messages(model: Model) -> None:
             "1. home, state [said 2024-01-05]: Ada lives in &lt;Rome&gt;.",
             "</known>",
             "<messages>",
-            "[1] 2024-02-01(Thu) Ada: I moved",
+            "2024-02-01:",
+            "[1] Thu Ada: I moved",
             "</messages>",
         ]
         assert second_calls(model) == []

@@ -94,7 +94,7 @@ def inflated(messages: list[Any], sizes: list[int]) -> list[Any]:
     times=st.integers(1, 4),
     max_tokens=st.integers(128, 600) | st.integers(128, 2000),
     sizes=st.lists(st.sampled_from([1, 1, 1, 1, 1, 30, 300]), min_size=1, max_size=9),
-    memory_role=st.sampled_from(["system", "user"]),
+    memory_role=st.sampled_from(["system", "user", "leading"]),
     step=st.integers(1, 5),
 )
 def test_generated_histories_keep_budget_turns_and_words(

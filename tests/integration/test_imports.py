@@ -12,6 +12,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.importing import import_chats
+from agent_memory.integrations.transcripts.own import told
 from tests.integration.import_samples import (
     claude,
     code,
@@ -273,6 +274,69 @@ def test_codex_has_items_as_they_were(tmp_path: Path, memory: AgentMemory) -> No
     raw = [entry.message.raw for entry in memory.history("codex/u-1")]
     assert raw[3:] == items[3:]
     assert [one.where for one in done.unread] == ["2025/09/rollout-2025-09-01-u-1.jsonl, line 10"]
+
+
+def shown(memory: AgentMemory, session_id: str) -> list[Any]:
+    """What a context shows of a session."""
+    return [one["content"] for one in memory.get(session_id).to_messages()]
+
+
+def test_what_nobody_said_is_kept_and_not_shown(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: what a program writes in its user's name is told, and searched, as the user's words;
+    or is lost to who wants to see it."""
+    lines = [
+        code("q", None, "user", "Fix it<system-reminder>Todo is empty.</system-reminder>"),
+        code("c", "q", "user", "<command-name>/clear</command-name>"),
+        code("m", "c", "user", "Caveat: ...", isMeta=True),
+        code("s", "m", "user", "This session is continued ...", isCompactSummary=True),
+        code("e", "s", "assistant", [{"type": "text", "text": "API Error"}],
+             isApiErrorMessage=True),
+        code("a", "e", "assistant", [{"type": "text", "text": "Fixed"}]),
+    ]  # fmt: skip
+    twice(memory, write_lines(tmp_path / "s-1.jsonl", lines), "claude-code")
+    main = "claude-code/s-1"
+    assert shown(memory, main) == ["Fix it", "Fixed"]
+    log = [entry.message for entry in memory.history(main)]
+    assert [one.format for one in log[1:5]] == ["claude-code.message"] * 4
+    assert log[3].raw == {"message": lines[3]["message"]}
+    assert (log[2].metadata["isMeta"], log[3].metadata["isCompactSummary"]) == (True, True)
+    begins = [
+        "<turn_aborted>",
+        "# AGENTS.md instructions for /w\n\nBe kind.",
+        "Fix it",
+        "<skillful>",
+    ]
+    items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": one}]}
+             for one in begins]  # fmt: skip
+    write_lines(tmp_path / "rollout-x.jsonl", items)
+    twice(memory, tmp_path / "rollout-x.jsonl", "codex")
+    assert [one.message.format for one in memory.history("codex/rollout-x")] == [
+        "codex.item", "codex.item", "openai.responses", "openai.responses"
+    ]  # fmt: skip
+
+
+def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: what was recalled for an agent comes back with its transcript, and is recalled again
+    with itself quoted in it."""
+    ours = told({"log": ["[2026-11-20] user: Kestrel listens on 6543."]})
+    result = {"type": "tool_result", "tool_use_id": "t", "content": f"x\n{ours}"}
+    lines = [
+        code("q", None, "user", f"<system-reminder>\n{ours}\n</system-reminder>\nWhich port?"),
+        code("r", "q", "user", [result, {"type": "text", "text": ours}]),
+        code("m", "r", "user", ours, isMeta=True),
+    ]
+    done = twice(memory, write_lines(tmp_path / "s-1.jsonl", lines), "claude-code")
+    assert texts(memory, "claude-code/s-1") == ["Which port?", "x\n"]
+    assert done.left_out == {"empty messages": 1}
+    items = [
+        {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+        for role, text in (("developer", f"{ours}\nBe."), ("user", "Hi"))
+    ]
+    write_lines(tmp_path / "rollout-x.jsonl", items)
+    twice(memory, tmp_path / "rollout-x.jsonl", "codex")
+    kept = [entry.message.to_json() for name in ids(memory) for entry in memory.history(name)]
+    assert len(kept) == 4
+    assert not [one for one in kept if "Kestrel" in one]
 
 
 def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:

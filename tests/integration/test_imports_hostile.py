@@ -18,6 +18,7 @@ from agent_memory.errors import InvalidInput
 from agent_memory.integrations.importing import import_chats, preview
 from agent_memory.integrations.imports import json_parts
 from agent_memory.integrations.imports.sources import From
+from agent_memory.integrations.transcripts import lines
 from tests.integration.import_samples import (
     code,
     gpt,
@@ -143,14 +144,15 @@ def test_what_is_longer_than_memory_allows_is_passed_over(
     tmp_path: Path, memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a conversation, or a line, that goes on for gigabytes is read into memory."""
-    monkeypatch.setattr(json_parts, "LONGEST", 5_000)
-    monkeypatch.setattr(json_parts, "_CHUNK", 100)
+    for module in (json_parts, lines):
+        monkeypatch.setattr(module, "LONGEST", 5_000)
+        monkeypatch.setattr(module, "_CHUNK", 100)
     chats = [gpt_chat("a", gpt("q", text="x" * 6_000)), gpt_chat("b", gpt("q"))]
     done = bring(memory, write_json(tmp_path / "c.json", chats))
     assert told(memory) == {"chatgpt/b": ["q"]}
     assert "longer than 5,000 bytes" in done.unread[0].why
-    lines = [{"session_id": "s", "role": "user", "content": "x" * n} for n in (6_000, 3)]
-    bring(memory, write_lines(tmp_path / "l.jsonl", lines), "jsonl")
+    said = [{"session_id": "s", "role": "user", "content": "x" * n} for n in (6_000, 3)]
+    bring(memory, write_lines(tmp_path / "l.jsonl", said), "jsonl")
     assert told(memory)["s"] == ["xxx"]
 
 

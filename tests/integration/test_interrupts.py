@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM
+from agent_memory import AgentMemory, FlushToLTM, NoteMemory, VectorMemory
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import Block
+from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
 
 ROOT = Path(__file__).parents[2]
@@ -217,6 +218,51 @@ def test_a_handler_cannot_write_within_a_write(
         store._database.write(lambda _: interrupt())
         assert ["handler" in told for told in refused] == [True]
         assert memory.update("s", said("two")).end == 2
+
+
+@pytest.mark.timeout(40)
+@pytest.mark.parametrize("where", ["within a transaction", "before it", "in the memory store"])
+def test_a_handler_does_not_wait_for_a_lock_of_its_own_thread(
+    tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None], where: str
+) -> None:
+    """Wrong: a call that goes on in another thread waits there for the lock that the interrupted
+    code holds, and both wait for ever."""
+    in_memory = where == "in the memory store"
+    url = "memory://" if in_memory else f"sqlite:///{tmp_path / 'memory.db'}"
+    with AgentMemory(store=url, blocks=[VectorMemory(), NoteMemory()]) as memory:
+        memory.update("s", [said("one"), said("two")], user_id="ana")
+        calls: list[Callable[[], Any]] = [
+            memory.flush,
+            lambda: memory.flush("s"),
+            lambda: memory.pop("s"),
+            lambda: memory.user("ana").notes().add("tea"),
+            lambda: memory.delete("s"),
+            lambda: memory.delete_user("ana"),
+            lambda: memory.update("t", said("within")),
+        ]
+        done: list[str] = []
+
+        def handler() -> None:
+            assert memory.get("s", "one", user_id="ana").tokens > 0
+            for call in calls:
+                try:
+                    call()
+                    done.append("done")
+                except StoreUnavailable as error:
+                    done.append("refused" if "handler" in str(error) else str(error))
+
+        on_signal(handler)
+        store = memory.components.store
+        if isinstance(store, MemoryStore):
+            with store._lock:
+                interrupt()
+        else:
+            assert isinstance(store, SQLStore)
+            data = store._database
+            interrupted = data.write if where == "within a transaction" else data.alone
+            interrupted(lambda _: interrupt())
+        assert done == ["done" if in_memory else "refused"] * len(calls)
+        assert memory.update("u", said("after")).end == 1
 
 
 def test_a_taking_back_that_was_interrupted_takes_nothing_newer(

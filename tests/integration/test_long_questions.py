@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,11 +13,14 @@ import pytest
 from agent_memory import AgentMemory, VectorMemory
 from agent_memory.core.asking import MOST, asked_for
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Scope
+from agent_memory.core.records import Entry, Lag, Recall, Scope
 from agent_memory.core.threads import given_up
 from agent_memory.engine.recall.runner import TimeLimited
 from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.waiting import Waiting
+from agent_memory.models.embedders.local import WordLlamaEmbedder
 from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.pending import Tail, Tails
 from agent_memory.testing.watching import watched
 
 SECONDS = 60.0
@@ -69,6 +74,61 @@ def test_what_is_recalled_for_is_bounded(call: str) -> None:
     (text,) = block.texts
     assert text.endswith(ASK)
     assert len(text) <= MOST + 1
+
+
+def test_what_values_are_searched_for_is_bounded() -> None:
+    """Wrong: the whole document is embedded, which takes seconds."""
+    embedder = WordLlamaEmbedder()
+    asked: list[int] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(embedder, name)
+
+        def embed(self, texts: Sequence[str]) -> Any:
+            asked.extend(map(len, texts))
+            return embedder.embed(texts)
+
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        values = memory.values(embedder=Counting())  # type: ignore[arg-type]
+        values.put(("dogs",), "rex", {}, texts=["Ada adopted a dog, whose name is Rex."])
+        values.put(("dogs",), "tax", {}, texts=["the tax form"])
+        del asked[:]
+        found = values.search(query=LONG["at the end"])
+    assert found[0].key == "rex"
+    assert len(asked) == 1
+    assert asked[0] <= MOST + 1
+
+
+def test_what_waits_is_made_ready_once() -> None:
+    """Wrong: each search that gave up on a pasted document leaves one behind that goes on with it,
+    and the next one begins anew: all of them together take the longer, and nobody is answered."""
+    begun_at = datetime(2026, 3, 1, tzinfo=UTC)
+    message = Message(role="user", content=DOCUMENT)
+    lag = Lag("s", 0, 1, 9, 1, begun_at)
+    tail = Tail(lag, [Entry("s", 1, message, 9, 9, "o200k_base", begun_at)])
+    made: list[int] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make(groups: Sequence[Any]) -> list[Any]:
+        made.append(len(groups))
+        begun.set()
+        assert go_on.wait(SECONDS)
+        return [([], None) for _ in groups]
+
+    waiting, tails = Waiting(), Tails([lag], [tail])
+    asking = [
+        threading.Thread(target=waiting.index, args=(tails, "user:ada", "dog", make))
+        for _ in range(4)
+    ]
+    for one in asking:
+        one.start()
+    assert begun.wait(SECONDS)
+    time.sleep(0.2)  # the others wait by now, or have begun too
+    go_on.set()
+    for one in asking:
+        one.join(SECONDS)
+    assert made == [1]
 
 
 @pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])

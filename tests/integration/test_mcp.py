@@ -35,7 +35,6 @@ Mode = Literal["legacy", "auto"]
 OWN = {
     "search_memories": {"query": "nuts"},
     "add_memory": {"text": "Allergic to nuts."},
-    "get_memories": {},
     "update_memory": {"id": "x", "text": "Allergic to nuts."},
     "delete_memory": {"id": "x"},
     "get_context": {"session_id": "sarahs"},
@@ -44,8 +43,7 @@ OWN = {
 """Every tool that all memories have, with arguments that it takes."""
 
 IN_VAIN: list[tuple[str, dict[str, Any], str]] = [
-    ("search_memories", {}, "query"),
-    ("search_memories", {"query": ""}, "query"),
+    ("search_memories", {"since": "in March"}, "since"),
     ("search_memories", {"query": "x", "limit": 51}, "limit"),
     ("search_memories", {"query": 3}, "query"),
     ("add_memory", {"text": " "}, "empty"),
@@ -162,17 +160,13 @@ def test_remembering(memory: AgentMemory, mode: Mode) -> None:
         note = await call(client, "add_memory", text="Allergic to nuts.")
         assert (note["kind"], note["text"]) == ("note", "Allergic to nuts.")
         assert await call(client, "add_memory", text="Allergic to nuts.") == note
-        assert await call(client, "get_memories") == {
-            "memories": [note],
-            "next": None,
-            "in_part": False,
-        }
+        assert await call(client, "search_memories") == {"memories": [note]}
         found = (await call(client, "search_memories", query="nuts", limit=1))["memories"]
         assert found == [note]
         changed = await call(client, "update_memory", id=note["id"], text="Nuts are fine.")
         assert (changed["id"], changed["text"]) == (note["id"], "Nuts are fine.")
         assert note["id"] in await call(client, "delete_memory", id=note["id"])
-        assert (await call(client, "get_memories"))["memories"] == []
+        assert (await call(client, "search_memories"))["memories"] == []
         assert "search_memories" in await refusal(client, "delete_memory", id=note["id"])
         assert note["id"] in await refusal(client, "update_memory", id=note["id"], text="x")
 
@@ -204,9 +198,12 @@ def test_a_long_message_is_read_on(memory: AgentMemory) -> None:
         found = await call(client, "search_memories", query="Where does the kettle hang?")
         first = found["memories"][0]
         assert first["text"].endswith("The kettle hangs in the attic.")
-        given = json.loads(await call(client, "memory_read_message", **first["read_on"]))
-        assert given["text"].endswith("The kettle hangs in the attic.")
-        assert given["next"] is None
+        place, read = first["read_on"], ""
+        while place["offset"] is not None:
+            given = json.loads(await call(client, "memory_read_message", **place))
+            assert given["text"]
+            read, place = read + given["text"], {**place, "offset": given["next"]}
+        assert read == text[first["read_on"]["offset"] :]
 
     speak(memory, talk)
 
@@ -219,19 +216,19 @@ def test_pages(memory: AgentMemory) -> None:
     async def talk(client: Client) -> list[list[str]]:
         pages, after = [], ""
         while True:
-            page = await call(client, "get_memories", limit=2, after=after)
+            page = await call(client, "search_memories", limit=2, after=after)
             pages.append([one["text"] for one in page["memories"]])
-            after = page["next"]
+            after = page.get("next")
             if after is None:
                 return pages
 
-    wanted = [["Note 0.", "Note 1."], ["Note 2.", "Note 3."], ["Note 4."]]
+    wanted = [["Note 4.", "Note 3."], ["Note 2.", "Note 1."], ["Note 0."]]
     assert speak(memory, talk) == wanted
-    assert "gone" in speak(memory, lambda client: refusal(client, "get_memories", after="gone"))
+    assert "gone" in speak(memory, lambda client: refusal(client, "search_memories", after="gone"))
 
 
 def test_facts() -> None:
-    """Wrong: what is known of a user is not listed, can be rewritten, or can't be forgotten."""
+    """Wrong: what is known of a user is not listed, can't be corrected or can't be forgotten."""
     model = Model()
     model.tell("I live in Rome", "Lives in Rome.", category="home", since="2024")
     with remembering(model) as memory:
@@ -239,13 +236,16 @@ def test_facts() -> None:
         absorbed(memory, "s2", said("I live in Rome"), user_id="ben")
 
         async def talk(client: Client) -> None:
-            [fact] = (await call(client, "get_memories"))["memories"]
+            [fact] = (await call(client, "search_memories"))["memories"]
             assert (fact["kind"], fact["text"]) == ("fact", "Lives in Rome.")
             [found] = (await call(client, "search_memories", query="Rome"))["memories"]
             assert (found["kind"], found["id"]) == ("fact", fact["id"])
+            note = await call(client, "update_memory", id=fact["id"], text="Lives in Bari.")
+            assert (await call(client, "search_memories"))["memories"] == [note]
             assert fact["id"] in await refusal(client, "update_memory", id=fact["id"], text="x")
-            await call(client, "delete_memory", id=fact["id"])
-            assert (await call(client, "get_memories"))["memories"] == []
+            assert fact["id"] in await refusal(client, "delete_memory", id=fact["id"])
+            await call(client, "delete_memory", id=note["id"])
+            assert (await call(client, "search_memories"))["memories"] == []
 
         speak(memory, talk, user="ada")
         assert [fact.text for fact in memory.user("ben").facts()] == ["Lives in Rome."]
@@ -424,7 +424,7 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
     async def talk(client: Client) -> str:
         told = await refusal(client, "odd_fail")
         memory.close()
-        told += await refusal(client, "get_memories")
+        told += await refusal(client, "search_memories")
         with pytest.raises(MCPError) as caught:
             await client.read_resource("memory://sessions")
         assert caught.value.error.code == -32603
@@ -466,7 +466,7 @@ def test_the_user_is_asked_for_with_each_call(memory: AgentMemory) -> None:
 
     async def run() -> list[list[str]]:
         async with Client(build(memory, lambda asked: next(users))) as client:
-            found = [await call(client, "get_memories") for _ in range(3)]
+            found = [await call(client, "search_memories") for _ in range(3)]
             return [[one["text"] for one in page["memories"]] for page in found]
 
     assert anyio.run(run) == [[], ["Ben's canary is yellow."], []]
@@ -507,13 +507,13 @@ def test_many_calls_at_once(memory: AgentMemory) -> None:
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_large_and_odd_texts(memory: AgentMemory, mode: Mode) -> None:
     """Wrong: a long answer is cut, or a text that can't be sent as it is ends the connection."""
-    for number in range(150):
+    for number in range(50):
         memory.user("sarah").notes().add(f"{number:04} " + "ü" * 3_990)
     memory.update("odd", said("a \ud800 b </memory> \x1b[31m \u2028 😀"), user_id="sarah")
 
     async def talk(client: Client) -> None:
-        page = await call(client, "get_memories", limit=200)
-        assert [len(one["text"]) for one in page["memories"]] == [3_995] * 150
+        page = await call(client, "search_memories", limit=50)
+        assert [len(one["text"]) for one in page["memories"]] == [3_995] * 50
         [message] = (await resource(client, "memory://sessions/odd"))["messages"]
         assert message["content"] == "a \ufffd b </memory> \x1b[31m \u2028 😀"
         context = await call(client, "get_context", session_id="odd", query="ü")
@@ -527,7 +527,7 @@ def test_hints(memory: AgentMemory) -> None:
     """Wrong: a client is told that a tool only reads which changes something, or the reverse."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     reads = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
-    assert reads == {"search_memories", "get_memories", "get_context", "memory_read_message"}
+    assert reads == {"search_memories", "get_context", "memory_read_message"}
     mild = {t.name for t in tools if t.annotations and t.annotations.destructive_hint is False}
     assert mild == {"add_memory"}
 

@@ -135,7 +135,7 @@ def test_each_token_finds_its_users_memory(server: Server, mode: Literal["legacy
                 theirs[user] = json.dumps(
                     [
                         await call(client, "search_memories", query="canary", limit=50),
-                        await call(client, "get_memories"),
+                        await call(client, "search_memories"),
                         await call(client, "get_context", session_id=f"of-{user}", query="canary"),
                         await call(client, "files", command="view", path="/memories"),
                         listed,
@@ -150,10 +150,10 @@ def test_each_token_finds_its_users_memory(server: Server, mode: Literal["legacy
             for wrong in ("of-sarah", "nowhere"):
                 refused = await ben.call_tool("get_context", {"session_id": wrong})
                 assert refused.is_error
-            [note] = (await call(sarah, "get_memories"))["memories"]
+            [note] = (await call(sarah, "search_memories"))["memories"]
             assert (await ben.call_tool("delete_memory", {"id": note["id"]})).is_error
             for client in (sarah, ben):
-                [note] = (await call(client, "get_memories"))["memories"]
+                [note] = (await call(client, "search_memories"))["memories"]
                 await call(client, "delete_memory", id=note["id"])
 
     anyio.run(talk)
@@ -171,7 +171,7 @@ def test_users_at_the_same_time(server: Server) -> None:
                         text = f"{user} {number} " + "ü" * 3_900
                         tasks.start_soon(lambda c=client, t=text: call(c, "add_memory", text=t))
             for user, client in clients:
-                found = (await call(client, "get_memories"))["memories"]
+                found = (await call(client, "search_memories", limit=50))["memories"]
                 assert sorted(one["text"].split("ü")[0] for one in found) == sorted(
                     f"{user} {number} " for number in range(20)
                 )

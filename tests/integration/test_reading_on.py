@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, CompositeMemory
+from agent_memory import AgentMemory, AsyncAgentMemory, CompositeMemory, Trim
 from agent_memory.core.transcript import told
 from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+from agent_memory.testing import FakeLLM
 
 TOOL = "memory_read_message"
 LARGE = 200_000
@@ -73,6 +74,42 @@ def test_a_page_fits_a_small_budget(tmp_path: Path, budget: int) -> None:
             assert one["next"] is None or one["next"] > at
             at, pages = one["next"], pages + 1
         assert pages < 2_000
+
+
+def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
+    """Wrong: of what a user has just said, or a tool has given, the model sees a part, and is told
+    no way to the rest; or the way leads to what another turn stored meanwhile."""
+    question, result = f"{document(4_000)}\nRead it.", document(3_000)
+
+    def look() -> str:
+        """Looks."""
+        return result
+
+    with (
+        FakeLLM("Done.") as fake,
+        AgentMemory(
+            store=f"sqlite:///{tmp_path}/m.db", max_tokens=8_000, overflow=Trim(),
+            model="openai/any", api_base=fake.api_base, api_key="k",
+        ) as memory,
+    ):  # fmt: skip
+        memory.update("s", [{"role": "user", "content": "Hi"}, {"role": "system", "content": "x"}])
+        tools = [*memory.tools("s"), look]
+        fake.call(("look", {}))
+        fake.call((TOOL, {"seq": 3, "offset": 9_000}))
+        fake.call((TOOL, {"seq": 5, "session_id": "s"}))
+        fake.call((TOOL, {"seq": 90}))
+        memory.completion("s", question, tools=tools)
+        asked, _, *later = (request["messages"] for request in fake.requests)
+        assert f"{TOOL}(seq=3, offset=" in asked[-1]["content"]
+        first, second, none = (messages[-1]["content"] for messages in later)
+        whole = json.loads(first)  # the newest page is not cut again, beside all that
+        assert whole["text"] == question[9_000 : whole["next"]]
+        assert json.dumps(result[:200])[1:-1] in second
+        assert "There is no message 90" in none
+        assert page(memory, "s", seq=3, offset=9_000)["text"][:200] == question[9_000:9_200]
+        fake.call((TOOL, {"seq": 3}))
+        memory.completion("s", question)
+        assert "reads on" not in fake.requests[-1]["messages"][-1]["content"]
 
 
 def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:

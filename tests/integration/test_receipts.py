@@ -19,6 +19,7 @@ from agent_memory.cli.app import app
 from agent_memory.core.receipts import Part, Receipt, merged
 from agent_memory.errors import InvalidInput
 from agent_memory.stores.sql.backups import back_up
+from tests.servers.sql import today
 
 SAID = [
     {"role": "user", "content": "My boat is blue."},
@@ -119,7 +120,7 @@ def test_a_checkpoint(memory: AgentMemory) -> None:
 
 def _damage(path: Path, change: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        assert database.execute(change).rowcount
+        assert database.execute(today(change)).rowcount
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,36 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "log: failed (It is there.)" in told
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"parts": 3}', '{"parts": [], "at": "x"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "[]",
+            "{}",
+            "null",
+            "\ud800",
+            "[" * 100_000,
+            '{"parts": 3}',
+            '{"parts": [], "at": "x"}',
+        ),
+        *(
+            Receipt("session", "s", "default", datetime.now(UTC), (Part("log"),))
+            .to_json()
+            .replace(*change)
+            for change in [
+                ('"session"', '"zzz"'),
+                ('"done"', '"zzz"'),
+                ('"end":0', '"end":"x"'),
+                ('"digest":""', '"digest":{}'),
+                ('"signature":null', '"signature":3'),
+                ('"id":"s"', '"id":7'),
+                ("+00:00", ""),
+                ('"end":0', '"end":0,"more":1'),
+            ]
+        ),
+    ],
+)
 def test_what_is_no_receipt(text: str) -> None:
     """Wrong: a bare error of JSON or of Python."""
     with pytest.raises(InvalidInput, match="no receipt"):

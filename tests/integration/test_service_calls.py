@@ -46,14 +46,21 @@ def said(content: str, **more: Any) -> dict[str, Any]:
 
 
 def test_each_call_answers_what_it_says(service: Service) -> None:
-    """Wrong: a call fails that is asked as its document says, or answers in another form."""
-    user, admin = service.key("ana"), service.key("*", rights="admin")
+    """Wrong: a call fails that is asked as its document says, or answers in another form.
+
+    Those of the library come last, when little is there: they are made for what they do in
+    `test_client`.
+    """
+    admin = service.key("*", rights="admin")
     end = (*LAST, "delete_note", "delete_file", "delete_skill", "revoke_access", "delete_user")
     order = sorted(BY_NAME, key=lambda name: (name in end, end.index(name) if name in end else 0))
-    for name in order:
+    for name in sorted(order, key=lambda name: BY_NAME[name].path.startswith("/calls/")):
         operation, given = BY_NAME[name], sample(service, name, "ana")
+        user = service.key("ana")  # a new one: it goes with the user
         answer = service.call(name, user if operation.of_user else admin, given)
-        if name == "read_profile":  # none is configured
+        if operation.path.startswith("/calls/"):
+            assert answer.status < 500 or answer.problem == "not-configured", (name, answer.body)
+        elif name == "read_profile":  # none is configured
             assert (answer.status, answer.problem) == (501, "not-configured")
         elif name not in ("forget", "forget_fact"):
             assert answer.status == 200, (name, answer.body)
@@ -219,7 +226,7 @@ BAD: list[tuple[str, str, bytes, int]] = [
     ("GET", "/v1/sessions/", b"", 404),
     ("GET", "/v1//sessions", b"", 404),
     ("GET", "/v2/sessions", b"", 404),
-    ("GET", "/", b"", 404),
+    ("GET", "/page/none.js", b"", 404),
     ("PATCH", "/v1/sessions", b"", 405),
     ("HEAD", "/v1/sessions", b"", 405),
     ("POST", "/v1/sessions/s/messages", b'{"messages": []}', 422),
@@ -268,7 +275,8 @@ def test_health_and_figures(service: Service) -> None:
         'route="/v1/sessions/{session_id}/messages",status="200"} 1.0',
         'agent_memory_lag_messages{block="vector"}',
         "agent_memory_dead_letters",
-        'agent_memory_model_tokens_total{kind="prompt"}',
+        'agent_memory_model_tokens_total{kind="prompt",purpose="extraction"}',
+        "agent_memory_recalls_total",
         "agent_memory_up 1.0",
     ):
         assert wanted in figures

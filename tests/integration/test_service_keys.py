@@ -8,6 +8,7 @@ import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -110,13 +111,17 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def publishing(keys: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    """Where an issuer publishes its keys, and what was asked of it."""
+def publishing(
+    keys: list[dict[str, Any]], until: threading.Event | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Where an issuer publishes its keys, from some moment on, and what was asked of it."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
+            if until is not None:
+                until.wait(60)
             body = json.dumps({"keys": keys}).encode()
             self.send_response(302 if self.path == "/elsewhere" else 200)
             self.send_header("Location", "/keys")
@@ -230,3 +235,20 @@ def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:
                 assert service.call("list_sessions", token()).problem == "unavailable"
             assert service.call("list_sessions", service.key("ana")).status == 200
     assert asked == ["/elsewhere"]
+
+
+def test_who_comes_first_together_with_others() -> None:
+    """Wrong: while the issuer's keys are fetched for the first time, others with valid JWTs are
+    told that the service cannot do that."""
+    answers = threading.Event()
+    with publishing(published(), answers) as (url, asked), ThreadPoolExecutor(8) as pool:
+        tokens = Tokens(issuer_of(f"{url}/keys", ISSUER, AUDIENCE, "sub", ["read"]))
+        first = pool.submit(tokens.principal_of, token())
+        while not asked and not first.done():
+            time.sleep(0.01)
+        others = [pool.submit(tokens.principal_of, token()) for _ in range(7)]
+        wait(others, timeout=0.3)  # whoever does not wait has gone by then
+        answers.set()
+        found = [one.result() for one in (first, *others)]
+    assert {one.users if one else None for one in found} == {("ana",)}
+    assert asked == ["/keys"]

@@ -67,8 +67,14 @@ def key_of(folder: Path, users: str = "ana", rights: str = "read,write") -> str:
 
 
 @contextmanager
-def serving(folder: Path, *more: str, files: int | None = None) -> Iterator[Server]:
-    """The service over a file of the folder; in the end its log is looked at."""
+def serving(
+    folder: Path, *more: str, files: int | None = None, extra: bool = True
+) -> Iterator[Server]:
+    """The service over a file of the folder, with the extra `mcp` or as if it was not installed; in
+    the end its log is looked at."""
+    command = (
+        COMMAND if extra else [*COMMAND[:2], f"import sys; sys.modules['mcp'] = None; {COMMAND[2]}"]
+    )
 
     def limit() -> None:
         if files is not None:
@@ -78,7 +84,7 @@ def serving(folder: Path, *more: str, files: int | None = None) -> Iterator[Serv
     log = folder / "log"
     with log.open("ab") as stream:
         process = subprocess.Popen(
-            [*COMMAND, "serve", "--port", "0", "--config", "m.toml", *more],
+            [*command, "serve", "--port", "0", "--config", "m.toml", *more],
             stdout=subprocess.PIPE,
             stderr=stream,
             text=True,
@@ -88,7 +94,7 @@ def serving(folder: Path, *more: str, files: int | None = None) -> Iterator[Serv
     assert process.stdout
     try:
         line = process.stdout.readline()
-        assert "/v1. Ctrl-C" in line, (line, log.read_text())
+        assert "/v1, and its page" in line, (line, log.read_text())
         yield Server(process, int(line.split("/v1")[0].rpartition(":")[2]), log)
     finally:
         if process.poll() is None:
@@ -119,6 +125,25 @@ def test_three_commands(tmp_path: Path) -> None:
     assert "keys create" in "".join(lines[:begin])  # nobody could come in when it began
     for secret in (key[16:], "chat-1", '"ana"'):
         assert secret not in server.log.read_text()
+
+
+@pytest.mark.parametrize("extra", [True, False])
+def test_mcp_beside_it(tmp_path: Path, extra: bool) -> None:
+    """Wrong: MCP clients need another server, or who starts it is not told that they do; or it does
+    not start without the extra."""
+    with serving(tmp_path, extra=extra) as server:
+        key, asked = key_of(tmp_path), {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        accepted = {"Accept": "application/json, text/event-stream"}
+        told = server.process.stdout
+        assert told
+        assert ("/mcp." in (line := told.readline()), "agent-memory[mcp]" in line) == (
+            extra,
+            not extra,
+        )
+        given = {**accepted, "Content-Type": "application/json"}
+        status, answer = server.ask("POST", "/mcp", key, asked, **given)
+        assert (status, "result" in answer) == ((200, True) if extra else (404, False))
+        assert server.ask("GET", "/v1/sessions", key)[0] == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

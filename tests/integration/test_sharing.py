@@ -14,6 +14,7 @@ from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
     AsyncAgentMemory,
+    Deployment,
     ExtractiveMemory,
     NullMemory,
     VectorMemory,
@@ -582,3 +583,35 @@ def test_profiles_need_a_block_that_fills_one() -> None:
         memory.share("team").grant("ann")
         with pytest.raises(ConfigError, match="profile"):
             memory.share("team").agent("ann").profile()
+
+
+def test_the_registry_finds_namespaces() -> None:
+    """Wrong: a name is missing, one is found in which an agent has no access any more, or asking
+    for one begins it."""
+    with AgentMemory("memory://") as memory:
+        for name in ("team-b", "team-a", "other"):
+            memory.share(name).grant("ann")
+        memory.share("team-a").grant("ben", "write")
+        memory.share("nothing granted")
+        assert operations.shares(memory) == ["other", "team-a", "team-b"]
+        assert operations.shares(memory, prefix="team-") == ["team-a", "team-b"]
+        assert operations.shares(memory, agent_id="ben") == ["team-a"]
+        assert operations.shares(memory, agent_id="ann", prefix="o") == ["other"]
+        memory.share("team-a").revoke("ben")
+        assert operations.shares(memory, agent_id="ben") == []
+
+
+def test_a_namespace_has_a_database_of_its_own(tmp_path: Path) -> None:
+    """Wrong: what is said in it lies with all else, or its registry is another's."""
+    table = "".join(f"[stores.{n}]\nstore = 'sqlite:///{tmp_path}/{n}.db'\n" for n in "ab")
+    (tmp_path / "teams.toml").write_text(table)
+    with Deployment.from_file(tmp_path / "teams.toml").open() as stores:
+        share = stores["b"].share("contracts")
+        share.grant("ann", "write")
+        share.agent("ann").update("s-1", user("Draft the lease."))
+        assert operations.shares(stores["a"]) == []
+        assert operations.shares(stores["b"], agent_id="ann") == ["contracts"]
+    kept = {
+        n: any(b"Draft the" in one.read_bytes() for one in tmp_path.glob(f"{n}.db*")) for n in "ab"
+    }
+    assert kept == {"a": False, "b": True}

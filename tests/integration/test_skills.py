@@ -732,3 +732,17 @@ def test_unconfigured_is_told(tmp_path: Path) -> None:
         pytest.raises(ConfigError, match="No SkillMemory is configured"),
     ):
         memory.open("skills")
+
+
+PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]
+
+
+@pytest.mark.parametrize("wrong", PARTS)
+def test_parts_that_are_no_texts(tmp_path: Path, wrong: dict[str, object]) -> None:
+    """Wrong: a bare error, which a service answers as its own fault."""
+    given: dict[str, object] = {"name": "walk", "description": "Walks.", **wrong}
+    with (
+        AgentMemory("memory://", blocks=[SkillMemory(folder=tmp_path)]) as memory,
+        pytest.raises(InvalidInput, match="text"),
+    ):
+        memory.user("ana").skills().write(**given)

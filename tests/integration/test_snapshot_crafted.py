@@ -22,6 +22,7 @@ from tests.integration.snapshot_world import (
     left_in,
     lines,
     model,
+    own_values,
     remembering,
     resummed,
     seen,
@@ -138,3 +139,54 @@ def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
         with suppress(InvalidSnapshot, InvalidId):
             operations.import_session(memory, resummed(bodies))
         assert seen(memory, "b", "ben") == before
+
+
+_VALUES: dict[str, dict[str, Any]] = {
+    "an empty label": {"namespace": ["a", ""]},
+    "a label that is too long": {"namespace": ["x" * 400]},
+    "no key": {"key": ""},
+    "a value that is no JSON": {"value": "{"},
+    "a value that JSON cannot give back": {"value": "NaN"},
+    "a value nested without end": {"value": "[" * 100_000},
+    "a time to live without an end": {"until": None},
+    "an end without a time to live": {"ttl": None},
+    "vectors that are not base64": {"meaning": {"embedder": "e", "count": 1, "vectors": "!"}},
+    "vectors that are no numbers": {
+        "meaning": {"embedder": "e", "count": 1, "vectors": "AADAfw=="}
+    },
+    "other vectors than it says": {"meaning": {"embedder": "e", "count": 2, "vectors": "AAAAAA=="}},
+}
+
+
+@pytest.mark.parametrize("what", _VALUES)
+def test_a_value_that_could_not_have_been_put_is_refused(lines: list[str], what: str) -> None:
+    """Wrong: a search over a session's values fails for ever after."""
+    bodies = bodies_of(lines)
+    at = next(n for n, one in enumerate(bodies) if one.get("key") == "tea")
+    bodies[at] |= _VALUES[what]
+    with remembering("memory://") as memory, pytest.raises(InvalidSnapshot):
+        operations.import_session(memory, resummed(bodies))
+
+
+def test_a_value_stands_there_once(lines: list[str]) -> None:
+    """Wrong: which of two values counts is left to chance."""
+    bodies = bodies_of(lines)
+    at = next(n for n, one in enumerate(bodies) if one.get("key") == "tea")
+    bodies.insert(at, bodies[at])
+    with remembering("memory://") as memory, pytest.raises(InvalidSnapshot, match="same key"):
+        operations.import_session(memory, resummed(bodies))
+
+
+def test_values_of_another_form_are_passed_over(lines: list[str]) -> None:
+    """Wrong: whoever made the file has each search by meaning fail, or each list of sessions."""
+    bodies = bodies_of(lines)
+    for one in bodies:
+        if one.get("key") == "tea":
+            one["meaning"] |= {"count": 1, "vectors": "AACAPw=="}
+        elif one.get("kind") == "value":
+            one["value"] = "5"
+    with remembering("memory://") as memory:
+        operations.import_session(memory, resummed(bodies))
+        found = own_values(memory).search(query="tea")
+        assert [one.score for one in found] == [None, None]
+        assert [head.metadata for head in memory.sessions()] == [{}]

@@ -13,10 +13,12 @@ from agent_memory import (
     Chain,
     ExtractiveMemory,
     FlushToLTM,
+    StaticMemory,
     Strategy,
     Summarize,
     Trim,
 )
+from agent_memory.errors import InvalidShares
 from agent_memory.strategies import Cut, Window
 from agent_memory.testing import FakeLLM
 
@@ -131,14 +133,36 @@ def test_long_departures_reach_the_model_in_pieces(fake: FakeLLM) -> None:
     assert len(fake.requests) > 2
 
 
+def test_a_long_answer_between_two_pieces_keeps_its_newest(fake: FakeLLM) -> None:
+    """Wrong: what a model says of the first piece loses its end, before the next piece is read."""
+    events = "\n".join(
+        f"- {day} May: they talked about the weather, as usual." for day in range(20)
+    )
+    fake.default = f"Open:\n- Brandl sends the contract.\nEarlier:\n{events}\n- June: a kayak."
+    with opened(fake, max_tokens=16_000, overflow=Summarize(max_summary_tokens=100)) as memory:
+        memory.update("s", {"role": "user", "content": "word " * 13_000})
+        for i in range(6):
+            memory.update("s", {"role": "user", "content": f"{i} " + "filler text " * 900})
+        head = memory.get("s").head
+    assert len(fake.requests) > 1
+    second = str(fake.requests[1])
+    assert "Brandl sends the contract." in second
+    assert "June: a kayak." in second
+    assert "- 1 May" not in second
+    assert head is not None
+    assert head.summary is not None
+    assert head.summary.text.startswith("Open:\n- Brandl")
+    assert head.summary.text.endswith("June: a kayak.")
+
+
 def test_custom_prompt(fake: FakeLLM) -> None:
     """Wrong: the prompt of one's own is ignored."""
     fake.default = "Ahoy."
-    prompt = "Summarise like a pirate in {words} words."
+    prompt = "Summarise like a pirate in {words} words or {lines} lines."
     strategy = Summarize(max_summary_tokens=60, prompt=prompt)
     with opened(fake, max_tokens=400, overflow=strategy) as memory:
         say(memory, 0, 30)
-    assert "Summarise like a pirate in 40 words." in asked(fake)
+    assert "Summarise like a pirate in 40 words or 3 lines." in asked(fake)
 
 
 def test_chain_makes_records_and_a_summary(fake: FakeLLM) -> None:
@@ -232,3 +256,107 @@ def test_pinned_turns_outlive_a_cut_before_them() -> None:
             seen.add(head.pinned)
         assert (1, 2, 3, 4, 5, 6) in seen
         assert (2, 3, 4, 5, 6) in seen
+
+
+def turns_of(
+    memory: AgentMemory, count: int, *, steps: int = 2, more: str = ""
+) -> Iterator[list[str]]:
+    """Say so many turns of `steps` messages; what the window shows after each."""
+    for i in range(count):
+        said = [{"role": "user", "content": f"Question {i}{more}"}]
+        said += [{"role": "assistant", "content": f"Answer {i}.{n}"} for n in range(1, steps)]
+        memory.update("s", said)
+        yield [str(m["content"]) for m in memory.get("s").to_messages()]
+
+
+@pytest.mark.parametrize("kind", [Trim, Summarize, FlushToLTM])
+def test_each_strategy_decides_by_its_turns(kind: type[Trim]) -> None:
+    """Wrong: a strategy needs another one beside it to count turns, or cuts within one."""
+    with AgentMemory("memory://", overflow=kind(max_turns=4, keep_turns=2), blocks=[]) as memory:
+        shown = [len([m for m in each if m.startswith("Question")]) for each in turns_of(memory, 9)]
+    assert shown == [1, 2, 3, 4, 2, 3, 4, 2, 3]
+
+
+def test_a_strategy_has_its_own_number_of_messages() -> None:
+    """Wrong: only the whole memory's `max_messages` counts, or the newest turn is cut."""
+    with AgentMemory("memory://", overflow=Trim(max_messages=6), blocks=[]) as memory:
+        shown = [len(each) for each in turns_of(memory, 8)]
+        assert shown == [2, 4, 6, 4, 6, 4, 6, 4]
+
+
+def test_the_oldest_leave_by_a_number() -> None:
+    """Wrong: `take_messages` takes more or less than was asked for, or parts a question from its
+    answer."""
+    for take, expected in ((1, 5), (2, 5), (3, 4), (4, 4)):
+        strategy = Trim(max_turns=5, take_messages=take)
+        with AgentMemory("memory://", overflow=strategy, blocks=[]) as memory:
+            shown = list(turns_of(memory, 6))[-1]
+        assert len(shown) == 2 * expected, take
+        assert shown[0].startswith("Question")
+
+
+def test_a_summary_takes_so_many_of_the_oldest(fake: FakeLLM) -> None:
+    """Wrong: a summary takes a third of the window, though fewer were asked for."""
+    fake.default = "Said before."
+    strategy = Summarize(max_summary_tokens=60, max_messages=8, take_messages=2)
+    with opened(fake, max_tokens=4000, overflow=strategy, blocks=[]) as memory:
+        for _ in turns_of(memory, 6, more=" about this and that" * 9):
+            pass
+        head = memory.get("s").head
+    assert head is not None
+    assert head.start == 4  # two turns left, one with each update that passed the limit
+    assert len(fake.requests) == 2
+
+
+def test_tokens_and_a_threshold_cut_early() -> None:
+    """Wrong: the window fills the whole budget before a strategy's own terms are looked at."""
+
+    def largest(strategy: Strategy) -> int:
+        most = 0
+        with AgentMemory("memory://", max_tokens=2000, overflow=strategy, blocks=[]) as memory:
+            for i in range(80):
+                memory.update("s", {"role": "user", "content": f"{i} " + "word " * 30})
+                most = max(most, memory.get("s").tokens)
+        return most
+
+    assert largest(Trim()) > 1800
+    assert 1400 < largest(Trim(max_stm_ratio=0.8)) <= 1600
+    assert 400 < largest(Trim(max_stm_tokens=500)) <= 520
+    both = Trim(max_stm_ratio=0.8, max_stm_tokens=500, max_messages=5)
+    assert largest(both) < 250
+
+
+def test_a_summary_may_keep_what_says_most() -> None:
+    """Wrong: importance is `Trim`'s alone."""
+    strategy = Summarize(max_summary_tokens=30, by="importance")
+    with AgentMemory("memory://", max_tokens=400, overflow=strategy, blocks=[]) as memory:
+        memory.update("s", {"role": "user", "content": "I am Sarah Connor, id SC-1984, of Boston."})
+        memory.update("s", {"role": "assistant", "content": "Hello Sarah."})
+        for _ in turns_of(memory, 60):
+            pass
+        head = memory.get("s").head
+    assert head is not None
+    assert 1 in head.pinned
+
+
+def test_a_chain_has_the_least_of_its_members_limits() -> None:
+    """Wrong: a member's number of turns is forgotten in a chain."""
+    chain = Chain([FlushToLTM(max_turns=6), Trim(max_turns=3)])
+    with AgentMemory("memory://", overflow=chain, blocks=[]) as memory:
+        assert max(len(each) for each in turns_of(memory, 9)) == 6
+
+
+def test_what_keeps_more_than_fits_is_refused() -> None:
+    """Wrong: settings that contradict each other are found out in a conversation."""
+    with pytest.raises(InvalidShares, match="Keep less than fits"):
+        Trim(max_messages=4, keep_messages=6)
+
+
+def test_blocks_share_the_room_for_recalls_by_default() -> None:
+    """Wrong: a block that recalls much leaves nothing to the others, or all pass the budget."""
+    many = StaticMemory(name="many", facts=[f"Rule {i}: " + "word " * 40 for i in range(200)])
+    few = StaticMemory(name="few", facts=["The office opens at eight."], max_tokens=5000)
+    with AgentMemory("memory://", max_tokens=1000, blocks=[many, few]) as memory:
+        context = memory.get("s", "When does the office open?", user_id="ana")
+    assert {recall.block for recall in context.recalls} == {"many", "few"}
+    assert context.tokens <= 1000

@@ -45,6 +45,15 @@ def twins(fake: FakeLLM, *blocks: Block, **fields: Any) -> Iterator[tuple[AgentM
         yield one, stack.enter_context(other)
 
 
+OF_A_PROCESS: dict[str, Any] = {
+    "usage": None,
+    "prompts": None,
+    "recalls": None,
+    "usage_by_purpose": {},
+}
+"""Figures that tell what this process did, whatever is stored."""
+
+
 def view(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> dict[str, Any]:
     """All that the calls give back, but for versions and scores."""
     found = [memory.search(question, user_id=user, limit=50) for question in QUESTIONS]
@@ -58,7 +67,9 @@ def view(memory: AgentMemory, session_id: str = "s", user: str = "ada") -> dict[
         "sources": [sorted((one.id, one.sources) for one in recalls) for recalls in found],
         **(_known(memory.user(user)) if "extractive" in memory.blocks else {}),
         "dead": operations.dead_letters(memory),
-        "stats": replace(memory.stats(), usage=None, prompts=None, usage_by_purpose={}),
+        "stats": replace(
+            memory.stats(), usage=None, prompts=None, usage_by_purpose={}, recalls=None
+        ),
     }
 
 

@@ -62,7 +62,8 @@ def test_the_defaults() -> None:
     assert told() == {
         "store": "sqlite:///agent_memory.db; namespace default",
         "capacity": "100,000 tokens; 2,000 of them for recalls",
-        "when full": "trim: Keep the newest whole turns; the log keeps the rest (by age)",
+        "when full": "trim: Keep the newest whole turns, or those that say most; the log keeps the "
+        "rest",
         "blocks": "vector: Every user and assistant message with text, a long one in passages; "
         "per user (roles user, assistant, min_score 0.25)",
         "absorbing": "blocks absorb what leaves the window",
@@ -129,15 +130,15 @@ def test_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("strategy", "settings"),
     [
-        (Trim(), "by age"),
-        (Trim(keep_tokens=1_500), "keep_tokens 1500, by age"),
+        (Trim(keep_tokens=1_500), "keep_tokens 1500"),
+        (Trim(max_turns=9, max_stm_ratio=0.8), "max_stm_ratio 0.8, max_turns 9"),
         (Trim(by="importance", keep_messages=20), "keep_messages 20, by importance"),
         (
             Summarize(max_summary_tokens=2_000, keep_messages=20, model="openai/other"),
-            "max_summary_tokens 2000, keep_messages 20, asks openai/other",
+            "keep_messages 20, max_summary_tokens 2000, asks openai/other",
         ),
         (Summarize(), "max_summary_tokens 500, asks no model"),
-        (FlushToLTM(), "blocks 0, max_stm_ratio 0.5"),
+        (FlushToLTM(), "max_stm_ratio 0.5, blocks 0"),
     ],
 )
 def test_policies(strategy: Strategy, settings: str) -> None:

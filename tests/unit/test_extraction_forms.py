@@ -20,7 +20,7 @@ from agent_memory.ltm_blocks.extractive.forms import (
     clamped,
     version_of,
 )
-from agent_memory.ltm_blocks.extractive.history.sources import sources
+from agent_memory.ltm_blocks.extractive.history.sources import helpful, sources
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 from agent_memory.ltm_blocks.extractive.reconciling import Answers, Group
 from tests.unit.claiming import DAY
@@ -40,7 +40,9 @@ def cut(*texts: str, limit: int, roles: str = "") -> list[list[str]]:
     named = {"u": "user", "a": "assistant"}
     of = [named[letter] for letter in roles or "u" * len(texts)]
     entries = [entry(at, text, of[at - 1]) for at, text in enumerate(texts, 1)]
-    return [part.splitlines() for part in parts(sources(entries, ["user"]), words, limit)]
+    found = [part.splitlines() for part in parts(helpful(sources(entries, ["user"])), words, limit)]
+    assert all(part[0] == "2024-01-01:" for part in found)
+    return [part[1:] for part in found]
 
 
 def test_parts_fit_and_hold_everything() -> None:
@@ -61,7 +63,7 @@ def test_a_message_in_pieces() -> None:
     assert all(words("\n".join(part)) <= 30 for part in found)
     lines = [line for part in found for line in part]
     assert len(lines) > 3
-    assert all(line.startswith("[1] 2024-01-01(Mon) user: ") for line in lines)
+    assert all(line.startswith("[1] Mon user: ") for line in lines)
     told = " ".join(line.partition("user: ")[2] for line in lines)
     assert told.split() == text.split()
     assert len(cut("w" * 50, limit=1)) == 50
@@ -70,7 +72,7 @@ def test_a_message_in_pieces() -> None:
 def test_a_part_with_nothing_to_find_in_is_left_out() -> None:
     """Wrong: a call is made for what the assistant says alone."""
     long = "word " * 30
-    assert [len(part) for part in cut(long, long, long, roles="aua", limit=40)] == [1]
+    assert [len(part) for part in cut(long, long, long, roles="aua", limit=52)] == [1]
     assert cut(long, long, roles="aa", limit=40) == []
     assert len(cut("hi", "ho", roles="au", limit=40)[0]) == 2
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.extracts import extract, keep_codes
+from agent_memory.core.extracts import extract, keep_codes, shorten
 from agent_memory.core.text import codes, identifiers
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.testing.histories import histories, log_of, texts
@@ -100,6 +100,82 @@ def test_of_a_summary_that_is_too_long_the_end_is_not_lost() -> None:
     text = keep_codes(summary, [], COUNT, 60)
     assert "Open: Ana waits for Brandl" in text
     assert COUNT(text) <= 60
+
+
+SUMMARY = """\
+Open:
+- Ana waits for Brandl to send the Lisbon contract by 3 May.
+People:
+- Ana lives in Porto with her sister Vera.
+- They like the garden.
+Earlier:
+- February: they spoke of the garden, and at length of the weather.
+- March: they spoke of the weather again. Ana sold the Ford.
+- 2 April: Ana bought a kayak."""
+OPEN, PORTO, GARDEN = (SUMMARY.splitlines()[n] for n in (1, 3, 4))
+
+
+def test_of_what_happened_the_oldest_goes_first() -> None:
+    """Wrong: what is too long loses its end, where the newest stands, or a promise."""
+    text = shorten(SUMMARY, COUNT, COUNT(SUMMARY) - 20)
+    assert text.splitlines() == [
+        "Open:", OPEN, "People:", PORTO, GARDEN,
+        "Earlier:", "Ana sold the Ford.", "- 2 April: Ana bought a kayak.",
+    ]  # fmt: skip
+
+
+def test_what_is_open_is_lost_last() -> None:
+    """Wrong: people's names outlive a promise, or a heading stands over nothing."""
+    people = COUNT(f"Open:\n{OPEN}\nPeople:\n{PORTO}") + 3
+    assert shorten(SUMMARY, COUNT, people) == f"Open:\n{OPEN}\nPeople:\n{PORTO}"
+    assert shorten(SUMMARY, COUNT, COUNT(f"Open:\n{OPEN}") + 1) == f"Open:\n{OPEN}"
+    assert "Brandl" in shorten(SUMMARY, COUNT, COUNT(OPEN))
+
+
+@pytest.mark.parametrize("shape", ["**{}:**", "## {}", "{} :", "- {}:", "__{}__", "{}:\n"])
+def test_headings_are_known_however_they_are_written(shape: str) -> None:
+    """Wrong: a model that writes Markdown loses its promises with the rest."""
+    text = SUMMARY
+    for name in ("Open", "People", "Earlier"):
+        text = text.replace(f"{name}:", shape.format(name.upper()))
+    shorter = shorten(text, COUNT, COUNT(SUMMARY) - 20)
+    assert shorter == shorten(SUMMARY, COUNT, COUNT(SUMMARY) - 20)
+
+
+def test_notes_on_the_line_of_their_heading() -> None:
+    """Wrong: a section told in one line is taken for prose, or goes as a whole."""
+    text = "Open: Brandl sends the contract.\nEarlier: May: a long walk. 2 June: a kayak."
+    kept = "Open:\nBrandl sends the contract.\nEarlier:\n2 June: a kayak."
+    assert shorten(text, COUNT, COUNT(kept)) == kept
+
+
+HEADED = st.lists(
+    st.tuples(st.sampled_from(["Open:", "People:", "Earlier:", "earlier", ""]), texts()), max_size=6
+).map(lambda parts: "\n".join(f"{heading}\n{text}" for heading, text in parts))
+
+
+@pytest.mark.parametrize("count", [COUNT, CLAUDE])
+@given(HEADED, st.lists(texts(), max_size=3), st.integers(0, 80))
+def test_what_is_shortened_keeps_its_limit(
+    count: Any, summary: str, sources: list[str], limit: int
+) -> None:
+    """Wrong: headings are not counted, and the summary passes `max_summary_tokens`."""
+    assert count(shorten(summary, count, limit)) <= limit
+    assert count(keep_codes(summary, sources, count, limit)) <= limit
+
+
+def test_a_code_takes_only_its_own_room() -> None:
+    """Wrong: for one lost code a quarter of the summary goes."""
+    lost = keep_codes(SUMMARY, ["Form HR-101"], COUNT, COUNT(SUMMARY))
+    assert lost.endswith("Verbatim: HR-101")
+    assert "Ana sold the Ford." in lost
+
+
+def test_an_extract_has_no_bare_headings() -> None:
+    """Wrong: while the model is down, "Earlier:" stands over what was said just now."""
+    text = extract(SUMMARY, said("My manager Tom Baker approved $300."), COUNT, 200)
+    assert "Tom Baker" in text
+    assert not {"Open:", "People:", "Earlier:"} & set(text.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent_memory.retrieval.features import Features, Query, Turn
 from agent_memory.retrieval.surroundings import BUDGET, claims
 from agent_memory.retrieval.terms import Written, asked, rarity, term_of, weighted
+from agent_memory.stores.blobs import undamaged_places
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 
@@ -111,3 +112,8 @@ def test_without_an_embedder_there_are_words() -> None:
     features = Features.of_turns([turn("The lake")], 0, lambda texts: np.zeros((len(texts), 0)))
     assert (len(features), features.dimension) == (1, 0)
     assert Query.of("lake", np.zeros(0)).words[0] in features.words[0].ids
+
+
+def test_vectors_of_which_nothing_is_left() -> None:
+    """Else: where all of a user's are empty they count as whole, and recall fails of them."""
+    assert undamaged_places([b"", b"", b""]) == []

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from agent_memory.core.records import Record
+from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.segments import Segment
 from agent_memory.stores import indexes
 from agent_memory.stores.blobs import blobs_of
+from agent_memory.stores.catalogs import Catalog, changed
+from agent_memory.stores.damage import noted
 from agent_memory.stores.indexes import Indexes, records_of
 from agent_memory.testing.contract import record
 
@@ -108,3 +113,74 @@ def test_one_user_with_too_many_is_told_once(
     assert "50 records" in told
     assert "Qdrant" in told
     assert "ann" not in told
+
+
+class Shifting:
+    """A source that somebody changes between any two looks at it, so many times."""
+
+    def __init__(self, changes: int) -> None:
+        self.left = changes
+        self.state = Catalog()
+        self.bodies: dict[int, bytes] = {}
+        self.version = 0
+        self.asked = 0
+        for number in range(3):
+            self.change(f"{number}")
+
+    def change(self, name: str, gone: str | None = None) -> None:
+        _, features = stored(1, len(name))
+        numbers = {int(gone) + 1: gone} if gone else {}
+        change = changed(self.state, numbers, [Segment.of([name], features)], self.segments)
+        self.bodies = {n: b for n, b in self.bodies.items() if n not in change.dropped}
+        self.bodies |= change.written
+        self.state, self.version = change.catalog, self.version + 1
+
+    def catalog(self) -> tuple[int, str | None] | None:
+        found = self.version, self.state.text
+        if self.left:
+            self.left -= 1
+            self.change(f"new{self.left}", f"{2 - self.left}" if self.left < 3 else None)
+        return found
+
+    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
+        self.asked += len(names)
+        return {name: self.bodies[name] for name in names if name in self.bodies}
+
+
+def test_what_changes_between_two_looks_is_read_again() -> None:
+    """Wrong: a search finds half of a change: what is gone, or neither the old nor the new; or a
+    segment that was written anew passes for a damaged one."""
+    kept, source = Indexes(), Shifting(3)
+    with noted() as damaged:
+        found = [kept.follow(("v", "ann"), source) for _ in range(4)]
+    assert damaged == []
+    names = ["0", "1", "2", "new0", "new1", "new2"]
+    assert found[0].held(names) in ({"1", "2", "new2"}, {"2", "new2", "new1"})
+    assert found[2].held(names) == {"new0", "new1", "new2"}
+    assert found[3] is found[2]
+    asked = source.asked
+    source.change("more")
+    assert kept.follow(("v", "ann"), source).held(["more", "new1"]) == {"more", "new1"}
+    assert source.asked == asked + 1
+
+
+def test_a_segment_that_stays_away_is_damaged() -> None:
+    """Wrong: a search waits for ever for what is not there, or finds nothing of the others."""
+    kept, source = Indexes(), Shifting(0)
+    del source.bodies[source.state.names[1]]
+    with noted() as damaged:
+        assert kept.follow(("v", "ann"), source).held(["0", "1", "2"]) == {"0", "2"}
+    assert [error.damage and error.damage.kind for error in damaged] == ["vector"]
+
+
+def test_a_source_that_never_rests_is_given_up() -> None:
+    """Wrong: a search never ends."""
+    source = Shifting(0)
+
+    def segments(names: Sequence[int]) -> Mapping[int, bytes]:
+        source.version += 1
+        return {}
+
+    source.segments = segments  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable, match="Try again"):
+        Indexes().follow(("v", "ann"), source)

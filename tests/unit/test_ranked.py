@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent_memory.core.records import Hit, Record
 from agent_memory.retrieval.blending import blended, by_ranks, shares
 from agent_memory.retrieval.features import Features, Query, Turn
-from agent_memory.retrieval.index import TraitIndex
+from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.priors import priors
 from agent_memory.retrieval.relevance import bears
 from agent_memory.retrieval.turns import ranked
@@ -41,7 +41,7 @@ def record(name: str, of: Turn) -> Record:
 
 def order(question: str, *turns: Turn) -> list[int]:
     """The places of the turns that words find, best first."""
-    index = TraitIndex(0).extended(
+    index = SegmentIndex(0).extended(
         [str(place) for place in range(len(turns))], Features.of_turns(turns, 0, no_vectors)
     )
     found = index.search(Query.of(question, np.zeros(0, np.float32)), 99)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from agent_memory.retrieval.blending import by_ranks
 from agent_memory.retrieval.relevance import bears
 
 FILLED = [f"Something else number {at}, of another day" for at in range(200)]
@@ -49,3 +50,15 @@ def test_of_few_less_is_asked() -> None:
 def test_of_an_embedder_of_which_nothing_is_known_everything_bears() -> None:
     """Wrong: vectors of another model are held to a bar that was measured for the local one."""
     assert bears("Which pet?", ["My cat."] * 200, scores([0.01] * 200), 0.0)
+
+
+def test_rank_fusion_has_the_constant_that_is_asked_for() -> None:
+    """Wrong: the constant is fixed, or a first rank in all views is not worth 1."""
+    parts = np.array([[1.0, 0.2], [0.5, 1.0], [0.1, 0.0]], np.float32)
+    for k in (1.0, 20.0, 60.0):
+        expected = [
+            ((k + 1) / (k + 1) + (k + 1) / (k + 2)) / 2,
+            ((k + 1) / (k + 2) + (k + 1) / (k + 1)) / 2,
+            (k + 1) / (k + 3) / 2,
+        ]
+        assert np.allclose(by_ranks(parts, (1, 1), k), expected)

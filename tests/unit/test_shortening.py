@@ -20,7 +20,7 @@ from agent_memory.core.window import units, visible
 from agent_memory.testing.histories import call, histories, log_of, result, texts, unpaired
 
 COUNTER = TokenCounter()
-SHORTENER = Shortener(COUNTER, stored=10**6)
+SHORTENER = Shortener(COUNTER, readable=10**6)
 MARK = mark_of(7)
 
 long_texts = st.builds(
@@ -216,7 +216,7 @@ def test_the_newest_result_stays_whatever_its_calls_place() -> None:
 def test_what_is_not_stored_has_no_way_to_read_on() -> None:
     """Wrong: a model is sent to a message that is another one, or none."""
     entry = entries_of([{"role": "user", "content": "word " * 900}])[0]
-    for stored, there in ((0, False), (1, True)):
-        shown = Shortener(COUNTER, stored=stored).entry(entry, 100)
+    for readable, there in ((0, False), (1, True)):
+        shown = Shortener(COUNTER, readable=readable).entry(entry, 100)
         assert shown is not None
         assert ("memory_read_message(seq=1" in shown.message.text()) is there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def test_claude_code_pairs_calls_and_results() -> None:
     )
     assert call["tool_calls"][0]["function"] == {"name": "Bash", "arguments": '{"command": "ls"}'}
     assert call["content"] is None
-    assert call["created_at"] == "2026-11-20"
+    assert call["created_at"] == datetime(2026, 11, 20, tzinfo=UTC)
     blocks = [
         {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "a.py"}]},
         {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "image", "source": {}}]},
@@ -111,6 +112,22 @@ def test_codex() -> None:
     assert codex.messages({"type": "response_item", "payload": None}, "p") == []
 
 
+def test_a_codex_of_the_first_releases() -> None:
+    """Items were lines of their own then: a hook beside an old Codex would store nothing."""
+    content = [{"type": "input_text", "text": "Hi"}]
+    found = codex.messages({"type": "message", "role": "user", "content": content}, "p")
+    assert found == [{"role": "user", "content": "Hi", "id": "p"}]
+    assert codex.messages({"record_type": "state"}, "p") == []
+
+
+def test_a_time_that_is_none_costs_the_time_alone() -> None:
+    """The message would be refused for its time, and be lost."""
+    (asked,) = claude_code.messages(claude("user", "Why?", timestamp="soon"), "p")
+    assert asked == {"role": "user", "content": "Why?", "id": "u"}
+    line = item(type="message", role="user", content="Why?") | {"timestamp": 5e300}
+    assert codex.messages(line, "p") == [{"role": "user", "content": "Why?", "id": "p"}]
+
+
 def test_cursor() -> None:
     """The wrapping of a question would be searched for instead of the question."""
     text = "<timestamp>now</timestamp>\n<user_query>\nWhy?\n</user_query>"
@@ -148,6 +165,9 @@ def test_our_block_is_never_said(tmp_path: Path) -> None:
     assert claude_code.messages(asked, "p")[0]["content"] == "Which port?"
     result = [{"type": "tool_result", "tool_use_id": "t", "content": f"x\n{ours}"}]
     assert "Kestrel" not in json.dumps(claude_code.messages(claude("user", result), "p"))
+    use = [{"type": "tool_use", "id": "t", "name": "Task", "input": {"prompt": f"x\n{ours}"}}]
+    (call,) = claude_code.messages(claude("assistant", use), "p")
+    assert "Kestrel" not in json.dumps(call)
     content = [{"type": "input_text", "text": ours}]
     assert codex.messages(item(type="message", role="user", content=content), "p") == []
 

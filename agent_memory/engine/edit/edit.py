@@ -21,6 +21,7 @@ from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.dead_letters import DeadLetters
+from agent_memory.engine.recall.sent import SentContexts
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, SessionDeleting
 from agent_memory.ltm_blocks.registry import erase_derived
@@ -90,6 +91,7 @@ class Editor:
         dead_letters: What blocks could not absorb.
         tombstones: What is to stay forgotten.
         windows: What is kept of logs in memory.
+        sent: What models were sent of them.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Editor:
         dead_letters: DeadLetters,
         tombstones: Tombstones,
         windows: Windows,
+        sent: SentContexts,
     ) -> None:
         self._store = store
         self._leases = leases
@@ -107,6 +110,7 @@ class Editor:
         self._dead_letters = dead_letters
         self._tombstones = tombstones
         self._windows = windows
+        self._sent = sent
 
     def pop(self, session_id: str, count: int) -> list[Message]:
         """Take messages back; see `AgentMemory.pop`."""
@@ -251,6 +255,7 @@ class Editor:
         for name, reach in reaches.items():
             self._forget(name, head, rewound, min(reach, edit.since), lease)
         self._dead_letters.forget(session_id, after=edit.since, lease=lease)
+        self._sent.cut(session_id, min(edit.since, edit.end), lease)
         if not edit.redacts:
             self._tombstones.after(rewound, edit.end, lease)
         after = replace(edit.after, cursors=cursors, version=rewound.version)

@@ -184,16 +184,23 @@ def changed(
 
     def plan(head: Head, log: Log) -> LogEdit | None:
         given = change([entry_for_caller(entry) for entry in log(head.expired, head.end)])
-        if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
-            raise InvalidMessage("Give back a list of entries or messages: all of the log.")
-        messages = [
-            message
-            for one in given
-            for message in ([one.message] if isinstance(one, Entry) else Message.all_of(one))
-        ]
+        messages = [one.message if isinstance(one, Entry) else one for one in given_back(given)]
         return listed(messages, user_id, drafted)(head, log)
 
     return plan
+
+
+def given_back(given: object) -> list[Entry | Message]:
+    """What a function made of a log, one by one.
+
+    Raises:
+        InvalidMessage: It is no list of entries and messages.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        raise InvalidMessage("Give back a list of entries or messages: all of the log.")
+    return [
+        each for one in given for each in ([one] if isinstance(one, Entry) else Message.all_of(one))
+    ]
 
 
 def _check_list(head: Head, messages: Sequence[Message], user_id: str | None) -> None:

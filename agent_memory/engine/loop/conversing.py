@@ -16,6 +16,7 @@ from agent_memory.core.turns import (
     turn_of,
 )
 from agent_memory.engine.loop.offering import Offer
+from agent_memory.engine.message_pages import readable
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.usage import Account, Usage
 
@@ -121,7 +122,8 @@ class Conversation:
         of them what fits."""
         asked, todo = [*turn.asked, *said], list(calls)
         for call in todo:
-            text = self._offer.run(call)
+            with readable(turn.session_id, turn.context.head, asked):
+                text = self._offer.run(call)
             asked.append(Message(role="tool", tool_call_id=str(call.get("id")), content=text))
         if len(asked) == len(turn.asked):
             return turn
@@ -137,14 +139,16 @@ class CompletionStream:
     Args:
         chunks: What `Conversation.rounds` gives.
         account: What models are asked on.
+        usage_asked: Whether a chunk that has no choices, and tells only what was used, is given.
 
     Attributes:
         response: At the end, all chunks of the last round put together; its `cost` is the turn's.
     """
 
-    def __init__(self, chunks: Chunks, account: Account) -> None:
+    def __init__(self, chunks: Chunks, account: Account, *, usage_asked: bool = False) -> None:
         self._chunks = chunks
         self._account = account
+        self._usage_asked = usage_asked
         self._reading = threading.Lock()
         self._stopped = False
         self.response: Any = None
@@ -165,7 +169,11 @@ class CompletionStream:
     def __next__(self) -> Any:
         with self._reading:
             try:
-                return next(self._chunks)
+                while not self._stopped:
+                    chunk = next(self._chunks)
+                    if chunk.choices or self._usage_asked:
+                        return chunk
+                raise StopIteration
             except StopIteration as end:
                 if end.value is not None:
                     self.response = end.value

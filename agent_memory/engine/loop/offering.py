@@ -69,6 +69,11 @@ class Offer:
                     "Python functions."
                 )
 
+    @property
+    def run_here(self) -> Collection[str]:
+        """The names of those that are run here."""
+        return self._here.keys()
+
     def is_run_here(self, call: Mapping[str, Any]) -> bool:
         """Whether a call is for a tool of the memory or a function."""
         return _asked(call)[0] in self._here

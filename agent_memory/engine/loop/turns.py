@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agent_memory.core.ids import check_id
 from agent_memory.core.limits import how_many
 from agent_memory.core.once import WriteKey, key_of
+from agent_memory.core.tools import READ_MESSAGE
 from agent_memory.core.turns import (
     Turn,
     check_so_far,
@@ -41,7 +42,12 @@ class Begin(Protocol):
     """Reads a session for a turn, as `Contexts.begin`."""
 
     def __call__(
-        self, session_id: str, asked: Sequence[Message], *, user_id: str | None
+        self,
+        session_id: str,
+        asked: Sequence[Message],
+        *,
+        user_id: str | None,
+        reads_turn: bool = False,
     ) -> Pack: ...
 
 
@@ -90,6 +96,7 @@ class Turns:
         call_tool: Runs a tool of the memory.
         toolbox: The tools of the memory, by name.
         models: Opens a language model by name; for None the configured one, or None without one.
+        told: Tells blocks where a turn begins, and with all that was said where it ended.
     """
 
     begin: Begin
@@ -99,13 +106,16 @@ class Turns:
     call_tool: CallTool
     toolbox: Callable[[], Mapping[str, Tool]]
     models: Callable[[str | None], LLM | None]
+    told: Callable[[Turn, Sequence[Message] | None], None]
 
     def before(self, session_id: str, message: Any, user_id: str | None) -> Turn:
         """See `AgentMemory.before_turn`."""
         asked = messages_of(message, "user")
         check_so_far(asked)
         pack = self.begin(session_id, asked, user_id=user_id)
-        return turn_of(session_id, user_id, asked, pack(asked))
+        turn = turn_of(session_id, user_id, asked, pack(asked))
+        self.told(turn, None)
+        return turn
 
     def after(
         self,
@@ -119,9 +129,12 @@ class Turns:
         said = [*turn.asked, *messages_of(answer, "assistant")]
         check_whole(said)
         if turn.regenerates is not None:
-            return self.replaced(turn, turn.regenerates, said)
-        given = turn.session_id, said
-        return self.update(*given, user_id=turn.user_id, key=key, expected_end=expected_end)
+            head = self.replaced(turn, turn.regenerates, said)
+        else:
+            given = turn.session_id, said
+            head = self.update(*given, user_id=turn.user_id, key=key, expected_end=expected_end)
+        self.told(turn, said)
+        return head
 
     def complete(
         self,
@@ -164,8 +177,10 @@ class Turns:
 
         offer = Offer(tools, self.toolbox() if tools else {}, call)
         with Account("other", within=account).charged():
-            pack = self.begin(session_id, asked, user_id=user_id)
+            reads = READ_MESSAGE in offer.run_here
+            pack = self.begin(session_id, asked, user_id=user_id, reads_turn=reads)
         turn = turn_of(session_id, user_id, asked, pack(asked))
+        self.told(turn, None)
         for warning in turn.context.warnings:
             logger.warning("completion: %s", warning)
 
@@ -173,7 +188,8 @@ class Turns:
             self.after(turn, answer, own, expected_end)
 
         talk = Conversation(turn, pack, llm, offer, max_rounds, options, store)
-        chunks = CompletionStream(talk.rounds(stream=stream), account)
+        usage_asked = bool((options.get("stream_options") or {}).get("include_usage"))
+        chunks = CompletionStream(talk.rounds(stream=stream), account, usage_asked=usage_asked)
         return chunks if stream else _read(chunks)
 
 

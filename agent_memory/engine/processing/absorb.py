@@ -13,6 +13,7 @@ from math import inf
 from time import monotonic
 
 from agent_memory.core.limits import quoted
+from agent_memory.core.memory_spans import operation, tell_absorbed
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
 from agent_memory.core.text import error_text
 from agent_memory.core.threads import unwanted
@@ -110,6 +111,8 @@ class Absorber:
         patience: Seconds to wait for what the store says of failures.
         prepares: Whether blocks are told of many users' sessions at once. What that costs is
             nobody's, so it is not done where users have spending limits.
+        store_id: What spans are to call where the blocks are.
+        absorbed: Told the name of a block that took a batch.
 
     Attributes:
         blocks: Those that absorb, by name.
@@ -125,7 +128,11 @@ class Absorber:
         patience: float,
         *,
         prepares: bool = True,
+        store_id: str | None = None,
+        absorbed: Callable[[str], None] = lambda block: None,
     ) -> None:
+        self._store_id = store_id
+        self._absorbed = absorbed
         self._prepares = prepares
         self._store = store
         self._leases = Leases(store)
@@ -367,7 +374,9 @@ class Absorber:
 
     def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
         scope = Scope(head.user_id, head.session_id, lease=lease)
-        resolve(block.update(scope, batch))
+        with operation("upsert_memory", self._store_id, head.session_id) as span:
+            tell_absorbed(span, block.name, len(batch))
+            resolve(block.update(scope, batch))
 
     def _limited(self, block: Block, head: Head, call: Callable[[], None]) -> None:
         refused: list[LeaseLost] = []
@@ -386,6 +395,7 @@ class Absorber:
         self._time_limited.run(block.name, attempt, self._timeout, late)
 
     def _worked(self, block: str, cursor: int, lease: Lease) -> None:
+        self._absorbed(block)
         self._backoff.succeeded(block)
         self._backoff.succeeded((block, lease.session_id))
         self._unaffordable.pop((block, lease.session_id), None)

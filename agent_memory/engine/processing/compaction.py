@@ -11,7 +11,7 @@ from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.spending import seconds_left
 from agent_memory.core.text import escape
 from agent_memory.core.transcript import clip
-from agent_memory.core.window import Cut, apply, guarded, passes, snap, visible
+from agent_memory.core.window import Cut, apply, guarded, passes, snap, turns, visible
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.spending import now_utc
@@ -19,7 +19,7 @@ from agent_memory.engine.windows import Windows
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
-from agent_memory.strategies.base import Departure, Strategy, Window
+from agent_memory.strategies.base import Departure, Limits, Strategy, Window
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM
@@ -42,6 +42,7 @@ class Compaction:
         recall_tokens: What to leave free for recalls, where the strategy takes the whole budget.
         max_messages: How many messages a window may show; None for any number.
         unaffordable: Whether a spending limit lets no model be asked for a user.
+        held: The seqs of a window's entries that are pinned, within so many tokens.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Compaction:
         recall_tokens: int,
         max_messages: int | None = None,
         unaffordable: Callable[[str | None], bool] = lambda user_id: False,
+        held: Callable[[Head, Sequence[Entry], int], frozenset[int]] = lambda *_: frozenset(),
     ) -> None:
         self._store = store
         self._windows = windows
@@ -66,15 +68,18 @@ class Compaction:
             strategy.share,
             strategy.summary_tokens,
         )
-        self._limit = self._budget.turns(0)
-        self._max_messages = max_messages
+        self._turns_limit = self._budget.turns(0)
+        limits = strategy.limits.least(Limits(messages=max_messages))
+        self._tokens, self._max_messages, self._max_turns = limits
         self._backoff = Backoff()
         self._unaffordable = unaffordable
+        self._held = held
 
     def limit(self, head: Head) -> int:
         """Tokens that the turns of the session's window may take."""
         system = head.system_tokens
-        return self._budget.turns(system) if system else self._limit
+        most = self._budget.turns(system) if system else self._turns_limit
+        return most if self._tokens is None else min(most, self._tokens)
 
     def _priced(self, head: Head, entries: Sequence[Entry]) -> list[Entry]:
         """Entries with what they take of a window that is cut: a long message is shown in part."""
@@ -82,7 +87,7 @@ class Compaction:
         return [replace(one, tokens=most) if one.tokens > most else one for one in entries]
 
     def overflows(self, head: Head) -> bool:
-        """Whether the session's window passes its tokens or its messages.
+        """Whether the session's window passes its tokens, its messages or its turns.
 
         Nothing is read before the head says that there may be too much. A long message counts with
         what of it is shown. Messages of the system and those that no chat shows are among the
@@ -93,10 +98,15 @@ class Compaction:
             if sum(entry.counted for entry in entries) > self.limit(head):
                 return True
         held = head.end - head.start + len(head.pinned)
-        if self._max_messages is None or held <= self._max_messages:
+        if not _any_passed(held, self._max_messages, self._max_turns):
             return False
-        shown = visible(self._windows.of(head), was_cut=head.start > 0)
-        return passes(shown, self._max_messages)
+        return self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
+
+    def _passes(self, shown: Sequence[Entry]) -> bool:
+        """Whether what is shown has too many messages or turns."""
+        if passes(shown, self._max_messages):
+            return True
+        return self._max_turns is not None and len(turns(shown)) > self._max_turns
 
     @property
     def only_cuts(self) -> bool:
@@ -106,15 +116,26 @@ class Compaction:
         """
         return type(self._strategy).summarize is Strategy.summarize
 
-    def compact(self, head: Head) -> Head:
-        """Cut the window if it passes its limit; the head as it is afterwards."""
+    def compact(self, head: Head, down_to: int | None = None) -> Head:
+        """Cut the window if it passes its limit; the head as it is afterwards.
+
+        Args:
+            head: The session's.
+            down_to: Cut it to so many tokens, though it passes no limit.
+        """
         for _ in range(_TRIES):
-            if not self.overflows(head):
+            entries = self._windows.of(head) if down_to is not None else []
+            is_more = down_to is not None and sum(one.counted for one in entries) > down_to
+            if not (is_more or self.overflows(head)):
                 return head
-            entries = self._windows.of(head)
-            priced = tuple(self._priced(head, entries))
-            window = Window(priced, self.limit(head), self._max_messages)
+            entries = entries or self._windows.of(head)
+            if down_to is not None and is_more:
+                window, held = self._window(head, entries, min(down_to, self.limit(head)))
+                window = replace(window, keep=1.0)
+            else:
+                window, held = self._window(head, self._priced(head, entries), self.limit(head))
             cut = self._cut(window, was_cut=head.start > 0)
+            cut = cut and Cut(cut.start, tuple({*cut.pinned, *(s for s in held if s <= cut.start)}))
             moved = self._moved(head, entries, cut) if cut else None
             if moved is None:
                 return head
@@ -126,6 +147,16 @@ class Compaction:
                 return head
             head = stored
         return head
+
+    def _window(
+        self, head: Head, entries: Sequence[Entry], limit: int
+    ) -> tuple[Window, frozenset[int]]:
+        """What a strategy may cut, and the seqs of what is pinned, which it does not see."""
+        held = self._held(head, entries, limit // 2)
+        loose = tuple(one for one in entries if one.seq not in held) if held else tuple(entries)
+        limit -= sum(one.counted for one in entries if one.seq in held)
+        most = self._max_messages and max(2, self._max_messages - len(held))
+        return Window(loose, limit, most, self._max_turns), held
 
     def refresh_summary(self, head: Head, *, insist: bool = False) -> Head:
         """Have the model write the summary for which a local extract is the fallback, if it can.
@@ -155,17 +186,16 @@ class Compaction:
         return []
 
     def _cut(self, window: Window, *, was_cut: bool) -> Cut | None:
-        """The strategy's cut; the usual one where that would leave too many messages.
+        """The strategy's cut; the usual one where that would leave too much.
 
         Whatever the strategy says, the newest step stays, and the user message that opened its
         turn.
         """
         cut = self._strategy.cut(window)
         cut = cut and guarded(window.entries, cut)
-        if window.max_messages is None:
-            return cut
         kept = apply(window.entries, cut) if cut else window.entries
-        if not passes(visible(kept, was_cut=was_cut or cut is not None), window.max_messages):
+        fits = window.keep < 1 or sum(entry.counted for entry in kept) <= window.limit
+        if fits and not self._passes(visible(kept, was_cut=was_cut or cut is not None)):
             return cut
         return Strategy.cut(self._strategy, window) or cut
 
@@ -248,3 +278,8 @@ class Compaction:
             return summary if summary.tokens == tokens else replace(summary, tokens=tokens)
         text = clip(summary.text, count, most)
         return replace(summary, text=text, tokens=count(text))
+
+
+def _any_passed(count: int, *limits: int | None) -> bool:
+    """Whether so many may be more than one of the limits."""
+    return any(limit is not None and count > limit for limit in limits)

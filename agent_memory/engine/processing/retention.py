@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -44,6 +44,7 @@ class Retention:
         windows: What was read of it.
         dead_letters: What blocks gave up.
         blocks: Names of the blocks that absorb.
+        expired: Told of a session and the seq up to which its log was shortened.
         retention: "forever"; "window": no longer than something reads it; or for at least so long
             after the message's own time.
     """
@@ -54,12 +55,14 @@ class Retention:
         windows: Windows,
         dead_letters: DeadLetters,
         blocks: Collection[str],
+        expired: Callable[[str, int], None],
         retention: Setting,
     ) -> None:
         self._store = store
         self._windows = windows
         self._dead_letters = dead_letters
         self._blocks = blocks
+        self._expired = expired
         self._retention: Setting = retention
 
     @property
@@ -80,7 +83,12 @@ class Retention:
         if moved is None:  # another writer came first: next time
             return head
         self._windows.moved(head, moved)
+        self._expired(head.session_id, upto)
         return moved
+
+    def removes(self, head: Head) -> bool:
+        """Whether there is something to remove, now or once it is old enough."""
+        return self._upto(head) > head.expired
 
     def wait(self, head: Head) -> float | None:
         """Seconds until more is to be removed; None where that is not a matter of time."""

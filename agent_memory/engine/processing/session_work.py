@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
 from agent_memory.core.threads import apart
-from agent_memory.engine.leases import Leases
+from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, Absorber
 from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
@@ -159,6 +159,20 @@ class SessionWork:
         self.process(head.session_id)
         return self._store.head(head.session_id) or head
 
+    def put_off(self, head: Head) -> bool:
+        """Have a session that is due looked at later, if all that there is to do for it is to wait.
+
+        It needs no lease, of which taking and giving back are most of what a look costs: nothing is
+        changed of a session that is not as it was looked at.
+
+        Returns:
+            Whether that was so; else it is to be processed.
+        """
+        if head.deleting or self._compaction.overflows(head) or self._retention.removes(head):
+            return False
+        again = self._again(head, self._idle_wait(head))
+        return again != 0 and self._store.schedule(head, again)
+
     def prepare(self, heads: Sequence[Head]) -> None:
         """Told which sessions are absorbed next; what can be done for all at once is done."""
         self._absorber.prepare(heads)
@@ -170,6 +184,7 @@ class SessionWork:
         *,
         everything: bool = False,
         scheduled: bool = False,
+        down_to: int | None = None,
     ) -> Processed:
         """Do what is due for a session, now; what fails is tried again later, less often each time.
 
@@ -182,27 +197,39 @@ class SessionWork:
             scheduled: One call among those for many sessions: each block absorbs one batch at
                 most, so that other sessions get theirs, and a session that fell silent is
                 absorbed wholly.
+            down_to: Cut its window to so many tokens; waits as with `everything`.
 
         Returns:
             What was done. With `everything` or `scheduled`, also when to look again, which the
             store knows too.
         """
-        with self._leases.hold(session_id, waiting=everything) as lease:
+        waiting = everything or down_to is not None
+        with self._leases.hold(session_id, waiting=waiting) as lease:
             head = self._store.head(session_id)
             if head is not None and not head.deleting:
-                return self._process(head, lease, everything=everything, scheduled=scheduled)
+                if lease is None and down_to is not None:
+                    raise busy(session_id, "Nothing was pruned; try again.")
+                return self._process(
+                    head, lease, everything=everything, scheduled=scheduled, down_to=down_to
+                )
         self.backlog.done(session_id, None)
         if head is not None:
             self._finish_deletion(session_id, raising=not everything)
         return Processed([])
 
     def _process(
-        self, head: Head, lease: Lease | None, *, everything: bool, scheduled: bool
+        self,
+        head: Head,
+        lease: Lease | None,
+        *,
+        everything: bool,
+        scheduled: bool,
+        down_to: int | None,
     ) -> Processed:
         session_id = head.session_id
         if lease is None:
             return Processed(self._refused(head) if everything else [], _HELD_SECONDS)
-        head = self._compact(head)
+        head = self._compact(head, down_to)
         idle = self._idle_wait(head) if scheduled else None
         now = datetime.now(UTC) if scheduled else None
         targets = self._waiting(head, 0.0 if everything else idle, now)
@@ -270,9 +297,9 @@ class SessionWork:
             # what can't be erased now must not keep other sessions waiting
             logger.exception("session %r not erased; it will be tried again", session_id)
 
-    def _compact(self, head: Head) -> Head:
+    def _compact(self, head: Head, down_to: int | None = None) -> Head:
         try:
-            compacted = self._compaction.compact(head)
+            compacted = self._compaction.compact(head, down_to)
             # a fallback summary that was just made is not refreshed in the same breath
             return compacted if compacted is not head else self._compaction.refresh_summary(head)
         except Damaged as error:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from math import inf
 from time import monotonic, time
 
-from agent_memory.core.processes import begin_anew_in_child, wait_for_imports
+from agent_memory.core.processes import begin_anew_in_child, known_lock, wait_for_imports
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.threads import apart
 from agent_memory.engine.backoff import Backoff
@@ -26,7 +26,12 @@ from agent_memory.stores.damage import leave_out
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
-_PAGE = 64
+_PAGE = 256
+_PUT_OFF_SECONDS = 0.1
+_SHARE = 20
+"""So soon, or so many times as long as it took to find them, the next are looked for where a whole
+page of sessions had only to wait. Each of them falls due again with its next message: under load,
+to look at once is to do nothing as fast as it goes."""
 _EXIT_SECONDS = 2.0
 _HOUSEKEEPING_SECONDS = 60.0
 _REPLACED_SECONDS = 600.0
@@ -78,6 +83,7 @@ class Housekeeping:
         store: The log.
         records: Remember which jobs there were.
         resume: Finishes interrupted deletions.
+        beat: Tells others that somebody works.
         jobs: What sessions are worked on for now: the names of the blocks that absorb, and how long
             logs are kept.
     """
@@ -87,11 +93,13 @@ class Housekeeping:
         store: SessionStore,
         records: SystemRecords,
         resume: Callable[[], None],
+        beat: Callable[[], None],
         jobs: Iterable[str],
     ) -> None:
         self._store = store
         self._records = records
         self._resume = resume
+        self._beat = beat
         self._jobs = set(jobs)
         self._introduced = False
 
@@ -100,6 +108,7 @@ class Housekeeping:
         if not self._introduced:
             self._introduce()
             self._introduced = True
+        self._beat()
         self._wake_again()
         self._resume()
 
@@ -155,7 +164,7 @@ class Worker:
         begin_anew_in_child(self, Worker._begin)  # the next wake starts new threads
 
     def _begin(self) -> None:
-        self._lock = threading.RLock()  # taken in one step of C: see `core.threads.apart`
+        self._lock = known_lock()  # taken in one step of C: see `core.threads.apart`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
         self._busy: dict[str, bool] = {}  # whether each was woken again meanwhile
@@ -271,6 +280,7 @@ class Worker:
     def _poll(self) -> None:
         """Line up what is due in the store, whoever left it there."""
         self._keep_house()
+        begun = monotonic()
         try:
             heads = self._store.due(_PAGE)
         except Exception as error:  # noqa: BLE001 - the store is down: this thread lives on
@@ -278,17 +288,29 @@ class Worker:
                 logger.warning("what is due cannot be read, and is tried again: %s", error)
             self._trouble = str(error)
             return
-        self._trouble = ""
+        self._trouble, taken = "", monotonic() - begun
         with self._lock:
             fresh = [
                 head
                 for head in heads
                 if head.session_id not in self._busy and not self._backoff.seconds(head.session_id)
             ]
-            for head in fresh:
-                self._add(head)
-            self._more = len(heads) == _PAGE and bool(fresh)
+        some = [head for head in fresh if not self._put_off(head)]
+        with self._lock:
+            for head in some:
+                if head.session_id not in self._busy:
+                    self._add(head)
+            full = len(heads) == _PAGE
+            self._more = full and bool(some)
+            if full and fresh and not some:
+                self._poll_at = monotonic() + max(_PUT_OFF_SECONDS, _SHARE * taken)
             self._changed.notify_all()
+
+    def _put_off(self, head: Head) -> bool:
+        try:
+            return self._work.put_off(head)
+        except Exception:  # noqa: BLE001 - whatever it is, it comes to whoever works on the session
+            return False
 
     def _keep_house(self) -> None:
         with self._lock:

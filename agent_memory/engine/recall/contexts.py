@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,24 +11,29 @@ from typing import Any, NamedTuple
 from agent_memory.core.asking import asked_for
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.courtesies import is_courtesy
+from agent_memory.core.explanation import left_out_of
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.native import native
 from agent_memory.core.packing import Packer, Shown
-from agent_memory.core.records import Entry, Head, Recall, Scope, empty_head
+from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope, empty_head
+from agent_memory.core.sent import SentContext, kept_of
 from agent_memory.core.threads import apart
 from agent_memory.core.usage import Usage
 from agent_memory.core.window import role_of, ruled
 from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.fan_out import FanOut
-from agent_memory.engine.recall.prompts import Prompts
+from agent_memory.engine.recall.prompts import Prompts, Recalls
+from agent_memory.engine.recall.sent import SentContexts
 from agent_memory.engine.windows import Windows
-from agent_memory.errors import InvalidBudget
+from agent_memory.errors import InvalidBudget, StoreError
 from agent_memory.models.usage import Account, current_account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.pending import Pending
+
+logger = logging.getLogger(__name__)
 
 Found = dict[str, list[Recall]]
 
@@ -98,6 +104,12 @@ class View(NamedTuple):
         floors = {} if all_of_it else self.seen.packer.floors(text)
         return merge(self.found, window.sources, self.among, floors)
 
+    def left_out(self, context: MemoryContext, window: Shown) -> list[LeftOut]:
+        """What blocks recalled for a context and it has not, with the why."""
+        found = [one for recalls in self.found.values() for one in recalls]
+        merged = self.merged(window, all_of_it=True)
+        return left_out_of(found, merged, self.merged(window), context)
+
     def window(self, asked: Sequence[Message]) -> Shown:
         """What a context shows for the turn so far."""
         seen = self.seen
@@ -117,6 +129,9 @@ class Contexts:
         recaller: Asks the blocks.
         troubles: What to warn of, whatever was recalled; of a session, or without one.
         pending: Tells what blocks have not absorbed yet.
+        sent: Keeps what is sent.
+        recalls: Counts how often something was found.
+        pinned: The ids of what is to be recalled first.
 
     Attributes:
         packer: As given.
@@ -134,8 +149,14 @@ class Contexts:
         recaller: FanOut,
         troubles: Callable[[Head | None], list[str]],
         pending: Pending,
+        sent: SentContexts,
+        recalls: Recalls,
+        pinned: Callable[[Scope], frozenset[str]],
     ) -> None:
+        self._recalls = recalls
+        self._pinned = pinned
         self._pending = pending
+        self._sent = sent
         self._guard = guard
         self._store = store
         self._windows = windows
@@ -159,28 +180,83 @@ class Contexts:
         packer = self.packer.lowered(checked_budget(max_tokens))
         how: dict[str, Any] = {"once": True, "form": form, "given": given}
         seen = self.see(session_id, to_add(query), user_id, packer=packer, query=query, **how)
-        context = self.sending(session_id, self._view(seen))(seen.asked)
-        return context if form is None else replace(context, format=form)
+        return self.sending(session_id, self._view(seen), form)(seen.asked)
 
     @apart
-    def begin(self, session_id: str, asked: Sequence[Message], *, user_id: str | None) -> Pack:
+    def were(
+        self, session_id: str, user_id: str | None, after: int, limit: int | None
+    ) -> list[SentContext]:
+        """See `AgentMemory.contexts`."""
+        head = self._guard.owned(session_id, user_id)
+        if head is None:
+            return []
+        scope = scope_of(head, user_id, session_id)
+
+        def again(question: str) -> list[Recall]:
+            found, _ = self.recall(scope, Message(role="user", content=question))
+            return [one for recalls in found.values() for one in recalls]
+
+        return self._sent.read(session_id, after, limit, again)
+
+    @apart
+    def begin(
+        self,
+        session_id: str,
+        asked: Sequence[Message],
+        *,
+        user_id: str | None,
+        reads_turn: bool = False,
+    ) -> Pack:
         """What packs the context of a turn, and packs it again as the turn grows.
 
         Args:
             session_id: The conversation.
             asked: The turn so far.
             user_id: The user.
+            reads_turn: Whether the model can read on what the turn itself shows in part.
         """
-        return self.sending(session_id, self._view(self.see(session_id, asked, user_id)))
+        packer = replace(self.packer, reads_turn=reads_turn)
+        seen = self.see(session_id, asked, user_id, packer=packer)
+        return self.sending(session_id, self._view(seen))
 
-    def sending(self, session_id: str, view: View) -> Pack:
-        """What packs contexts of a view that are sent to a model: these are counted."""
+    def sending(self, session_id: str, view: View, form: str | None = None) -> Pack:
+        """What packs contexts of a view that are sent to a model: these are counted, and kept."""
+        counted = False
 
         def pack(asked: Sequence[Message]) -> MemoryContext:
             window = view.window(asked)
-            return self.prompts.noted(session_id, view.context(window), window)
+            nonlocal counted
+            context = self.prompts.noted(session_id, view.context(window), window)
+            if not counted:  # as the turn grows nothing more is looked for
+                self._count(view.seen, context)
+                counted = True
+            if form is not None:
+                context = replace(context, format=form)
+            if self._sent.on:
+                self._keep(session_id, view, window, context)
+            return context
 
         return pack
+
+    def _count(self, seen: Seen, context: MemoryContext) -> None:
+        query = seen.query
+        for block in self.blocks:
+            ids = [one.id for one in context.recalls if one.block == block.name]
+            if ids and block.counts_recalls:
+                try:
+                    block.recalled(seen.scope, ids)
+                except StoreError as error:  # the context is there, whatever is counted
+                    logger.warning("what was recalled is not counted: %s", error)
+        if query is not None and not is_courtesy(query.text()):
+            selective = (context.blocks[one.block].selective for one in context.recalls)
+            self._recalls.note(found=any(selective))
+
+    def _keep(self, session_id: str, view: View, window: Shown, context: MemoryContext) -> None:
+        seen = view.seen
+        question = seen.query.text() if seen.query is not None else ""
+        left_out = view.left_out(context, window)
+        kept = kept_of(context, window, seen.entries, question, left_out)
+        self._sent.keep(session_id, kept, seen.scope.user_id, begun=seen.head is not None)
 
     def see(
         self,
@@ -266,8 +342,15 @@ class Contexts:
         always = None
         if message is not None and is_courtesy(message.text()):
             always = [block.name for block in self.blocks if not block.selective]
+        scope = replace(scope, pinned=self._pinned(scope))
         found, warnings = self._recaller.recall(scope, message, self.packer.candidates, always)
-        return existing(self._store, found), warnings
+        there = existing(self._store, found)
+        if scope.pinned:
+            there = {
+                block: [replace(one, pinned=one.id in scope.pinned) for one in recalls]
+                for block, recalls in there.items()
+            }
+        return self._recaller.marked(scope, there), warnings
 
 
 def _window(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from uuid import uuid4
 
 from agent_memory.core.asking import asked_for
-from agent_memory.core.explanation import Explanation, left_out_of
+from agent_memory.core.explanation import Explanation
 from agent_memory.core.messages import Message
 from agent_memory.core.records import DeadLetter, LeftOut, Scope
 from agent_memory.core.threads import apart
@@ -59,10 +59,9 @@ class Explainer:
             notes.append(_OF_NOBODY.format(session_id))
         found, warnings = contexts.recall(scope, message)
         view = View(seen, found, [])
-        merged, context = view.merged(seen.window, all_of_it=True), view.context()
-        recalled = [one for recalls in found.values() for one in recalls]
+        context = view.context()
         left_out = [
-            *left_out_of(recalled, merged, view.merged(seen.window), context),
+            *view.left_out(context, seen.window),
             *self._passed_over(scope, asked_for(message)),
         ]
         warnings += [*notes, *contexts.troubles(head), *contexts.waiting(scope, head)]

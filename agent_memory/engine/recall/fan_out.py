@@ -8,18 +8,23 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import TypeVar
 
 from agent_memory.core import threads
 from agent_memory.core.asking import asked_for
+from agent_memory.core.fusion import marked
+from agent_memory.core.memory_spans import operation, tell_search
 from agent_memory.core.messages import Message
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.core.records import Recall, Scope
+from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import error_text
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.recall.runner import TimeLimited, resolve
 from agent_memory.errors import SpendingLimitReached
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account, current_account
+
+T = TypeVar("T")
 
 LOAD_SECONDS = 10.0
 """So long at most is waited for what a block loads before it is asked for the first time."""
@@ -35,6 +40,7 @@ class FanOut:
         timeout: Seconds to wait for a block.
         timeouts: By the block's name, the seconds of those that have their own.
         blocks: What `recall` asks, bound and in order.
+        store_id: What spans are to call where they are.
 
     Attributes:
         blocks: These blocks.
@@ -45,8 +51,10 @@ class FanOut:
         timeout: float,
         timeouts: Mapping[str, float] = MappingProxyType({}),
         blocks: Sequence[Block] = (),
+        store_id: str | None = None,
     ) -> None:
         self.blocks = blocks
+        self._store_id = store_id
         self._timeout = timeout
         self._timeouts = timeouts
         self._limited = TimeLimited()
@@ -72,6 +80,14 @@ class FanOut:
             only: The blocks to ask, by name; None for all.
         """
         message = message and asked_for(message)
+        with operation("search_memory", self._store_id, scope.session_id) as span:
+            found, warnings = self._recall(scope, message, limit, only)
+            tell_search(span, message, (one for recalls in found.values() for one in recalls))
+            return found, warnings
+
+    def _recall(
+        self, scope: Scope, message: Message | None, limit: int, only: Collection[str] | None
+    ) -> tuple[dict[str, list[Recall]], list[str]]:
         asked = [
             block
             for block in self.blocks
@@ -106,9 +122,23 @@ class FanOut:
             loading.result(LOAD_SECONDS)
         self._loaded.add(name)
 
-    def ask(
-        self, calls: Mapping[str, Callable[[], list[Recall]]]
-    ) -> tuple[dict[str, list[Recall]], list[str]]:
+    def marked(self, scope: Scope, found: Mapping[str, list[Recall]]) -> dict[str, list[Recall]]:
+        """What was recalled, of which what is outdated says so, as far as other blocks know.
+
+        A block that cannot tell is no trouble: all stands as it was found.
+        """
+        told = {
+            block.name: partial(block.outdated, scope, sources)
+            for block in self.blocks
+            if type(block).outdated is not Block.outdated
+            and (sources := _sources(found, besides=block.name))
+        }
+        if not told:
+            return dict(found)
+        outdated, _ = self.ask(told)
+        return {name: marked(name, recalls, outdated) for name, recalls in found.items()}
+
+    def ask(self, calls: Mapping[str, Callable[[], T]]) -> tuple[dict[str, T], list[str]]:
         """What each call gives, and a warning for each that failed or was too slow.
 
         Args:
@@ -130,7 +160,7 @@ class FanOut:
             self._note(name, worked=False)
             seconds = self._timeouts.get(name, self._timeout)
             warnings.append(f"The block {name!r} did not answer within {seconds:g} s.")
-        found: dict[str, list[Recall]] = {}
+        found: dict[str, T] = {}
         for name, outcome in outcomes.items():
             refused = isinstance(outcome, SpendingLimitReached)  # which is no failure
             self._note(name, worked=refused or not isinstance(outcome, Exception))
@@ -159,6 +189,16 @@ class FanOut:
                 self._backoff.succeeded(name)
             elif self._backoff.idle(name):
                 self._backoff.failed(name)
+
+
+def _sources(found: Mapping[str, Sequence[Recall]], besides: str) -> set[Source]:
+    return {
+        source
+        for name, recalls in found.items()
+        if name != besides
+        for recall in recalls
+        for source in recall.sources
+    }
 
 
 def concerns(block: Block, scope: Scope) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from agent_memory.core.filters import Where, check_where, matches
-from agent_memory.core.limits import MOST, quoted
+from agent_memory.core.limits import quoted, score_of
 from agent_memory.core.moments import check_moment
 from agent_memory.core.records import Entry, Recall
 from agent_memory.core.window import role_of
@@ -58,16 +58,10 @@ class Filter:
         Raises:
             InvalidInput: One of them is not usable.
         """
-        if least is not None and (
-            isinstance(least, bool)
-            or not isinstance(least, int | float)
-            or not -MOST < least < MOST
-        ):
-            raise InvalidInput(f"least is {quoted(least)}. Give a score, such as 0.5, or None.")
         return cls(
             _names("blocks", blocks), _names("roles", roles),
             check_moment("since", since), check_moment("until", until),
-            None if where is None else check_where(where), least, bool(entries),
+            None if where is None else check_where(where), score_of("least", least), bool(entries),
         )  # fmt: skip
 
     @property

@@ -14,6 +14,7 @@ from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.contexts import Found, existing
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.filtering import Filter
+from agent_memory.engine.recall.prompts import Recalls
 from agent_memory.stores.base import SessionStore
 
 SPARE = 2
@@ -35,6 +36,7 @@ class Search:
         store: The log.
         counter: Prices what is found.
         searcher: Asks the blocks.
+        recalls: Counts how often something was found.
 
     Attributes:
         blocks: The blocks that are asked.
@@ -46,7 +48,9 @@ class Search:
         store: SessionStore,
         counter: TokenCounter,
         searcher: FanOut,
+        recalls: Recalls,
     ) -> None:
+        self._recalls = recalls
         self._guard = guard
         self._store = store
         self._counter = counter
@@ -74,9 +78,11 @@ class Search:
         message = Message(role="user", content=query)
         most = limit * ELSEWHERE if only.narrows else most_of(limit, scope)
         found, warnings = self._searcher.recall(scope, message, most, only.blocks)
-        there = wanted(existing(self._store, found), scope)
+        there = self._searcher.marked(scope, wanted(existing(self._store, found), scope))
         kept = {block: only.kept(recalls, self._store) for block, recalls in there.items()}
-        return self.priced(merge(kept)[:limit]), warnings
+        best = merge(kept)[:limit]
+        self._recalls.note(found=bool(best))
+        return self.priced(best), warnings
 
     def priced(self, recalls: list[Recall]) -> list[Recall]:
         """Recalls with their size in tokens."""

@@ -1,4 +1,5 @@
-"""`Prompts`: how much of each context is the same as in the one before, for each session."""
+"""What is counted of contexts: how much of each is the same as in the one before, for each session,
+and how often nothing was found."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from agent_memory.core.context import MemoryContext
 from agent_memory.core.packing import Shown
 from agent_memory.core.prefix import Piece, pieces, same
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.engine.stats import PromptStats
+from agent_memory.engine.stats import PromptStats, RecallStats
 
 _MOST = 1_000
 """Sessions whose last context is known, the latest."""
@@ -30,6 +31,7 @@ class Prompts:
             [*shown.turns, *shown.drafts],
             context.recalls,
             context.tokens - shown.tokens,
+            leads=context.memory_role == "leading",
         )
         with self._lock:
             before = self._last.pop(session_id, None)
@@ -49,3 +51,21 @@ class Prompts:
         """The totals now."""
         with self._lock:
             return self._stats
+
+
+class Recalls:
+    """How often something was looked for in this process. Safe to share."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._stats = RecallStats()
+
+    def note(self, *, found: bool) -> None:
+        """Something was looked for."""
+        with self._lock:
+            was = self._stats
+            self._stats = RecallStats(was.asked + 1, was.empty + (not found))
+
+    def snapshot(self) -> RecallStats:
+        """The totals now."""
+        return self._stats

@@ -244,7 +244,13 @@ class SharedMemory:
     def _turns(self) -> Turns:
         """Turns that read and store through the checked calls."""
 
-        def begin(session_id: str, asked: Sequence[Message], *, user_id: str | None) -> Pack:
+        def begin(
+            session_id: str,
+            asked: Sequence[Message],
+            *,
+            user_id: str | None,
+            reads_turn: bool = False,
+        ) -> Pack:
             session = self._session(session_id)
             turns = self._memory.turns
             pack = self._reading(lambda: turns.begin(session, asked, user_id=self._user))
@@ -262,8 +268,13 @@ class SharedMemory:
                 lambda: self._memory._stored(self._session(session_id), key, user_id=self._user)
             )
 
+        def told(turn: Turn, said: Sequence[Message] | None) -> None:
+            session = self._session(turn.session_id)
+            self._memory.turns.told(replace(turn, session_id=session, user_id=self._user), said)
+
         return replace(
             self._memory.turns,
+            told=told,
             begin=begin,
             update=update,
             stored=stored,

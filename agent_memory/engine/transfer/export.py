@@ -13,10 +13,12 @@ from typing import TextIO
 
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
+from agent_memory.core.reserved import VALUES
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import LogChanged, log_pages
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
+from agent_memory.engine.values.items import Kept, now_utc, own_root, owner_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.registry import registered
@@ -91,6 +93,11 @@ class Exporter:
         for note in self._store.records(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
             if note.session_id == head.session_id:
                 yield writing.forgotten(note)
+        now = now_utc()
+        for owner in self._store.owners(VALUES.name, owner_of(own_root(head.session_id), ())):
+            for record in self._store.records(VALUES.name, owner):
+                if not Kept(record).is_over(now):
+                    yield writing.value(record)
 
     def _entries(self, head: Head) -> Iterator[Entry]:
         try:
@@ -160,18 +167,30 @@ def written(to: str | Path | TextIO) -> Iterator[TextIO]:
     """A file to write to. At a path it appears once all is written, in place of what was there.
 
     What is no regular file, such as a pipe or a device, is written to as it is.
+
+    Raises:
+        InvalidInput: There can be no such file, or it is none.
     """
     if not isinstance(to, str | Path):
         if not hasattr(to, "write"):
             raise InvalidInput(f"Nothing can be written to {quoted(to)}. Give a path or text file.")
         yield to
         return
-    path = Path(os.path.realpath(to))
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="\n") as file:
+    try:
+        path = Path(os.path.realpath(to))
+        replaces = not path.exists() or path.is_file()
+        descriptor, name = (
+            tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            if replaces
+            else (os.open(path, os.O_WRONLY), "")
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"Nothing can be written to {quoted(str(to))}: {why}.") from error
+    if not replaces:
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file
         return
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file

@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.once import KeptKey
 from agent_memory.core.records import DeadLetter, Head, Lease, Record, Scope
+from agent_memory.core.reserved import VALUES
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.lines import refused
-from agent_memory.engine.transfer.snapshots.reading import Fact, Forgotten, Item, Vector, Vectors
+from agent_memory.engine.transfer.snapshots.reading import (
+    Fact,
+    Forgotten,
+    Item,
+    Value,
+    Vector,
+    Vectors,
+)
 from agent_memory.engine.transfer.validate_import import features_in, is_bound, is_keyed, validated
 from agent_memory.errors import ConfigError, DimensionMismatch, ModelError
 from agent_memory.ltm_blocks.base import Block, Resources
@@ -62,6 +70,7 @@ class RecordImport:
         self._keys: list[KeptKey] = []
         self._letters: list[DeadLetter] = []
         self._forgotten: list[Forgotten] = []
+        self._values: list[Record] = []
         self._brought: set[str] = set()
         self._anew: set[str] = set()
         self._place: tuple[Vectors, VectorStore] | None = None
@@ -94,6 +103,8 @@ class RecordImport:
             self._letters.append(item)
         elif isinstance(item, Forgotten):
             self._forgotten.append(item)
+        elif isinstance(item, Value):
+            self._values.append(item.record)
 
     def finish(self) -> dict[str, int]:
         """Keep what is not kept yet, now that the snapshot is known to be whole.
@@ -116,6 +127,10 @@ class RecordImport:
         self._store.put_keys(self._head.session_id, self._keys, lease=self._lease)
         tombstones = [one.record for one in self._forgotten]
         self._store.put_records(FORGOTTEN, tombstones, lease=self._lease)
+        for at in range(0, len(self._values), _PAGE):
+            page = self._values[at : at + _PAGE]
+            versions = map(new_version, {one.owner for one in page})
+            self._store.put_records(VALUES.name, [*page, *versions], lease=self._lease)
         return cursors
 
     def _cursors(self) -> dict[str, int]:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from math import isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from agent_memory.core.ids import is_storable
 from agent_memory.core.limits import quoted, text_of
-from agent_memory.core.records import Record
+from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.keyed_records import plain_json
@@ -25,6 +26,7 @@ Namespace = tuple[str, ...]
 
 _END = "\x1f"
 _LONGEST = 320  # what stores take for an owner
+_MOST_SECONDS = 1e10
 _LONGEST_TTL = timedelta(days=36_500)
 
 
@@ -106,11 +108,17 @@ class Kept:
         found: np.ndarray = np.frombuffer(b64decode(kept[1]), np.float32).reshape(kept[2], -1)
         return found
 
-    @property
-    def embedder(self) -> str | None:
-        """Whose vectors these are."""
-        kept = self.record.metadata.get("vectors")
-        return None if kept is None else str(kept[0])
+    def is_of(self, embedder: str, dimension: int) -> bool:
+        """Whether it has vectors that can be held against an embedder's."""
+        vectors = self.vectors
+        if vectors is None or vectors.shape[1] != dimension:
+            return False
+        return bool(self.record.metadata["vectors"][0] == embedder)
+
+    def nearness(self, wanted: np.ndarray) -> float:
+        """The cosine of the nearest of its texts."""
+        assert self.vectors is not None
+        return float((self.vectors @ wanted).max())
 
     def item(self, score: float | None = None) -> KeyValue:
         """It, for the caller to keep."""
@@ -146,7 +154,8 @@ def record_of(
         "begun": begun,
     }
     if given.ttl is not None:
-        metadata |= {"ttl": given.ttl, "until": _until(given.ttl, now)}
+        until = _until(given.ttl, now)
+        metadata |= {"ttl": min(given.ttl, _MOST_SECONDS), "until": until}
     if vectors is not None:
         name, rows = vectors
         metadata["vectors"] = [name, b64encode(rows.tobytes()).decode(), len(rows)]
@@ -166,18 +175,37 @@ def checked(namespace: Sequence[str], *, what: str = "namespace") -> Namespace:
     """Labels, as a tuple.
 
     Raises:
-        InvalidInput: It is no sequence of texts, or one of them is empty.
+        InvalidInput: It is no sequence of texts, or one of them is empty or can't be stored.
     """
-    if isinstance(namespace, str) or not all(
-        isinstance(label, str) and label for label in namespace
+    if not _is_list(namespace) or not all(
+        isinstance(label, str) and label and is_storable(label) for label in namespace
     ):
         raise InvalidInput(
-            f"{what} is {quoted(namespace)}. Give a tuple of labels, none empty, such as "
-            "('users', 'ana')."
+            f"{what} is {quoted(namespace)}. Give a tuple of labels, none empty and without NUL or "
+            "lone surrogates, such as ('users', 'ana')."
         )
-    for label in namespace:
-        text_of(what, label)
     return tuple(namespace)
+
+
+def checked_put(given: object) -> Put:
+    """What is to be kept, its labels and texts as they are kept.
+
+    Raises:
+        InvalidInput: A part of it is not usable.
+    """
+    if not isinstance(given, Put):
+        raise InvalidInput(f"{quoted(given)} is nothing to keep. Give a Put.")
+    namespace, key = checked(given.namespace), text_of("key", given.key)
+    if not key:
+        raise InvalidInput("The key is empty. Give the value a name.")
+    texts = [given.texts] if isinstance(given.texts, str) else given.texts
+    if not _is_list(texts):
+        raise InvalidInput(f"texts is {quoted(texts)}. Give a list of texts.")
+    return given._replace(namespace=namespace, key=key, texts=[text_of("texts", t) for t in texts])
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray)
 
 
 def owner_of(root: str, namespace: Namespace) -> str:
@@ -193,6 +221,11 @@ def owner_of(root: str, namespace: Namespace) -> str:
             "kept, the user's id among them. Move what tells items apart into their keys."
         )
     return owner
+
+
+def own_root(session_id: str) -> str:
+    """Whose the values are that go with a session, whosever the session is."""
+    return Scope(None, session_id).owner
 
 
 def is_owned(owner: str, root: str) -> bool:
@@ -216,9 +249,9 @@ def _written(label: str) -> str:
 
 
 def _until(ttl: float, now: datetime) -> str:
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not isfinite(ttl) or ttl <= 0:
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < inf:
         raise InvalidInput(f"ttl is {quoted(ttl)}. Give seconds, above 0, or None for no end.")
-    return (now + min(timedelta(seconds=min(ttl, 1e10)), _LONGEST_TTL)).isoformat()
+    return (now + min(timedelta(seconds=min(ttl, _MOST_SECONDS)), _LONGEST_TTL)).isoformat()
 
 
 def now_utc() -> datetime:

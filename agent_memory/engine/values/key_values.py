@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agent_memory.core.asking import asked_in
 from agent_memory.core.filters import Where, check_where, matches
-from agent_memory.core.limits import at_most, how_many, text_of
+from agent_memory.core.limits import at_most, how_many, quoted, score_of, text_of
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.reserved import VALUES
 from agent_memory.engine.values.items import (
@@ -15,6 +17,7 @@ from agent_memory.engine.values.items import (
     Namespace,
     Put,
     checked,
+    checked_put,
     id_of,
     namespace_of,
     now_utc,
@@ -102,7 +105,9 @@ class KeyValues:
 
     def put_many(self, puts: Iterable[Put]) -> list[KeyValue]:
         """Keep many values, all of them or none; of one key the last. As `put`."""
-        now, wanted = now_utc(), [_checked(one) for one in puts]
+        if not isinstance(puts, Iterable):
+            raise InvalidInput(f"puts is {quoted(puts)}. Give a list of Put.")
+        now, wanted = now_utc(), [checked_put(one) for one in puts]
         vectors = self._vectors(wanted)
         records: dict[str, Record] = {}
         for place, one in enumerate(wanted):
@@ -171,7 +176,7 @@ class KeyValues:
             InvalidInput: A condition or a number is not usable.
             ModelError: The embedder failed.
         """
-        wanted = check_where(where)
+        wanted, least = check_where(where), score_of("least", least)
         limit, offset, now = how_many("limit", limit), how_many("offset", offset), now_utc()
         found = [
             kept
@@ -267,14 +272,14 @@ class KeyValues:
         self, query: str, found: Sequence[Kept], least: float | None
     ) -> list[tuple[Kept, float | None]]:
         embedder = self._embedder()
-        name, wanted = embedder.name, embedder.embed([query])[0]
+        name, wanted = embedder.name, embedder.embed([asked_in(query)])[0]
         scored: list[tuple[Kept, float | None]] = []
         bare: list[tuple[Kept, float | None]] = []
         for kept in found:
-            if kept.vectors is None or kept.embedder != name:
+            if not kept.is_of(name, len(wanted)):
                 bare.append((kept, None))
-            elif least is None or float((kept.vectors @ wanted).max()) >= least:
-                scored.append((kept, float((kept.vectors @ wanted).max())))
+            elif (score := kept.nearness(wanted)) >= (-math.inf if least is None else least):
+                scored.append((kept, score))
         scored.sort(key=lambda one: -(one[1] or 0.0))
         return scored if least is not None else [*scored, *bare]
 
@@ -284,14 +289,6 @@ def erase_values(store: RecordStore, scope: Scope) -> None:
     for owner in store.owners(_BLOCK, owner_of(scope.owner, ())):
         store.delete_records(_BLOCK, owner=owner)
         store.delete_records(_BLOCK, owner=version_owner(owner))
-
-
-def _checked(given: Put) -> Put:
-    namespace, key = checked(given.namespace), text_of("key", given.key)
-    if not key:
-        raise InvalidInput("The key is empty. Give the value a name.")
-    texts = [given.texts] if isinstance(given.texts, str) else list(given.texts)
-    return given._replace(namespace=namespace, key=key, texts=[text_of("texts", t) for t in texts])
 
 
 def _begins(namespace: Namespace, wanted: Namespace) -> bool:

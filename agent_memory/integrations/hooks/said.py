@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agent_memory.errors import StoreUnavailable
 
-VERSION = 6
+VERSION = 7
 """The version of the tables that it can read."""
 
 BREAK = "\x00"
@@ -20,11 +20,11 @@ BREAK = "\x00"
 
 _WAIT_SECONDS = 0.2
 _SESSIONS = (
-    "SELECT key, session_id FROM agent_memory_sessions WHERE namespace = ? AND user_id = ? "
+    "SELECT key, session_id FROM agent_memory_sessions_v7 WHERE namespace = ? AND user_id = ? "
     "AND NOT deleting ORDER BY key DESC"
 )
 _CHOSEN = (  # comparing is quicker than LIKE
-    "FROM agent_memory_entries WHERE session = ? AND "
+    "FROM agent_memory_entries_v7 WHERE session = ? AND "
     '(message BETWEEN \'{"role":"assistant"\' AND \'{"role":"assistant"~\' '
     'OR message BETWEEN \'{"role":"user"\' AND \'{"role":"user"~\') ORDER BY seq DESC LIMIT ?'
 )

@@ -1,5 +1,7 @@
-"""Which messages bear on a prompt, by their words alone and without numpy, which takes longer to
-load than all of this takes."""
+"""Which messages bear on a prompt, by their words alone.
+
+Words are compared and weighed as recall does it, but for its numbers in arrays
+(`retrieval.terms`): loading numpy takes longer than all of this takes."""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from agent_memory.integrations.hooks.said import BREAK
+from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import roots, words
 
@@ -22,7 +25,6 @@ _ENOUGH = 500
 _TELLING = 8  # words of a prompt that a message is held against
 _LEAST = 0.3
 _NEW = 1  # words that a message has to have beside those of the prompt
-_K1, _B, _USUAL = 0.9, 0.75, 20.0  # as `retrieval.terms` has them
 _IDLE = (
     "ok okay yes yep no nope thanks thank great good nice cool sure done continue go ahead proceed "
     "please again try now next fix help want need make let lgtm"
@@ -63,7 +65,7 @@ def bearing(prompt: str, sources: Sequence[str], limit: int) -> list[Found]:
         return []
     texts = BREAK.join(sources).lower().split(BREAK)
     holding = _holding(roots(prompt, languages), asked, texts)
-    rarity = {word: _rarity(len(texts), len(holders)) for word, holders in holding.items()}
+    rarity = {word: math.log1p(odds(len(texts), len(holders))) for word, holders in holding.items()}
     least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
     found = []
     for (source, place), stored in _taken(sources, _first_look(holding, rarity)):
@@ -74,8 +76,8 @@ def bearing(prompt: str, sources: Sequence[str], limit: int) -> list[Found]:
             continue
         if sum(1 for word in counts if word not in asked) < _NEW:
             continue  # it says what is asked, and no more
-        damping = _K1 * (1 - _B + _B * counts.total() / _USUAL)
-        score = sum(rarity[word] * counts[word] / (counts[word] + damping) for word in shared)
+        against = damping(counts.total(), TURN_LENGTH)
+        score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
         found.append(Found(source, place, role, text, score))
     return _different(sorted(found, key=lambda one: -one.score), limit)
 
@@ -108,10 +110,6 @@ def _holding(
         if (root := root_of.get(word, word))
     }
     return {word: holders for word, holders in holding.items() if holders}
-
-
-def _rarity(count: int, holding: int) -> float:
-    return math.log1p((count - holding + 0.5) / (holding + 0.5))
 
 
 def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:

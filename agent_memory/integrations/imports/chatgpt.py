@@ -10,21 +10,17 @@ from typing import Any
 
 from agent_memory.integrations.imports.chats import (
     Event,
-    Json,
     Omitted,
     Said,
     Unread,
-    dated,
-    listed,
-    mapping,
-    moment,
     named,
-    text_in,
+    read_each,
     titled,
 )
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.json_parts import elements
+from agent_memory.integrations.imports.json_parts import Element, elements_in
 from agent_memory.integrations.imports.tree import Branch, begun, branches, upwards
+from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 FORMAT = "chatgpt.export"
 """The format of messages that no chat shows, such as reasoning: kept as they are."""
@@ -36,23 +32,18 @@ _INNER = ("thoughts", "reasoning_recap", "user_editable_context", "model_editabl
 
 def read(source: SourceFiles) -> Iterator[Event]:
     """What an export holds: the zip, the folder it unpacks to, or a `conversations.json`."""
-    for file in source.files("conversations*.json"):
-        if isinstance(file, Unread):
-            yield file
-            continue
-        for part in elements(file.name, file.file):
-            yield from [part] if isinstance(part, Unread) else _conversation(part.where, part.value)
+    return read_each(elements_in(source, "conversations*.json"), _conversation)
 
 
-def _conversation(where: str, given: object) -> Iterator[Event]:
-    conversation = mapping(given)
+def _conversation(part: Element) -> Iterator[Event]:
+    where, conversation = part.where, mapping(part.value)
     nodes = conversation.get("mapping")
     if not isinstance(nodes, Mapping):
         yield Unread(where, "no conversation of ChatGPT: it has no `mapping`")
         return
     own = text_in(conversation.get("conversation_id")) or text_in(conversation.get("id"))
     main = named("chatgpt", own or next(iter(nodes), "empty"))
-    about = titled(conversation.get("title"), source="chatgpt")
+    about = titled(conversation.get("title"))
     start = moment(conversation.get("create_time"))
     parents = {key: _parent(node) for key, node in nodes.items()}
     for number, branch in enumerate(branches(parents, conversation.get("current_node"))):
@@ -97,7 +88,7 @@ def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | No
     text = _text(content)
     if not text and kind in ("text", None):
         return Omitted("empty messages")
-    notes: Json = {"id": own, "source": "chatgpt"}
+    notes: Json = {}
     if model := text_in(more.get("model_slug")):
         notes["model"] = model
     is_hidden = more.get("is_visually_hidden_from_conversation") is True

@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import TypeVar
 
 from agent_memory.core.ids import MAX_ID
-from agent_memory.core.moments import moment_said
-
-Json = dict[str, Any]
+from agent_memory.integrations.loose import Json
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
@@ -24,12 +21,12 @@ _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A session that messages follow of; it may be told again.
+    """A session that messages follow of. It may be told again: the first time counts.
 
     Attributes:
         session_id: What it is to be called here.
         user_id: Whose the source says it is.
-        about: What it is called and where it comes from, for `describe`.
+        about: What it is called, and what else the source tells of it, for `describe`.
         branch: The session of which it is another branch; None for a session of its own.
         first: Of a branch, the id of the first message that is its alone.
         is_tree: Whether another branch of it may be what goes on in a later export.
@@ -50,7 +47,7 @@ class Said:
     Attributes:
         session_id: Its session, which was told before.
         id: What the source knows it by, within its session.
-        message: Its fields, as `update` takes them.
+        message: Its fields, as `update` takes them; what it is imported from is added.
         where: Where it stands in the source.
         is_again: Whether it stands in another session too.
     """
@@ -116,6 +113,18 @@ class Omitted:
 
 
 Event = Begun | Said | Noted | Unread | Omitted
+Part = TypeVar("Part")
+
+
+def read_each(
+    parts: Iterable[Part | Unread], read: Callable[[Part], Iterable[Event]]
+) -> Iterator[Event]:
+    """What a source holds: what is read of each part, and which parts could not be."""
+    for part in parts:
+        if isinstance(part, Unread):
+            yield part
+        else:
+            yield from read(part)
 
 
 def named(source: str, *parts: object) -> str:
@@ -133,37 +142,13 @@ def usable(text: str) -> str:
 
 def again(said: Said) -> Said:
     """A message that stands in a second session too: the question that a branch answers."""
-    own = f"{said.id}~again"
-    message = {**said.message, "metadata": {**mapping(said.message.get("metadata")), "id": own}}
-    return replace(said, id=own, message=message, is_again=True)
+    return replace(said, id=f"{said.id}~again", is_again=True)
 
 
 def id_by_place(place: int, fields: object) -> str:
     """An id for a message that has none: its place in the session, and a digest of what it says."""
     told = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=str)
     return f"{place}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
-
-
-def text_in(value: object) -> str | None:
-    """A text that says something; None for all else."""
-    return value if isinstance(value, str) and value.strip() else None
-
-
-def moment(*said: object) -> datetime | None:
-    """The first of these that tells a time: epoch seconds, or a text in ISO 8601."""
-    for value in said:
-        if isinstance(value, float) and not math.isfinite(value):
-            continue
-        if isinstance(value, datetime):
-            return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        if (found := moment_said(value)) is not None:
-            return found
-    return None
-
-
-def dated(message: Json, at: datetime | None) -> Json:
-    """A message with its time, where that is known."""
-    return message if at is None else {**message, "created_at": at}
 
 
 def titled(title: object, **more: object) -> Json:
@@ -174,13 +159,3 @@ def titled(title: object, **more: object) -> Json:
         for key, value in told.items()
         if isinstance(value, str) and value
     }
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """A mapping; an empty one for all else."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def listed(value: object) -> list[Any]:
-    """A list; an empty one for all else."""
-    return value if isinstance(value, list) else []

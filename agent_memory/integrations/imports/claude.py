@@ -9,37 +9,28 @@ from typing import Any
 
 from agent_memory.integrations.imports.chats import (
     Event,
-    Json,
     Omitted,
     Said,
     Unread,
-    dated,
-    listed,
-    mapping,
-    moment,
     named,
-    text_in,
+    read_each,
     titled,
 )
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.json_parts import elements
+from agent_memory.integrations.imports.json_parts import Element, elements_in
 from agent_memory.integrations.imports.tree import begun, branches, upwards
+from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
     """What an export holds: the zip, the folder it unpacks to, or a `conversations.json`."""
-    for file in source.files("conversations*.json"):
-        if isinstance(file, Unread):
-            yield file
-            continue
-        for part in elements(file.name, file.file):
-            yield from [part] if isinstance(part, Unread) else _conversation(part.where, part.value)
+    return read_each(elements_in(source, "conversations*.json"), _conversation)
 
 
-def _conversation(where: str, given: object) -> Iterator[Event]:
-    conversation = mapping(given)
+def _conversation(part: Element) -> Iterator[Event]:
+    where, conversation = part.where, mapping(part.value)
     messages = conversation.get("chat_messages")
     if not isinstance(messages, list):
         yield Unread(where, "no conversation of Claude: it has no `chat_messages`")
@@ -49,7 +40,7 @@ def _conversation(where: str, given: object) -> Iterator[Event]:
         yield Unread(where, "no conversation of Claude: it has no `uuid`")
         return
     main, start = named("claude", own), conversation.get("created_at")
-    about = titled(conversation.get("name"), source="claude")
+    about = titled(conversation.get("name"))
     found: dict[str, list[Said]] = {}
     parents: dict[str, str | None] = {}
     last: str | None = None
@@ -96,9 +87,7 @@ def _message(where: str, own: str, given: object, begun: object) -> Iterator[Eve
     thoughts = [told for one in blocks if (told := text_in(one.get("thinking")))]
     for number, step in enumerate(steps):
         key = f"{own}/{number}" if number else own
-        notes: Json = {"id": key, "source": "claude"}
-        if thoughts and not number:
-            notes["thinking"] = thoughts
+        notes = {"thinking": thoughts} if thoughts and not number else {}
         yield Said("", key, dated({**step, "metadata": notes}, at), where)
 
 

@@ -6,39 +6,33 @@ A file is read twice: first for which questions were asked anew, then for what w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from agent_memory.integrations.imports.chats import (
     Begun,
     Event,
-    Json,
     Omitted,
     Said,
     Unread,
-    dated,
     id_by_place,
-    mapping,
-    moment,
     named,
-    text_in,
+    read_each,
     titled,
     usable,
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import Element, lines
+from agent_memory.integrations.loose import Json, dated, mapping, moment, text_in
+from agent_memory.integrations.transcripts.claude_code import SPOKEN, spoken
 
-FORMAT = "anthropic.messages"
-
-_SPOKEN = ("user", "assistant")
+FORMAT = "claude-code.message"
+"""The format of messages that no chat shows, such as a compaction's summary: kept as they are."""
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
     """What a transcript holds, or all of a folder."""
-    for file in source.files("*.jsonl"):
-        if isinstance(file, Unread):
-            yield file
-        else:
-            yield from _transcript(file)
+    return read_each(source.files("*.jsonl"), _transcript)
 
 
 def _transcript(file: OpenFile) -> Iterator[Event]:
@@ -47,50 +41,42 @@ def _transcript(file: OpenFile) -> Iterator[Event]:
         if isinstance(part, Element) and isinstance(part.value, dict):
             tree.look(part.value)
     file.file.seek(0)
-    stem = file.name.rpartition("/")[2].removesuffix(".jsonl")
-    begun: set[str] = set()
     for place, part in enumerate(lines(file.name, file.file), 1):
         if isinstance(part, Unread):
             yield part
         elif not isinstance(part.value, dict):
             yield Unread(part.where, "not an object")
-        elif part.value.get("type") in _SPOKEN:
-            yield from _line(part.where, place, part.value, stem, tree, begun)
+        elif part.value.get("type") in SPOKEN:
+            yield from _line(part.where, place, part.value, file.stem, tree)
         elif part.value.get("type") != "summary":
             yield Omitted(f"lines of the type {str(part.value.get('type'))[:40]!r}")
 
 
-def _line(
-    where: str, place: int, line: Json, stem: str, tree: _Tree, begun: set[str]
-) -> Iterator[Event]:
-    message = mapping(line.get("message"))
-    if message.get("role") not in _SPOKEN or not isinstance(message.get("content"), str | list):
+def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterator[Event]:
+    found, message = spoken(line), mapping(line.get("message"))
+    if found is None:
         yield Unread(where, "its `message` has no role and content that Claude's API knows")
         return
-    if not message["content"]:
+    if not found.whole["content"]:
         yield Omitted("empty messages")
         return
     main = named("claude-code", text_in(line.get("sessionId")) or stem)
     own = text_in(line.get("uuid")) or id_by_place(place, message)
     branch = tree.branch(line)
     session_id = main if branch is None else usable(f"{main}~{branch}")
-    if session_id not in begun:
-        begun.add(session_id)
-        about = titled(tree.title, source="claude-code", folder=line.get("cwd"))
-        if branch is None:
-            yield Begun(main, about=about, is_tree=True)
-        else:
-            yield Begun(session_id, None, {**about, "branch_of": main}, main, own)
-    notes: Json = {"id": own, "source": "claude-code"}
-    if model := text_in(message.get("model")):
-        notes["model"] = model
-    for name in ("isMeta", "isCompactSummary"):
-        if line.get(name) is True:
-            notes[name] = True
-    raw = {"role": message["role"], "content": message["content"]}
-    fields: Json = {"raw": raw, "format": FORMAT, "metadata": notes}
-    if isinstance(raw["content"], str):
-        fields = {**raw, "metadata": notes}
+    about = titled(tree.title, folder=line.get("cwd"))
+    if branch is None:
+        yield Begun(main, about=about, is_tree=True)
+    else:
+        yield Begun(session_id, None, {**about, "branch_of": main}, main, own)
+    notes = {name: True for name in ("isMeta", "isCompactSummary") if line.get(name) is True}
+    notes |= titled(None, model=message.get("model"))
+    fields: Json = {"raw": found.said, "format": "anthropic.messages"}
+    if found.said is None:
+        fields = {"raw": {"message": found.whole}, "format": FORMAT}
+    elif isinstance(found.said["content"], str):
+        fields = found.said
+    fields = {**fields, "metadata": notes}
     yield Said(session_id, own, dated(fields, moment(line.get("timestamp"))), where)
 
 
@@ -107,7 +93,7 @@ class _Tree:
         self._titles: dict[str, str] = {}
         self._lines: set[str] = set()
 
-    @property
+    @cached_property
     def title(self) -> str | None:
         """What the session is called; a file has the titles of others too."""
         found = [title for line, title in self._titles.items() if line in self._lines]

@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.integrations.imports.chats import (
     Begun,
     Event,
-    Json,
     Omitted,
     Said,
     Unread,
-    dated,
     id_by_place,
-    mapping,
-    moment,
     named,
-    text_in,
+    read_each,
     titled,
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import lines
+from agent_memory.integrations.loose import Json, dated, moment, text_in
+from agent_memory.integrations.transcripts.codex import ITEM, is_said, item_of
 
 FORMAT = "codex.item"
 """The format of items that no chat shows: kept as they are."""
 
 _OWN = ("ghost_snapshot", "other")
-_FIRST = (
-    *("message", "reasoning", "local_shell_call", "function_call", "function_call_output"),
-    *("custom_tool_call", "custom_tool_call_output", "web_search_call"),
-)
-"""Items that the first releases wrote, each as a line of its own."""
-
-_SURROUNDINGS = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
-"""What Codex tells the model in a user's name before anybody has spoken."""
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
     """What a session's file holds, or all of a folder."""
-    for file in source.files("rollout-*.jsonl"):
-        if isinstance(file, Unread):
-            yield file
-        else:
-            yield from _session(file)
+    return read_each(source.files("rollout-*.jsonl"), _session)
 
 
 def _session(file: OpenFile) -> Iterator[Event]:
-    session_id = named("codex", file.name.rpartition("/")[2].removesuffix(".jsonl"))
-    begun, place = False, 0
+    session_id = named("codex", file.stem)
+    place, is_named = 0, False
     for part in lines(file.name, file.file):
         if isinstance(part, Unread):
             yield part
@@ -57,51 +42,25 @@ def _session(file: OpenFile) -> Iterator[Event]:
         if not isinstance(part.value, dict):
             yield Unread(part.where, "not an object")
             continue
-        kind, payload = _kind(part.value)
+        kind, payload = item_of(part.value)
         if kind == "session_meta":
-            if not begun and (own := text_in(payload.get("id"))):
-                about = titled(None, source="codex", folder=payload.get("cwd"))
-                session_id, begun = named("codex", own), True
-                yield Begun(session_id, about=about)
-        elif kind != "response_item":
+            if not place and not is_named and (own := text_in(payload.get("id"))):
+                session_id, is_named = named("codex", own), True
+                yield Begun(session_id, about=titled(None, folder=payload.get("cwd")))
+        elif kind != ITEM:
             yield Omitted(f"lines of the type {kind[:40]!r}")
         elif not text_in(payload.get("type")):
             yield Unread(part.where, "an item without a type")
         else:
-            if not begun:
-                begun = True
-                yield Begun(session_id, about=titled(None, source="codex"))
+            yield Begun(session_id)
             place += 1
-            own = id_by_place(place, payload)
-            notes: Json = {"id": own, "source": "codex"}
-            fields = _message(payload, notes)
-            yield Said(
-                session_id, own, dated(fields, moment(part.value.get("timestamp"))), part.where
-            )
+            at = moment(part.value.get("timestamp"))
+            own, fields = id_by_place(place, payload), dated(_message(payload), at)
+            yield Said(session_id, own, fields, part.where)
 
 
-def _kind(line: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The type of a line, and what it carries; the first releases wrote items as they are."""
-    payload = line.get("payload")
-    if isinstance(payload, Mapping):
-        return str(line.get("type")), payload
-    if "type" not in line and "id" in line:
-        return "session_meta", line
-    if line.get("type") in _FIRST:
-        return "response_item", line
-    return str(line.get("type") or line.get("record_type")), {}
-
-
-def _message(item: Mapping[str, Any], notes: Json) -> Json:
+def _message(item: Json) -> Json:
     """An item as it is. What Codex tells the model sets no system message of the session."""
-    raw = dict(item)
-    content = raw.get("content")
-    texts = (
-        [str(mapping(one).get("text") or "") for one in content]
-        if isinstance(content, list)
-        else []
-    )
-    is_told = bool(texts) and texts[0].lstrip().startswith(_SURROUNDINGS)
-    if is_told or raw.get("role") in ("developer", "system") or raw["type"] in _OWN:
-        return {"raw": {"item": raw}, "format": FORMAT, "metadata": notes}
-    return {"raw": raw, "format": RESPONSES, "metadata": notes}
+    if is_said(item) and item["type"] not in _OWN:
+        return {"raw": item, "format": RESPONSES}
+    return {"raw": {"item": item}, "format": FORMAT}

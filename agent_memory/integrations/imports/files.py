@@ -34,6 +34,11 @@ class OpenFile(NamedTuple):
     name: str
     file: BinaryIO
 
+    @property
+    def stem(self) -> str:
+        """Its name without folders and ending."""
+        return self.name.rpartition("/")[2].rpartition(".")[0] or self.name
+
 
 class SourceFiles:
     """What is imported from.

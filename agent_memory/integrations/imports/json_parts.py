@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from agent_memory.integrations.imports.chats import Unread
-
-LONGEST = 64 * 1024 * 1024
-"""Bytes of one element, or one line. It is held in memory as a whole."""
+from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.transcripts.lines import BOM, LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 # to the next bracket, whole strings passed over; or to a string whose end is not there yet
 _OUTSIDE = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+(["\[\]{}]?)', re.DOTALL)
@@ -72,6 +70,12 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
         yield _whole(f"{where} (byte {begun:,})", piece)
 
 
+def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unread]:
+    """The elements of all files of a source that have such names."""
+    for file in source.files(*patterns):
+        yield from [file] if isinstance(file, Unread) else elements(file.name, file.file)
+
+
 def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
     """What the lines of a file say; blank ones are passed over.
 
@@ -79,23 +83,9 @@ def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
         name: What the file is called.
         file: The file, at its beginning.
     """
-    number = 0
-    while raw := file.readline(LONGEST + 1):
-        number += 1
-        where = f"{name}, line {number}"
-        if len(raw) > LONGEST:
-            yield Unread(where, f"longer than {LONGEST:,} bytes")
-            while raw and not raw.endswith(b"\n"):
-                raw = file.readline(_CHUNK)
-        elif number == 1 and raw.startswith(_BOM):
-            yield from _line(where, raw[len(_BOM) :])
-        else:
-            yield from _line(where, raw)
-
-
-def _line(where: str, raw: bytes) -> Iterator[Element | Unread]:
-    if raw.strip():
-        yield _whole(where, raw)
+    for number, line in enumerate(lines_of(file), 1):
+        if line.raw.strip() or line.end - line.start > LONGEST:
+            yield _whole(f"{name}, line {number}", line.raw)
 
 
 def loaded(where: str, raw: bytes | str) -> Element | Unread:
@@ -149,8 +139,8 @@ class _Scan:
     def opening(self) -> bytes:
         """The first byte that is not blank; b"" where there is none."""
         self._more(0)
-        if self._buffer.startswith(_BOM):
-            self._at = len(_BOM)
+        if self._buffer.startswith(BOM):
+            self._at = len(BOM)
         while True:
             rest = self._buffer[self._at :].lstrip(_BLANK)
             self._at = len(self._buffer) - len(rest)

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from agent_memory.core.formats.registry import LANGCHAIN
@@ -12,20 +13,16 @@ from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.chats import (
     Begun,
     Event,
-    Json,
     Said,
     Unread,
-    dated,
     id_by_place,
-    mapping,
-    moment,
-    text_in,
-    titled,
+    read_each,
     usable,
 )
-from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import elements, loaded
-from agent_memory.integrations.imports.tables import is_database, rows, tables
+from agent_memory.integrations.imports.tables import Row, is_database, rows, tables
+from agent_memory.integrations.loose import Json, dated, mapping, moment, text_in
 
 _COLUMNS = {"id", "session_id", "message"}
 
@@ -35,17 +32,16 @@ def read(source: SourceFiles) -> Iterator[Event]:
     if is_database(source):
         yield from _database(source)
         return
-    for file in source.files("*.json"):
-        if isinstance(file, Unread):
-            yield file
-            continue
-        stem = file.name.rpartition("/")[2].rpartition(".")[0] or file.name
-        yield Begun(session := usable(stem), about=titled(None, source="langchain"))
-        for place, part in enumerate(elements(file.name, file.file), 1):
-            if isinstance(part, Unread):
-                yield part
-            else:
-                yield _message(part.where, session, None, part.value, place)
+    yield from read_each(source.files("*.json"), _file)
+
+
+def _file(file: OpenFile) -> Iterator[Event]:
+    yield Begun(session := usable(file.stem))
+    for place, part in enumerate(elements(file.name, file.file), 1):
+        if isinstance(part, Unread):
+            yield part
+        else:
+            yield _message(part.where, session, None, part.value, place)
 
 
 def _database(source: SourceFiles) -> Iterator[Event]:
@@ -57,25 +53,22 @@ def _database(source: SourceFiles) -> Iterator[Event]:
             "session_id and message."
         )
     for table in found:
-        places: dict[str, int] = {}
-        for row in rows(source, table, "id"):
-            if isinstance(row, Unread):
-                yield row
-                continue
-            where, values = row
-            session = values["session_id"]
-            part = loaded(where, str(values["message"]))
-            if isinstance(part, Unread):
-                yield part
-                continue
-            if not isinstance(session, str) or not session.strip():
-                yield Unread(where, "a message without a session")
-                continue
-            name = usable(session)
-            if name not in places:
-                yield Begun(name, about=titled(None, source="langchain"))
-            places[name] = places.get(name, 0) + 1
-            yield _message(where, name, f"{table}-{values['id']}", part.value, places[name])
+        yield from read_each(rows(source, table, "id"), partial(_row, table, {}))
+
+
+def _row(table: str, places: dict[str, int], row: Row) -> Iterator[Event]:
+    where, values = row
+    session = values["session_id"]
+    part = loaded(where, str(values["message"]))
+    if isinstance(part, Unread):
+        yield part
+    elif not isinstance(session, str) or not session.strip():
+        yield Unread(where, "a message without a session")
+    else:
+        name = usable(session)
+        yield Begun(name)
+        places[name] = places.get(name, 0) + 1
+        yield _message(where, name, f"{table}-{values['id']}", part.value, places[name])
 
 
 def _message(where: str, session: str, own: str | None, given: object, place: int) -> Event:
@@ -84,8 +77,7 @@ def _message(where: str, session: str, own: str | None, given: object, place: in
     if not isinstance(told.get("type"), str) or "content" not in data:
         return Unread(where, "no message of LangChain: it has no `type`, or no `data` with content")
     own = own or text_in(data.get("id")) or id_by_place(place, told)
-    notes: Json = {"id": own, "source": "langchain"}
-    fields: Json = {"raw": dict(told), "format": LANGCHAIN, "metadata": notes}
+    fields: Json = {"raw": dict(told), "format": LANGCHAIN}
     more = mapping(data.get("additional_kwargs")), mapping(data.get("response_metadata"))
     at = moment(*(one.get(key) for one in more for key in ("timestamp", "created_at")))
     return Said(session, own, dated(fields, at), where)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from agent_memory.core.messages import content_text
 from agent_memory.integrations.imports.chats import (
     Begun,
     Event,
-    Json,
     Noted,
     Omitted,
     Said,
     Unread,
-    dated,
     id_by_place,
-    listed,
-    mapping,
-    moment,
     named,
-    text_in,
+    read_each,
     titled,
 )
-from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.json_parts import elements
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles
+from agent_memory.integrations.imports.json_parts import Element, elements
+from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _LONGEST = 4_000  # characters of a note
 _ROLES = {"system", "user", "assistant", "tool"}
@@ -32,17 +29,15 @@ _ROLES = {"system", "user", "assistant", "tool"}
 
 def read(source: SourceFiles) -> Iterator[Event]:
     """What an agent file holds, or all of a folder."""
-    for file in source.files("*.af", "*.json"):
-        if isinstance(file, Unread):
-            yield file
-            continue
-        stem = file.name.rpartition("/")[2].rpartition(".")[0] or file.name
-        for part in elements(file.name, file.file):
-            yield from [part] if isinstance(part, Unread) else _file(part.where, part.value, stem)
+    return read_each(source.files("*.af", "*.json"), _file)
 
 
-def _file(where: str, given: object, stem: str) -> Iterator[Event]:
-    told = mapping(given)
+def _file(file: OpenFile) -> Iterator[Event]:
+    return read_each(elements(file.name, file.file), partial(_agents, file.stem))
+
+
+def _agents(stem: str, part: Element) -> Iterator[Event]:
+    where, told = part.where, mapping(part.value)
     agents = told.get("agents")
     # the first releases wrote the one agent as the file, its blocks in it
     agents = agents if isinstance(agents, list) else [told] if "messages" in told else None
@@ -89,12 +84,8 @@ def _pieces(text: str, longest: int) -> Iterator[str]:
 def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
     own = text_in(agent.get("id"))
     session_id = named("letta", stem, own) if own else named("letta", stem)
-    about = titled(agent.get("name"), source="letta")
-    begun = False
+    yield Begun(session_id, about=titled(agent.get("name")))
     for number, given in enumerate(listed(agent.get("messages")), 1):
-        if not begun:
-            begun = True
-            yield Begun(session_id, about=about)
         place = f"{where}, message {number}"
         yield _message(place, session_id, number, mapping(given))
 
@@ -107,9 +98,7 @@ def _message(where: str, session_id: str, number: int, given: Mapping[str, Any])
         return Unread(where, f"nobody knows the role {role!r}")
     text = _text(given)
     own = text_in(given.get("id")) or id_by_place(number, given)
-    notes: Json = {"id": own, "source": "letta"}
-    if model := text_in(given.get("model")):
-        notes["model"] = model
+    notes = titled(None, model=given.get("model"))
     message: Json = {"role": role, "content": text, "metadata": notes}
     calls = [call for call in listed(given.get("tool_calls")) if isinstance(call, dict)]
     if calls and role == "assistant":

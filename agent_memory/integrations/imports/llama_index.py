@@ -9,29 +9,21 @@ from agent_memory.core.formats.registry import LLAMA_INDEX
 from agent_memory.integrations.imports.chats import (
     Begun,
     Event,
-    Json,
     Said,
     Unread,
-    dated,
     id_by_place,
-    listed,
-    mapping,
-    moment,
-    titled,
+    read_each,
     usable,
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
-from agent_memory.integrations.imports.json_parts import LONGEST, Element, elements, loaded
+from agent_memory.integrations.imports.json_parts import Element, elements, loaded
+from agent_memory.integrations.loose import Json, dated, listed, mapping, moment
+from agent_memory.integrations.transcripts.lines import LONGEST
 
 
 def read(source: SourceFiles) -> Iterator[Event]:
     """What a store's file holds: a session for each key."""
-    for file in source.files("*.json"):
-        if isinstance(file, Unread):
-            yield file
-            continue
-        for part in _parts(file):
-            yield from [part] if isinstance(part, Unread) else _store(part)
+    return read_each(source.files("*.json"), lambda file: read_each(_parts(file), _store))
 
 
 def _parts(file: OpenFile) -> Iterator[Element | Unread]:
@@ -55,7 +47,7 @@ def _store(part: Element) -> Iterator[Event]:
         return
     for key, messages in store.items():
         session = usable(key or "default")
-        yield Begun(session, about=titled(None, source="llama-index"))
+        yield Begun(session)
         for place, given in enumerate(listed(messages), 1):
             yield _message(f"{part.where}, key {key!r}, message {place}", session, given, place)
 
@@ -65,10 +57,9 @@ def _message(where: str, session: str, given: object, place: int) -> Event:
     if not isinstance(raw.get("role"), str):
         return Unread(where, "no message of LlamaIndex: it has no `role`")
     own = id_by_place(place, raw)
-    notes: Json = {"id": own, "source": "llama-index"}
     more: Mapping[str, Any] = mapping(raw.get("additional_kwargs"))
     if not isinstance(raw.get("blocks"), list):  # before 0.12 a message had its text alone
         raw["blocks"] = [{"block_type": "text", "text": str(raw.pop("content", None) or "")}]
-    fields: Json = {"raw": raw, "format": LLAMA_INDEX, "metadata": notes}
+    fields: Json = {"raw": raw, "format": LLAMA_INDEX}
     at = moment(more.get("timestamp"), more.get("created_at"))
     return Said(session, own, dated(fields, at), where)

@@ -13,22 +13,18 @@ from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.chats import (
     Begun,
     Event,
-    Json,
     Noted,
     Omitted,
     Said,
     Unread,
-    dated,
-    listed,
-    mapping,
-    moment,
     named,
-    text_in,
+    read_each,
     titled,
 )
-from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import Element, elements
-from agent_memory.integrations.imports.tables import is_database, rows, tables
+from agent_memory.integrations.imports.tables import Row, is_database, rows, tables
+from agent_memory.integrations.loose import Json, dated, listed, mapping, moment, text_in
 
 _WHOSE = ("user_id", "agent_id", "run_id")
 
@@ -38,11 +34,11 @@ def read(source: SourceFiles) -> Iterator[Event]:
     if is_database(source):
         yield from _database(source)
         return
-    for file in source.files("*.json"):
-        if isinstance(file, Unread):
-            yield file
-        else:
-            yield from _memories(_flat(elements(file.name, file.file)))
+    yield from read_each(source.files("*.json"), _file)
+
+
+def _file(file: OpenFile) -> Iterator[Event]:
+    return _memories(_flat(elements(file.name, file.file)))
 
 
 def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
@@ -120,11 +116,11 @@ def _database(source: SourceFiles) -> Iterator[Event]:
             told[memory_id] = _newer(told.get(memory_id), where, event)
     yield from _last_words(told)
     if "messages" in found:
-        for row in rows(source, "messages", "created_at, rowid"):
-            yield from [row] if isinstance(row, Unread) else _said(*row)
+        yield from read_each(rows(source, "messages", "created_at, rowid"), _said)
 
 
-def _said(where: str, row: Mapping[str, Any]) -> Iterator[Event]:
+def _said(found: Row) -> Iterator[Event]:
+    where, row = found
     scope, role, content = row.get("session_scope"), row.get("role"), row.get("content")
     if not isinstance(scope, str) or not isinstance(role, str) or not isinstance(content, str):
         yield Unread(where, "a message without a scope, a role or a content")
@@ -132,9 +128,8 @@ def _said(where: str, row: Mapping[str, Any]) -> Iterator[Event]:
     named_so = (part.partition("=") for part in scope.split("&"))
     whose = {name: unquote(value) for name, _, value in named_so if name in _WHOSE and value}
     session_id, own = named("mem0", scope), str(row.get("id"))
-    yield Begun(session_id, whose.get("user_id"), titled(None, source="mem0", **whose))
-    notes = {"id": own, "source": "mem0"}
-    message: Json = {"role": role, "content": content, "metadata": notes}
+    yield Begun(session_id, whose.get("user_id"), titled(None, **whose))
+    message: Json = {"role": role, "content": content}
     if name := text_in(row.get("name")):
         message["name"] = name
     yield Said(session_id, own, dated(message, moment(row.get("created_at"))), where)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.chats import (
     Begun,
     Event,
-    Json,
     Said,
     Unread,
-    dated,
-    moment,
-    titled,
+    read_each,
     usable,
 )
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.imports.json_parts import loaded
-from agent_memory.integrations.imports.tables import is_database, rows, tables
+from agent_memory.integrations.imports.tables import Row, is_database, rows, tables
+from agent_memory.integrations.loose import dated, moment
 
 _COLUMNS = {"id", "session_id", "message_data", "created_at"}
 
@@ -35,15 +33,11 @@ def read(source: SourceFiles) -> Iterator[Event]:
             "as agent_messages, with the columns session_id and message_data."
         )
     for table in names:
-        begun: set[str] = set()
-        for row in rows(source, table, "id"):
-            if isinstance(row, Unread):
-                yield row
-            else:
-                yield from _row(table, *row, begun)
+        yield from read_each(rows(source, table, "id"), partial(_row, table))
 
 
-def _row(table: str, where: str, row: Mapping[str, Any], begun: set[str]) -> Iterator[Event]:
+def _row(table: str, found: Row) -> Iterator[Event]:
+    where, row = found
     part = loaded(where, str(row["message_data"]))
     if isinstance(part, Unread):
         yield part
@@ -52,10 +46,7 @@ def _row(table: str, where: str, row: Mapping[str, Any], begun: set[str]) -> Ite
         yield Unread(where, "no item of the Responses API: not an object")
         return
     session = usable(str(row["session_id"]))
-    if session not in begun:
-        begun.add(session)
-        yield Begun(session, about=titled(None, source="openai-agents"))
+    yield Begun(session)
     own = f"{table}-{row['id']}"
-    notes: Json = {"id": own, "source": "openai-agents"}
-    fields: Json = {"raw": part.value, "format": RESPONSES, "metadata": notes}
+    fields = {"raw": part.value, "format": RESPONSES}
     yield Said(session, own, dated(fields, moment(row["created_at"])), where)

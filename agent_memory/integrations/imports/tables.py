@@ -6,14 +6,25 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.chats import Unread
 from agent_memory.integrations.imports.files import SourceFiles
 
 _HEADER = b"SQLite format 3\x00"
-Row = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        where: Where it stands.
+        values: What it holds, by column.
+    """
+
+    where: str
+    values: dict[str, Any]
 
 
 def is_database(source: SourceFiles) -> bool:
@@ -43,7 +54,7 @@ def tables(path: Path) -> dict[str, list[str]]:
         raise InvalidInput(f"{path} cannot be read: {error}. Is it a whole database?") from None
 
 
-def rows(source: SourceFiles, table: str, order: str) -> Iterator[tuple[str, Row] | Unread]:
+def rows(source: SourceFiles, table: str, order: str) -> Iterator[Row | Unread]:
     """The rows of a table in order, each with where it stands.
 
     Args:
@@ -62,7 +73,7 @@ def rows(source: SourceFiles, table: str, order: str) -> Iterator[tuple[str, Row
                 source.tell(share)
                 where = f"{path.name}, {table}, row {number}"
                 try:
-                    yield where, dict(zip(names, map(_value, values), strict=True))
+                    yield Row(where, dict(zip(names, map(_value, values), strict=True)))
                 except UnicodeDecodeError:
                     yield Unread(where, "not UTF-8 text")
     except sqlite3.Error as error:

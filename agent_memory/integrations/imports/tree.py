@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from agent_memory.integrations.imports.chats import Begun, Json, Said, again, usable
+from agent_memory.integrations.imports.chats import Begun, Said, again, usable
+from agent_memory.integrations.loose import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent_memory.core.messages import Message
@@ -26,6 +27,7 @@ from agent_memory.integrations.imports.chats import (
 from agent_memory.integrations.imports.imported import Imported
 from agent_memory.integrations.imports.notes import NoteWriting
 from agent_memory.integrations.imports.session import SessionWriting
+from agent_memory.integrations.loose import mapping
 
 if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
@@ -68,7 +70,9 @@ class ImportWriting:
         for event in events:
             match event:
                 case Begun():
-                    self._begun[event.session_id] = event
+                    if event.session_id not in self._begun:
+                        about = {**event.about, "source": self._source}
+                        self._begun[event.session_id] = replace(event, about=about)
                 case Said():
                     self._say(event)
                 case Noted():
@@ -85,7 +89,7 @@ class ImportWriting:
 
     def _say(self, said: Said) -> None:
         try:
-            message = Message.of(said.message)
+            message = self._message(said)
         except InvalidInput as error:
             self.done.fail(said.where, str(error))
             return
@@ -105,6 +109,11 @@ class ImportWriting:
         self._waiting += session.add(said, message)
         if self._waiting >= _HEAVY:
             self._flush()
+
+    def _message(self, said: Said) -> Message:
+        notes = mapping(said.message.get("metadata"))
+        notes = {**notes, "id": said.id, "source": self._source}
+        return Message.of({**said.message, "metadata": notes})
 
     def _flush(self) -> None:
         for session in self._open.values():
@@ -147,4 +156,4 @@ class ImportWriting:
         main.parted = branch
         if main.asked is not None and not said.is_question:
             once_more = again(main.asked)
-            self._opened(branch).add(once_more, Message.of(once_more.message))
+            self._opened(branch).add(once_more, self._message(once_more))

@@ -1,96 +1,103 @@
-"""Lines of Claude Code's transcripts, as chat messages. Pure.
+"""Lines of Claude Code's transcripts, as messages of Anthropic's API and as chat messages. Pure.
 
 Anthropic calls the form of these files internal: what is not known here is passed over.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from agent_memory.integrations.transcripts.own import parted, without_ours
+from agent_memory.core.formats.claude import to_chat
+from agent_memory.integrations.loose import Json, mapping, text_in
+from agent_memory.integrations.transcripts import chat
+from agent_memory.integrations.transcripts.own import parted, without_ours_in
 
-_NOT_SAID = ("isSidechain", "isMeta", "isCompactSummary", "isApiErrorMessage")
+SPOKEN = ("user", "assistant")
+"""The types of the lines that hold messages."""
+
+_UNSAID = ("isMeta", "isCompactSummary", "isApiErrorMessage")
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 _COMMAND = re.compile(r"<((?:command|local-command|bash)-\w+)>")
 
 
-def messages(record: dict[str, Any], place: str) -> list[dict[str, Any]]:
+class Spoken(NamedTuple):
+    """The message of a line, without what a hook has put there.
+
+    Attributes:
+        whole: All of it.
+        said: What the user or the model says of it: without reminders and commands. None for what
+            Claude Code writes in their name, such as a compaction's summary.
+    """
+
+    whole: Json
+    said: Json | None
+
+
+def spoken(line: Mapping[str, Any]) -> Spoken | None:
+    """The message of a line; None for a line that has none."""
+    message = mapping(line.get("message"))
+    role, content = message.get("role"), message.get("content")
+    if role not in SPOKEN or line.get("type") not in SPOKEN or not isinstance(content, str | list):
+        return None
+    whole = {"role": role, "content": without_ours_in(content)}
+    if any(line.get(mark) for mark in _UNSAID):
+        return Spoken(whole, None)
+    said = _asked(whole["content"]) if role == "user" else whole["content"]
+    return Spoken(whole, {"role": role, "content": said} if said else None)
+
+
+def messages(line: Mapping[str, Any], place: str) -> list[Json]:
     """What one line says: none, one, or a result of each tool and what the user said with them.
 
-    Left out are a subagent's lines, thinking, summaries of a compaction, reminders and what a hook
-    added. An image is named, not kept.
+    Left out are a subagent's lines, thinking, and what nobody said. An image is named, not kept.
 
     Args:
-        record: The line.
+        line: The line.
         place: Names the line where it has no id of its own.
     """
-    said = record.get("message")
-    if record.get("type") not in ("user", "assistant") or not isinstance(said, dict):
+    found = spoken(line)
+    if found is None or found.said is None or line.get("isSidechain"):
         return []
-    if any(record.get(mark) for mark in _NOT_SAID):
-        return []
-    content = said.get("content")
-    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    blocks = [block for block in blocks if isinstance(block, dict)]
-    found = _answered(blocks) if record["type"] == "assistant" else _asked(blocks)
-    name = record.get("uuid")
-    name = name if isinstance(name, str) and name else place
-    dated = {"created_at": record["timestamp"]} if record.get("timestamp") else {}
-    return [{**one, "id": f"{name}.{n}" if n else name, **dated} for n, one in enumerate(found)]
+    shown = {**found.said, "content": _shown(found.said["content"])}
+    return chat.messages(to_chat(shown), text_in(line.get("uuid")) or place, line.get("timestamp"))
 
 
-def text_of(content: Any) -> str:
-    """The text of a content; what is no text is named."""
+def _shown(content: Any) -> Any:
+    """A content whose texts are one, and whose results of tools are texts."""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return ""
-    parts = [
-        part.get("text") if part.get("type") in _TEXTS else f"[{part.get('type')}]"
-        for part in content
-        if isinstance(part, dict) and part.get("type") not in _SILENT
+    tools = [
+        {**block, "content": chat.text_of(block.get("content"))}
+        for block in content
+        if mapping(block).get("type") in ("tool_use", "tool_result")
     ]
-    return "\n".join(part for part in parts if isinstance(part, str) and part)
+    return [*tools, {"type": "text", "text": chat.text_of(content)}]
 
 
-_TEXTS = ("text", "input_text", "output_text")
-_SILENT = ("thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference")
-
-
-def _answered(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    text = without_ours(text_of(blocks)).strip()
-    calls = [
-        call_of(block.get("id"), block.get("name"), block.get("input"))
-        for block in blocks
-        if block.get("type") == "tool_use"
+def _asked(content: Any) -> Any:
+    """A user's content without what Claude Code has put there; what is empty says nothing."""
+    if isinstance(content, str):
+        return _typed(content)
+    texts = [_typed(text) if (text := _text(block)) is not None else None for block in content]
+    return [
+        block if text is None or text == block["text"] else {**block, "text": text}
+        for block, text in zip(content, texts, strict=True)
+        if text != ""
     ]
-    if calls:
-        return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
-    return [{"role": "assistant", "content": text}] if text else []
 
 
-def call_of(name: Any, tool: Any, given: Any) -> dict[str, Any]:
-    """A call of a tool in OpenAI's form."""
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    function = {"name": str(tool), "arguments": without_ours(arguments)}
-    return {"id": str(name), "type": "function", "function": function}
+def _text(block: object) -> str | None:
+    text = mapping(block).get("text")
+    return text if isinstance(text, str) else None
 
 
-def _asked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    results = [
-        {
-            "role": "tool",
-            "tool_call_id": str(block.get("tool_use_id")),
-            "content": without_ours(text_of(block.get("content"))),
-        }
-        for block in blocks
-        if block.get("type") == "tool_result"
-    ]
-    text = parted(without_ours(text_of(blocks)), *_REMINDER)[0].strip()
-    text = "" if _is_command(text) else text
-    return [*results, {"role": "user", "content": text}] if text else results
+def _typed(text: str) -> str:
+    """What a user has typed of a text."""
+    rest = parted(text, *_REMINDER)[0]
+    rest = text if rest == text else rest.strip()
+    return "" if not rest.strip() or _is_command(rest.strip()) else rest
 
 
 def _is_command(text: str) -> bool:

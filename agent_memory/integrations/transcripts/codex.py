@@ -1,4 +1,4 @@
-"""Lines of Codex's rollouts, as chat messages. Pure.
+"""Lines of Codex's rollouts, as items of OpenAI's Responses API and as chat messages. Pure.
 
 A rollout is two logs in one: `response_item` is what the model exchanged, and is what is read.
 """
@@ -6,53 +6,70 @@ A rollout is two logs in one: `response_item` is what the model exchanged, and i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from agent_memory.integrations.transcripts.claude_code import call_of, text_of
-from agent_memory.integrations.transcripts.own import without_ours
+from agent_memory.core.formats.responses import to_chat
+from agent_memory.integrations.loose import Json, mapping
+from agent_memory.integrations.transcripts import chat
+from agent_memory.integrations.transcripts.own import without_ours_in
 
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+ITEM = "response_item"
+"""The type of the lines that hold items."""
+
+_CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
+_FIRST = ("message", "reasoning", "local_shell_call", "web_search_call", *_CALLS, *_RESULTS)
+"""Items that the first releases wrote, each as a line of its own."""
+
 _SCAFFOLD = re.compile(
-    r"\s*(?:<(environment_context|user_instructions|permissions instructions|turn_aborted|skill|"
-    r"user_shell_command|subagent_notification)\b.*|# AGENTS\.md instructions for .*)",
-    re.DOTALL,
+    r"\s*(?:<(?:environment_context|user_instructions|permissions instructions|turn_aborted|skill|"
+    r"user_shell_command|subagent_notification)\b|# AGENTS\.md instructions(?: for |\s*\n))"
 )
 
 
-def messages(record: dict[str, Any], place: str) -> list[dict[str, Any]]:
+def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
+    """The type of a line, and what it carries, without what a hook has put there.
+
+    The first releases wrote items as they are.
+    """
+    payload = line.get("payload")
+    if isinstance(payload, Mapping):
+        return str(line.get("type")), without_ours_in(payload)
+    if "type" not in line and "id" in line:
+        return "session_meta", dict(line)
+    if line.get("type") in _FIRST:
+        return ITEM, without_ours_in(line)
+    return str(line.get("type") or line.get("record_type")), {}
+
+
+def is_said(item: Mapping[str, Any]) -> bool:
+    """Whether it is of the user or the model.
+
+    Codex itself writes in the user's name too (the environment, AGENTS.md); what it and hooks tell
+    is a developer's.
+    """
+    if item.get("role") == "user":
+        return _SCAFFOLD.match(chat.text_of(item.get("content"))) is None
+    return item.get("role") not in ("developer", "system")
+
+
+def messages(line: Mapping[str, Any], place: str) -> list[Json]:
     """What one line says: one message or none.
 
-    Left out are what Codex itself writes in the user's name (the environment, AGENTS.md), what it
-    and hooks tell as developer, and reasoning. An image is named, not kept.
+    Left out are reasoning and what nobody said. An image is named, not kept.
 
     Args:
-        record: The line.
+        line: The line.
         place: Names the line: a rollout gives its lines no ids.
     """
-    item = record.get("payload")
-    if record.get("type") != "response_item" or not isinstance(item, dict):
+    kind, item = item_of(line)
+    if kind != ITEM or item.get("type") not in ("message", *_CALLS, *_RESULTS):
         return []
-    found = _message(item)
-    dated = {"created_at": record["timestamp"]} if record.get("timestamp") else {}
-    return [{**found, "id": place, **dated}] if found else []
-
-
-def _message(item: dict[str, Any]) -> dict[str, Any] | None:
-    kind = item.get("type")
-    if kind in _CALLS:
-        call = call_of(item.get("call_id"), item.get("name"), item.get(_CALLS[kind]) or "{}")
-        return {"role": "assistant", "content": None, "tool_calls": [call]}
-    if kind in _RESULTS:
-        output = item.get("output")
-        if isinstance(output, dict):
-            output = output.get("content")
-        text = without_ours(text_of(output))
-        return {"role": "tool", "tool_call_id": str(item.get("call_id")), "content": text}
-    role = item.get("role")
-    if kind != "message" or role not in ("user", "assistant"):
-        return None
-    text = without_ours(text_of(item.get("content"))).strip()
-    if not text or (role == "user" and _SCAFFOLD.fullmatch(text)):
-        return None
-    return {"role": role, "content": text}
+    if not is_said(item):
+        return []
+    for key in ("content", "output"):
+        if key in item:
+            told = item[key]
+            item[key] = chat.text_of(mapping(told).get("content") or told)
+    return chat.messages(to_chat(item), place, line.get("timestamp"))

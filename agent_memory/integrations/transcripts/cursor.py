@@ -6,26 +6,27 @@ what is said beside it is kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from agent_memory.integrations.transcripts.claude_code import text_of
+from agent_memory.integrations.loose import Json, mapping
+from agent_memory.integrations.transcripts import chat
 from agent_memory.integrations.transcripts.own import parted, without_ours
 
 _QUERY = ("<user_query>", "</user_query>")
 
 
-def messages(record: dict[str, Any], place: str) -> list[dict[str, Any]]:
+def messages(line: Mapping[str, Any], place: str) -> list[Json]:
     """What one line says: one message or none.
 
     Args:
-        record: The line.
+        line: The line.
         place: Names the line.
     """
-    role, said = record.get("role"), record.get("message")
-    if role not in ("user", "assistant") or not isinstance(said, dict):
+    role = line.get("role")
+    if role not in ("user", "assistant"):
         return []
-    text = without_ours(text_of(said.get("content")))
+    text = without_ours(chat.text_of(mapping(line.get("message")).get("content")))
     if role == "user":
         text = "\n".join(parted(text, *_QUERY)[1]) or text
-    text = text.strip()
-    return [{"role": role, "content": text, "id": place}] if text else []
+    return chat.messages([{"role": role, "content": text}], place, None)

@@ -1,15 +1,16 @@
-"""The complete lines of a file that another process is still writing to."""
+"""The lines of a file, each within bounds; while it is being written, those that have ended."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-LONGEST = 32 * 1024 * 1024
+LONGEST = 64 * 1024 * 1024
 """Bytes of a line that is read; a longer one is passed over."""
 
+BOM = b"\xef\xbb\xbf"
 _CHUNK = 1024 * 1024
 
 
@@ -20,11 +21,13 @@ class Line(NamedTuple):
         start: Where it begins, in bytes.
         end: Where the next one begins.
         raw: Its bytes; empty where it is longer than `LONGEST`.
+        is_ended: Whether its end is there yet.
     """
 
     start: int
     end: int
     raw: bytes
+    is_ended: bool = True
 
     def record(self) -> dict[str, Any] | None:
         """The JSON object that it holds; None where it holds none."""
@@ -33,6 +36,22 @@ class Line(NamedTuple):
         except (ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
+
+
+def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
+    """The lines of a file.
+
+    Args:
+        file: The file, at the beginning of a line.
+        start: Where that is, in bytes.
+    """
+    while raw := file.readline(LONGEST + 1):
+        length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > LONGEST
+        while is_long and not is_ended and (more := file.readline(_CHUNK)):
+            length, is_ended = length + len(more), more.endswith(b"\n")
+        kept = b"" if is_long else raw if start else raw.removeprefix(BOM)
+        yield Line(start, start + length, kept, is_ended)
+        start += length
 
 
 def lines_from(path: Path, offset: int) -> Iterator[Line]:
@@ -50,22 +69,4 @@ def lines_from(path: Path, offset: int) -> Iterator[Line]:
             if file.read(1) != b"\n":
                 offset = 0
         file.seek(max(0, offset))
-        start = file.tell()
-        while True:
-            raw = file.readline(LONGEST)
-            length = len(raw)
-            if length == LONGEST and not raw.endswith(b"\n"):
-                raw, length = _rest(file, length)
-            if length == 0 or not raw.endswith(b"\n"):
-                return
-            yield Line(start, start + length, raw if length <= LONGEST else b"")
-            start += length
-
-
-def _rest(file: Any, length: int) -> tuple[bytes, int]:
-    """The end of a line that is too long to be kept, and the length of it all."""
-    while True:
-        raw = file.readline(_CHUNK)
-        length += len(raw)
-        if not raw or raw.endswith(b"\n"):
-            return raw, length
+        yield from (line for line in lines_of(file, file.tell()) if line.is_ended)

@@ -13,7 +13,7 @@ from agent_memory.ltm_blocks.extractive.forms import Form
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed
 from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
-from agent_memory.ltm_blocks.extractive.history.sources import Said
+from agent_memory.ltm_blocks.extractive.history.sources import Said, helpful
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM
@@ -22,7 +22,8 @@ _LEAST_TOKENS = 200
 _MOST_TOKENS = 9_000
 """Of one call: an ordinary batch fits. In a document of many pages a model passes over facts."""
 _MOST_NAME = 80  # characters
-_MOST_KNOWN = 30  # facts that a model is shown beside the messages
+_MOST_KNOWN = 15  # facts that a model is shown beside the messages
+_DAY_TOKENS = 12  # at most, of the line that tells the day
 _SHARE = 0.6  # our tokenizer may not be the model's, and the answer takes room too
 
 
@@ -47,9 +48,10 @@ def ask(
     names = {number: fact.id for number, fact in enumerate(known, 1)}
     room = int(llm.context_window() * _SHARE) - count(form.prompt) - count(head)
     limit = max(_LEAST_TOKENS, min(_MOST_TOKENS, room))
+    said = helpful(shown)
     while True:
         try:
-            asked = (_messages(form, head, part) for part in parts(shown, count, limit))
+            asked = (_messages(form, head, part) for part in parts(said, count, limit))
             answers = [llm.structured(messages, form.schema) for messages in asked]
             return [found for answer in answers for found in form.found(answer, names)]
         except ContextTooLong:
@@ -59,22 +61,24 @@ def ask(
 
 
 def parts(shown: Sequence[Said], count: Count, limit: int) -> Iterator[str]:
-    """The messages as lines, in parts of at most so many tokens, each with something to find in.
+    """The messages as lines below their days, in parts of at most so many tokens, each with
+    something to find in.
 
     A message that alone is longer is split; each part has its number.
     """
     lines: list[str] = []
-    size, numbered = 0, False
+    day, size, numbered = "", 0, False
     for said in shown:
         head, _, text = said.line().partition(": ")
-        for piece in split(text, count, max(1, limit - count(head) - 2)):
+        for piece in split(text, count, max(1, limit - count(head) - _DAY_TOKENS)):
             one = f"{head}: {piece}"
-            cost = count(one) + 1
+            cost = count(one) + (1 if said.day == day else _DAY_TOKENS)
             if lines and size + cost > limit:
                 if numbered:
                     yield "\n".join(lines)
-                lines, size, numbered = [], 0, False
-            lines.append(one)
+                lines, day, size, numbered = [], "", 0, False
+            lines += [one] if said.day == day else [f"{said.day}:", one]
+            day = said.day
             size += cost
             numbered = numbered or said.number is not None
     if numbered:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
 
+from agent_memory.core.fusion import with_pinned
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Span
+from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.redaction import Redactor
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, record_id
+from agent_memory.ltm_blocks.choosing import FactChooser
 from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.staleness import Age, StalenessDetector
+from agent_memory.models.loading import load_litellm
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.forms import Form
@@ -65,6 +68,7 @@ class ExtractiveMemory(FactBlock):
         ttl: For a category, how long after they were last said (or after their end) its facts are
             recalled.
         superseded: Whether facts that do not hold any more are recalled too, marked so.
+        choose: Has a model say which facts bear on a message, once they are ranked.
     """
 
     kind: Literal["extractive"] = "extractive"
@@ -81,6 +85,7 @@ class ExtractiveMemory(FactBlock):
     staleness: StalenessDetector = StalenessDetector()
     ttl: Mapping[str, Age] = Field(default_factory=dict)
     superseded: bool = False
+    choose: FactChooser | None = None
 
     _form: Form | None = PrivateAttr(default=None)
     _remembering: Remembering[Remembered] = PrivateAttr()
@@ -97,8 +102,20 @@ class ExtractiveMemory(FactBlock):
         return True
 
     @property
+    def counts_recalls(self) -> bool:
+        return self.scorer.recalled > 0
+
+    def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
+        known = {fact.id for fact in self._known(scope.owner).facts}
+        self._keeper.count(scope.owner, ids, known)
+
+    @property
     def language_models(self) -> tuple[str | None, ...]:
-        return (self.model,)
+        return (self.model,) if self.choose is None else (self.model, self.choose.model)
+
+    def load(self) -> None:
+        if self.choose is not None:
+            load_litellm()
 
     def bind(self, resources: Resources) -> Self:
         from agent_memory.ltm_blocks.versions import Remembering
@@ -159,10 +176,22 @@ class ExtractiveMemory(FactBlock):
         if not shown:
             return []
         query = self._meanings.query(question) if question else None
-        unrelated = self._meanings.unrelated
-        if query and not (scope.anyhow or known.bear(question, query, unrelated, shown)):
-            return []
-        return recalls(known, shown, query, self.scorer, now, limit)
+        pinned = [place for place in shown if known.facts[place].id in scope.pinned]
+        kept = recalls(known, pinned, query, self.scorer, now, limit)
+        unrelated, found = self._meanings.unrelated, list[Recall]()
+        had = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
+        if self.choose is not None and not scope.anyhow:
+            most = max(limit, self.choose.most)
+            ranked = recalls(known, shown, query, self.scorer, now, most, had)
+            found = self.choose.choose(self.resources, question, ranked)
+        elif not query or scope.anyhow or known.bear(question, query, unrelated, shown):
+            found = recalls(known, shown, query, self.scorer, now, limit, had)
+        return with_pinned(found, kept, scope, limit)
+
+    def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
+        """As `Block.outdated`: each fact that rests on the message was superseded since."""
+        since = self._known(scope.owner).outdated(datetime.now(UTC))
+        return {source: since[source] for source in sources if source in since}
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
         from agent_memory.ltm_blocks.extractive.recalling import recalls
@@ -197,6 +226,13 @@ class ExtractiveMemory(FactBlock):
         }
         return hidden | of_stale
 
+    def all_kept(self, scope: Scope) -> list[Recall]:
+        from agent_memory.ltm_blocks.extractive.recalling import recalls
+
+        known, now = self._known(scope.owner), datetime.now(UTC)
+        places = known.current(now)
+        return recalls(known, places, None, self.scorer, now, len(places))
+
     def delete(self, scope: Scope) -> None:
         self._keeper.delete(scope)
 
@@ -207,9 +243,16 @@ class ExtractiveMemory(FactBlock):
         return with_own_vector(record, self.resources)
 
     def facts(
-        self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self,
+        scope: Scope,
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        superseded: bool = False,
     ) -> list[Fact]:
         facts = self._all(self._keeper.read(scope.owner), known_at)
+        if superseded:
+            return facts
         if as_of is not None:
             return [fact for fact in facts if fact.holds(as_of)]
         now = known_at or datetime.now(UTC)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agent_memory.core.records import Lease, Scope, Span
-from agent_memory.ltm_blocks.base import batch_id
+from agent_memory.core.records import Lease, Record, Scope, Span
+from agent_memory.core.reserved import SENT_TEXTS
+from agent_memory.ltm_blocks.base import batch_id, record_id
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.coding import (
+    RECALLED,
     journal_of,
     record_of_batch,
     record_of_claim,
@@ -17,6 +19,8 @@ from agent_memory.ltm_blocks.extractive.history.coding import (
 from agent_memory.ltm_blocks.tombstones import Tombstone, bury, overlap, tombstones
 from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.stores.base import RecordStore
+
+_TRIES = 5
 
 
 class Keeper:
@@ -44,6 +48,26 @@ class Keeper:
         """What changes with every change of an owner's claims; None where there are none."""
         return version_of(self._store, self._block, owner)
 
+    def recalled(self, owner: str) -> dict[str, int]:
+        """How many contexts had each of an owner's facts."""
+        kept = self._store.record(self._block, _counts_id(self._block, owner))
+        return {} if kept is None else dict(kept.metadata[RECALLED])
+
+    def count(self, owner: str, ids: Sequence[str], known: Collection[str]) -> None:
+        """One more context had these facts; of those that are not known any more nothing stays."""
+        name = _counts_id(self._block, owner)
+        for _ in range(_TRIES):
+            before = self._store.record(self._block, name)
+            counts = {} if before is None else before.metadata[RECALLED]
+            counts = {one: n for one, n in counts.items() if one in known}
+            counts |= {one: counts.get(one, 0) + 1 for one in ids}
+            last = None if before is None else before.last
+            metadata = {RECALLED: counts}
+            now = datetime.now(UTC)
+            record = Record(name, owner, "", 0, (last or 0) + 1, RECALLED, (), now, metadata)
+            if self._store.swap_record(self._block, record, last):
+                return
+
     def write(
         self, owner: str, span: Span, claims: Sequence[Claim], batch: Batch, lease: Lease | None
     ) -> None:
@@ -66,6 +90,8 @@ class Keeper:
         """Take claims away."""
         for claim in claims:
             self._store.delete_records(self._block, record_id=claim.id)
+        for session_id in {claim.session_id for claim in claims}:  # what models were sent of it
+            self._store.delete_records(SENT_TEXTS.name, session_id=session_id)
         self._renew(owner)
 
     def delete(self, scope: Scope) -> None:
@@ -86,6 +112,10 @@ class Keeper:
             self._store.put_records(self._block, [new_version(owner)], lease=lease)
         else:
             self._store.delete_records(self._block, owner=version_owner(owner), lease=lease)
+
+
+def _counts_id(block: str, owner: str) -> str:
+    return record_id(block, owner, RECALLED)
 
 
 def _buried(claim: Claim, left: Sequence[Claim], why: str) -> Tombstone:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import heapq
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 import numpy as np
 
-from agent_memory.core.records import Recall
+from agent_memory.core.lazy import made_once
+from agent_memory.core.records import Recall, Source
+from agent_memory.core.text import terms
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
 from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_said
@@ -16,6 +21,7 @@ from agent_memory.retrieval.features import Query
 from agent_memory.retrieval.texts import TextIndex
 
 _SECONDS_A_DAY = 86_400
+_OVERTAKEN = ("updated", "ended", "contradicted")
 
 
 class Remembered:
@@ -37,6 +43,18 @@ class Remembered:
         """The places of the facts that are current."""
         return [place for place, fact in enumerate(self.facts) if fact.is_current(now)]
 
+    def outdated(self, now: datetime) -> dict[Source, datetime]:
+        """The messages of which no fact holds still, and when the last of the news came."""
+        since: dict[Source, datetime] = {}
+        holding: set[Source] = set()
+        for fact in self.facts:
+            if fact.superseded_at is None or fact.why not in _OVERTAKEN or fact.is_current(now):
+                holding.update(fact.sources)
+                continue
+            for source in fact.sources:
+                since[source] = max(since.get(source, fact.superseded_at), fact.superseded_at)
+        return {source: at for source, at in since.items() if source not in holding}
+
     def stale(
         self, now: datetime, detector: StalenessDetector, ttl: Mapping[str, timedelta]
     ) -> list[Stale]:
@@ -50,6 +68,19 @@ class Remembered:
             facts = [self.facts[place] for place in fresh]
             known = self._duplicates = fresh, detector.duplicates(facts, self._vectors[fresh])
         return aged + known[1]
+
+    @made_once
+    def distinct(self) -> list[float]:
+        """For each fact how rare its words are among all facts, 0 to 1."""
+        said = [set(terms(fact.text)) for fact in self.facts]
+        holding = Counter(term for some in said for term in some)
+        most = math.log(1 + len(said))
+        return [
+            sum(math.log((1 + len(said)) / holding[one]) for one in some) / len(some) / most
+            if some
+            else 0.0
+            for some in said
+        ]
 
     def age_days(self, place: int, now: datetime) -> float:
         """Days since a fact was last said."""
@@ -71,6 +102,7 @@ def recalls(
     scorer: ImportanceScorer,
     now: datetime,
     limit: int,
+    recalled: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Recall]:
     """The best of some of an owner's facts, best first.
 
@@ -81,13 +113,18 @@ def recalls(
         scorer: Weighs what speaks for each.
         now: When they are recalled.
         limit: So many at most.
+        recalled: By the facts' ids, how many contexts had each.
     """
     relevance = (known.relevance(query, places) if query else np.zeros(len(known.facts))).tolist()
 
     def factors(place: int) -> dict[str, float]:
         fact = known.facts[place]
         age = known.age_days(place, now)
-        return scorer.factors(relevance[place], age, len(fact.evidence), fact.confidence)
+        distinct = known.distinct[place] if scorer.distinct else 0.0
+        had = recalled.get(fact.id, 0)
+        return scorer.factors(
+            relevance[place], age, len(fact.evidence), fact.confidence, had, distinct
+        )
 
     scores = {place: sum(factors(place).values()) for place in places}
     best = heapq.nlargest(limit, places, key=lambda place: (scores[place], -place))

@@ -17,7 +17,7 @@ from agent_memory.ltm_blocks.extractive.history.linking import links_again, link
 from agent_memory.ltm_blocks.extractive.history.periods import day_of
 from agent_memory.ltm_blocks.extractive.reconciling import Answer, Group
 
-_EACH = 8  # older facts to compare a new one with
+_EACH = 3  # older facts to compare a new one with
 _SEEN_ALIKE = 0.85
 """How near a new fact must come to one that the model had before it, to ask about both again."""
 _TOLD_ALIKE = 0.6

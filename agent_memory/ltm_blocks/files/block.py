@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ImportString
 
 from agent_memory.core.forms import Form, Name
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.core.records import Recall, Record, Scope, Span
+from agent_memory.core.redaction import Redactor
 from agent_memory.core.tools import Tool
 from agent_memory.core.versions import check_version, version_of
 from agent_memory.errors import ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock
-from agent_memory.ltm_blocks.files.commands import DESCRIPTION, FileCommand
+from agent_memory.ltm_blocks.files.commands import DESCRIPTION, ROOT, FileCommand, commands_under
 from agent_memory.ltm_blocks.files.editing import check_text, inserted, replaced, viewed
-from agent_memory.ltm_blocks.files.paths import ROOT, above, below, checked_path, is_there, listed
+from agent_memory.ltm_blocks.files.paths import (
+    above,
+    as_stored,
+    below,
+    checked_path,
+    is_there,
+    listed,
+)
 from agent_memory.ltm_blocks.files.replies import PROFILES
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
 
@@ -51,6 +60,9 @@ class FileMemory(ManualBlock):
         max_files: So many a user can have.
         max_chars: So many characters each can have.
         max_total_chars: So many all together can have.
+        root: The directory that all paths begin with.
+        ttl: How long after it was written last a file is there; the next change of one erases it.
+        redact: Runs over what is written before it is kept, as the memory's own `redact`.
     """
 
     kind: Literal["files"] = "files"
@@ -58,6 +70,9 @@ class FileMemory(ManualBlock):
     max_files: int = Field(default=500, gt=0)
     max_chars: int = Field(default=100_000, gt=0)
     max_total_chars: int = Field(default=1_000_000, gt=0)
+    root: str = Field(default=ROOT, pattern=r"^(/[A-Za-z0-9_-]{1,64}){1,8}$")
+    ttl: Annotated[timedelta, Field(gt=timedelta())] | None = None
+    redact: Redactor | ImportString[Callable[[str], str]] | None = None
 
     def open(self, scope: Scope) -> Files:
         """The files of a user, or of a session without one."""
@@ -66,6 +81,21 @@ class FileMemory(ManualBlock):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """Nothing: the model looks into its files by itself."""
         return []
+
+    def all_kept(self, scope: Scope) -> list[Recall]:
+        files = self.open(scope)
+        return [
+            Recall(self.name, files._shown(path), record.text, created_at=record.created_at)
+            for path, record in files._all().items()
+        ]
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
+        """Forget a file by its path; files come from no messages."""
+        files = self.open(scope)
+        if not isinstance(what, str) or what not in files.paths():
+            return []
+        files.delete(what)
+        return [what]
 
     def delete(self, scope: Scope) -> None:
         forget(self.resources, self.name, scope)
@@ -78,7 +108,14 @@ class FileMemory(ManualBlock):
         def run(scope: Scope, asked: FileCommand) -> str:
             return _run(self.open(scope), asked)
 
-        return [Tool(self.name, DESCRIPTION, FileCommand, run)]
+        told = DESCRIPTION.replace(ROOT, self.root)
+        return [Tool(self.name, told, commands_under(self.root), run)]
+
+    def redacted(self, text: str) -> str:
+        """A text as it is to be kept."""
+        check_text(text)
+        text = self.resources.redact(text)
+        return text if self.redact is None else self.redact(text)
 
 
 class Files:
@@ -99,7 +136,7 @@ class Files:
 
     def paths(self) -> list[str]:
         """The paths of all files, in order."""
-        return sorted(self._all())
+        return sorted(map(self._shown, self._all()))
 
     def read(self, path: str) -> str:
         """The text of a file.
@@ -107,8 +144,10 @@ class Files:
         Raises:
             ToolRefused: There is no such file.
         """
-        path = checked_path(path)
-        return _found(self._all(), path, self._say.missing, "The path {path} is not a file.").text
+        path = self._path(path)
+        return self._found(
+            self._all(), path, self._say.missing, "The path {path} is not a file."
+        ).text
 
     def version(self, path: str) -> str:
         """The version of a file: another one after each change of its text.
@@ -128,14 +167,14 @@ class Files:
         Raises:
             ToolRefused: There is no such path, or the range is none.
         """
-        path = checked_path(path)
+        path = self._path(path)
         files = self._all()
         if path in files:
-            return viewed(self._say, path, files[path].text, view_range)
+            return viewed(self._say, self._shown(path), files[path].text, view_range)
         if is_there(files, path):
-            sizes = {one: len(record.text.encode()) for one, record in files.items()}
-            return listed(self._say, path, sizes)
-        raise ToolRefused(self._say.missing.format(path=path))
+            sizes = {self._shown(one): len(record.text.encode()) for one, record in files.items()}
+            return listed(self._say, self._shown(path), sizes)
+        raise ToolRefused(self._say.missing.format(path=self._shown(path)))
 
     def create(self, path: str, file_text: str) -> str:
         """Make a new file, and the directories that it is in.
@@ -143,14 +182,14 @@ class Files:
         Raises:
             ToolRefused: There is something already, or no room.
         """
-        path = checked_path(path)
-        check_text(file_text)
+        path = self._path(path)
+        kept = self._limits.redacted(file_text)
         with self._keyed.changing():
-            files = self._all()
+            files = self._all(erase=True)
             self._check_new(files, path)
-            self._check_room(files, path, file_text)
-            self._put(uuid4().hex, path, file_text)
-        return self._say.created.format(path=path)
+            self._check_room(files, path, kept)
+            self._put(uuid4().hex, path, kept)
+        return self._say.created.format(path=self._shown(path)) + _said(kept != file_text)
 
     def write(self, path: str, file_text: str, *, expected: str | None = None) -> None:
         """Have a file say this, whatever it said; it is made if need be.
@@ -164,10 +203,10 @@ class Files:
             ToolRefused: It is a directory, or there is no room; nothing was written.
             VersionConflict: It is another version by now, or gone; nothing was written.
         """
-        path = checked_path(path)
-        check_text(file_text)
+        path = self._path(path)
+        file_text = self._limits.redacted(file_text)
         with self._keyed.changing():
-            files = self._all()
+            files = self._all(erase=True)
             known = files.get(path)
             check_version(expected, None if known is None else version_of(known.text))
             if known is None:
@@ -216,17 +255,17 @@ class Files:
             ToolRefused: There is no such path, or it is the root.
             VersionConflict: It is another version by now; nothing was deleted.
         """
-        path = checked_path(path)
+        path = self._path(path)
         self._keep_root(path, "delete")
         with self._keyed.changing():
             files = self._all()
             gone = below(files, path)
             if not gone:
-                raise ToolRefused(self._say.missing_to_move.format(path=path))
+                raise ToolRefused(self._say.missing_to_move.format(path=self._shown(path)))
             check_version(expected, version_of(files[path].text) if path in files else None)
             for one in gone:
                 self._keyed.drop(files[one].metadata["id"])
-        return self._say.deleted.format(path=path)
+        return self._say.deleted.format(path=self._shown(path))
 
     def rename(self, old_path: str, new_path: str) -> str:
         """Give a file or a directory another path.
@@ -238,42 +277,58 @@ class Files:
             ToolRefused: There is no such path, something is at the other already, or one of them
                 is the root or within the other.
         """
-        old_path, new_path = checked_path(old_path), checked_path(new_path)
+        old_path, new_path = self._path(old_path), self._path(new_path)
         self._keep_root(old_path, "rename")
         with self._keyed.changing():
             files = self._all()
             if is_there(files, new_path):
-                raise ToolRefused(self._say.taken.format(path=new_path))
+                raise ToolRefused(self._say.taken.format(path=self._shown(new_path)))
             moved = below(files, old_path)
             if not moved:
-                raise ToolRefused(self._say.missing_to_move.format(path=old_path))
+                raise ToolRefused(self._say.missing_to_move.format(path=self._shown(old_path)))
             if new_path.startswith(f"{old_path}/"):
                 raise ToolRefused(f"Cannot rename {old_path} to a path within itself.")
-            _check_directories(files, new_path)
+            self._check_directories(files, new_path)
             paths = {one: checked_path(new_path + one.removeprefix(old_path)) for one in moved}
             for one, path in paths.items():
                 self._put(files[one].metadata["id"], path, files[one].text)
-        return self._say.renamed.format(path=old_path, new_path=new_path)
+        return self._say.renamed.format(path=self._shown(old_path), new_path=self._shown(new_path))
 
     def clear(self) -> None:
         """Delete all files."""
         with self._keyed.changing():
             self._keyed.clear()
 
-    def _all(self) -> dict[str, Record]:
-        return {record.metadata["path"]: record for record in self._keyed.all()}
+    def _shown(self, path: str) -> str:
+        """A path as it is stored, as it is said."""
+        return self._limits.root + path.removeprefix(ROOT)
+
+    def _path(self, path: str) -> str:
+        return as_stored(path, self._limits.root)
+
+    def _all(self, *, erase: bool = False) -> dict[str, Record]:
+        """The files that are there by their paths; with `erase` others are erased."""
+        ttl, records = self._limits.ttl, self._keyed.all()
+        if ttl is not None:
+            since = datetime.now(UTC) - ttl
+            for record in records if erase else ():
+                if record.created_at <= since:
+                    self._keyed.drop(record.metadata["id"])
+            records = [record for record in records if record.created_at > since]
+        return {record.metadata["path"]: record for record in records}
 
     def _edit(
         self, path: str, missing: str, folder: str, change: Callable[[str, str], tuple[str, str]]
     ) -> str:
-        path = checked_path(path)
+        path = self._path(path)
         with self._keyed.changing():
-            files = self._all()
-            record = _found(files, path, missing, folder)
-            text, reply = change(path, record.text)
-            self._check_room(files, path, text)
-            self._put(record.metadata["id"], path, text)
-        return reply
+            files = self._all(erase=True)
+            record = self._found(files, path, missing, folder)
+            text, reply = change(self._shown(path), record.text)
+            kept = self._limits.redacted(text)
+            self._check_room(files, path, kept)
+            self._put(record.metadata["id"], path, kept)
+        return reply + _said(kept != text)
 
     def _put(self, name: str, path: str, text: str) -> None:
         # its id stays when it is renamed: one write, after which it is at the new path only
@@ -281,12 +336,26 @@ class Files:
 
     def _keep_root(self, path: str, verb: str) -> None:
         if path == ROOT:
-            raise ToolRefused(self._say.keep_root.format(verb=verb))
+            raise ToolRefused(
+                self._say.keep_root.format(verb=verb).replace(ROOT, self._limits.root)
+            )
+
+    def _found(self, files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
+        """The file of a path; else what is to be said."""
+        if path not in files:
+            what = folder if is_there(files, path) else missing
+            raise ToolRefused(what.format(path=self._shown(path)))
+        return files[path]
+
+    def _check_directories(self, files: Mapping[str, Record], path: str) -> None:
+        if one := next((one for one in above(path) if one in files), None):
+            said = self._shown(one)
+            raise ToolRefused(f"The path {said} is a file, so that nothing can be put below it.")
 
     def _check_new(self, files: Mapping[str, Record], path: str) -> None:
         if is_there(files, path):
-            raise ToolRefused(self._say.exists.format(path=path))
-        _check_directories(files, path)
+            raise ToolRefused(self._say.exists.format(path=self._shown(path)))
+        self._check_directories(files, path)
         if len(files) >= self._limits.max_files:
             raise ToolRefused(
                 f"There are {len(files)} files, and no more are kept. Delete some that are not "
@@ -308,6 +377,10 @@ class Files:
             )
 
 
+def _said(redacted: bool) -> str:
+    return " Personal data or secrets in it were replaced before it was kept." if redacted else ""
+
+
 def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
     """Run a command of the memory tool as a model gave it, once it is checked.
 
@@ -325,17 +398,3 @@ def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
 def _run(files: Files, asked: FileCommand) -> str:
     reply: str = getattr(files, asked.command)(**asked.arguments())
     return reply
-
-
-def _found(files: Mapping[str, Record], path: str, missing: str, folder: str) -> Record:
-    """The file of a path; else what is to be said."""
-    if path not in files:
-        what = folder if is_there(files, path) else missing
-        raise ToolRefused(what.format(path=path))
-    return files[path]
-
-
-def _check_directories(files: Mapping[str, Record], path: str) -> None:
-    for one in above(path):
-        if one in files:
-            raise ToolRefused(f"The path {one} is a file, so that nothing can be put below it.")

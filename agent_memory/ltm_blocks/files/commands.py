@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field, create_model
 
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import ToolRefused
+
+ROOT = "/memories"
 
 DESCRIPTION = (
     "Your files, kept under /memories beyond this conversation, for lists, plans and longer texts. "
@@ -41,7 +44,11 @@ class FileCommand(Arguments):
         default=None,
         description="For view, if need be: the first line and the last; -1 is the end.",
     )
-    file_text: str | None = Field(default=None, description="For create: the file's text.")
+    file_text: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("file_text", "content"),
+        description="For create: the file's text.",
+    )
     old_str: str | None = Field(
         default=None,
         description="For str_replace: the text to replace, exactly as the file has it, and so "
@@ -66,3 +73,14 @@ class FileCommand(Arguments):
             raise ToolRefused(f"The command {self.command} needs {' and '.join(lacking)}, too.")
         optional = ("view_range",) if self.command == "view" else ()
         return {name: getattr(self, name) for name in (*_NEEDED[self.command], *optional)}
+
+
+@cache
+def commands_under(root: str) -> type[FileCommand]:
+    """The commands as a model is told of them, for files under another root."""
+    path = FileCommand.model_fields["path"]
+    told = (path.description or "").replace(ROOT, root)
+    if told == path.description:
+        return FileCommand
+    field: Any = Field(default=None, description=told)
+    return create_model("FileCommand", __base__=FileCommand, path=(str | None, field))

@@ -14,9 +14,9 @@ from unicodedata import category, normalize
 
 from agent_memory.core.limits import quoted
 from agent_memory.errors import ToolRefused
+from agent_memory.ltm_blocks.files.commands import ROOT
 from agent_memory.ltm_blocks.files.replies import Replies
 
-ROOT = "/memories"
 MAX_CHARS = 1_000
 MAX_SEGMENT_BYTES = 255
 MAX_DEPTH = 16
@@ -54,6 +54,22 @@ def checked_path(text: str) -> str:
     if len(segments) > MAX_DEPTH:
         raise ToolRefused(f"Path {shown} is too deep: at most {MAX_DEPTH} levels.")
     return "/".join((ROOT, *segments))
+
+
+def as_stored(path: str, root: str) -> str:
+    """The one form of a path that is said below a root of one's own.
+
+    Raises:
+        ToolRefused: As for `checked_path`.
+    """
+    if root == ROOT:
+        return checked_path(path)
+    if not isinstance(path, str) or not (path == root or path.startswith(f"{root}/")):
+        raise ToolRefused(f"Path must start with {root}, got: {quoted(path)}")
+    try:
+        return checked_path(ROOT + path[len(root) :])
+    except ToolRefused as error:
+        raise ToolRefused(str(error).replace(ROOT, root)) from None
 
 
 def _check(segment: str, shown: str) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,7 +15,7 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message, compact_json
-from agent_memory.core.records import Recall, Scope
+from agent_memory.core.records import Recall, Scope, Span
 from agent_memory.core.text import last_break
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
@@ -118,6 +119,17 @@ class SkillMemory(ManualBlock):
         found = [one for one in zip(skills, scores.tolist(), near, strict=True) if one[1] > 0]
         return sorted(found, key=lambda one: (-one[1], one[0].name))
 
+    def all_kept(self, scope: Scope) -> list[Recall]:
+        own = [one for one in self.open(scope).all() if not one.shared and one.path is not None]
+        return [replace(self._recall(one, 0.0), created_at=_changed_at(one)) for one in own]
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
+        """Forget a user's own skill by its name; skills come from no messages."""
+        if not isinstance(what, str) or all(one.id != what for one in self.all_kept(scope)):
+            return []
+        self.open(scope).delete(what)
+        return [what]
+
     def delete(self, scope: Scope) -> None:
         """Forget a user's own skills, or a session's. Those of everybody stay."""
         if scope.session_id is not None:
@@ -153,12 +165,14 @@ class SkillMemory(ManualBlock):
                 "it before a task of several steps, and when the user asks how something is done.",
                 Find,
                 self._find,
+                ("read",),
             ),
             Tool(
                 f"{self.name}_load",
                 f"Read a whole skill, by the name that {self.name}_find gave.",
                 Load,
                 self._load,
+                ("read",),
             ),
             Tool(
                 f"{self.name}_save",
@@ -168,6 +182,7 @@ class SkillMemory(ManualBlock):
                 "under the name before is replaced.",
                 Save,
                 self._save,
+                ("write",),
             ),
         ]
 
@@ -195,7 +210,7 @@ class SkillMemory(ManualBlock):
             raise ToolRefused("There is neither a user nor a session that the skill could be of.")
         skills = self.open(scope)
         old = skills.load(asked.name) or Skill(asked.name, "")
-        steps, tags = tuple(asked.steps), tuple(asked.tags)
+        steps, tags = tuple(asked.steps), old.tags if asked.tags is None else tuple(asked.tags)
         skills.save(replace(old, description=asked.description, steps=steps, tags=tags))
         return f"Saved under the name {asked.name}."
 
@@ -206,6 +221,15 @@ class SkillMemory(ManualBlock):
             text += f"\n[It goes on: {self.name}_load gives the whole.]"
         metadata = {"tags": list(skill.tags), "shared": skill.shared}
         return Recall(self.name, skill.name, text, score, metadata=metadata)
+
+
+def _changed_at(skill: Skill) -> datetime | None:
+    """When its file was written last; None where it is gone by now."""
+    try:
+        assert skill.path is not None, "it was read from a file"
+        return datetime.fromtimestamp(skill.path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
 
 
 class Find(Arguments):
@@ -232,7 +256,10 @@ class Save(Arguments):
         min_length=1, max_length=1_024, description="What the skill does, and when to use it."
     )
     steps: list[str] = Field(min_length=1, description="What to do, in order.")
-    tags: list[str] = Field(default=[], description="A few words to find it by.")
+    tags: list[str] | None = Field(
+        default=None,
+        description="A few words to find it by; left out, a skill that is replaced keeps its own.",
+    )
 
 
 class Skills:
@@ -303,8 +330,10 @@ class Skills:
     ) -> Skill:
         """As `save`, of a skill's parts: see `Skill`."""
         for given, what in ((steps, "steps"), (tags, "tags")):
-            if not isinstance(given, list | tuple):
+            if not isinstance(given, list | tuple) or not all(isinstance(x, str) for x in given):
                 raise InvalidInput(f"{what} is {quoted(given)}. Give a list of texts.")
+        for text, what in ((description, "description"), (body, "body")):
+            text_of(what, text)
         return self.save(Skill(name, description, tuple(steps), tuple(tags), body))
 
     def delete(self, name: str) -> bool:

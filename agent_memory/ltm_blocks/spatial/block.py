@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr
 
 from agent_memory.core.forms import Form, Plain, Share
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Recall, Record, Scope
+from agent_memory.core.records import Recall, Record, Scope, Span
 from agent_memory.errors import ConfigError, InvalidInput, MissingExtra
 from agent_memory.ltm_blocks.base import ManualBlock, Resources
 from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
@@ -105,6 +105,21 @@ class SpatialMemory(ManualBlock):
             )
             for one in found
         ]
+
+    def all_kept(self, scope: Scope) -> list[Recall]:
+        return [
+            Recall(
+                self.name,
+                one.id,
+                f"{one.text} ({', '.join(f'{at:g}' for at in one.position)})",
+                created_at=one.at,
+            )
+            for one in self.open(scope).all()
+        ]
+
+    def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:
+        """Forget an observation by its id; observations come from no messages."""
+        return [what] if isinstance(what, str) and self.open(scope).delete(what) else []
 
     def delete(self, scope: Scope) -> None:
         erase(self.resources, self.name, scope)

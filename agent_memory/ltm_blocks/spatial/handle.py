@@ -258,6 +258,7 @@ class SpatialHandle:
         metadata: dict[str, Any] | None = None,
     ) -> Observation:
         text, most = text.strip() if isinstance(text, str) else "", self._block.max_chars
+        text = self._block.resources.redact(text)
         if not text:
             raise InvalidInput("The observation is empty. Say in a few words what was observed.")
         if len(text) > most:

@@ -66,6 +66,7 @@ def tools_of(block: SpatialMemory) -> list[Tool]:
             f"Write down what is at a place, to be found by its position later. {space}",
             Observe,
             observe,
+            ("write",),
         ),
         Tool(
             f"{block.name}_near",
@@ -73,6 +74,7 @@ def tools_of(block: SpatialMemory) -> list[Tool]:
             f"query if there is one. {space}",
             Near,
             near,
+            ("read",),
         ),
         Tool(
             f"{block.name}_within",
@@ -80,6 +82,7 @@ def tools_of(block: SpatialMemory) -> list[Tool]:
             f"about the query if there is one. {space}",
             Within,
             within,
+            ("read",),
         ),
     ]
 

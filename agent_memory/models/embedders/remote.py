@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
+from agent_memory.core.tracing import current
 from agent_memory.errors import DimensionMismatch, ModelOutputInvalid
 from agent_memory.models.charges import Charges
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
+from agent_memory.models.tracing import answered, asking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,13 +119,13 @@ class LiteLLMEmbedder:
 
     def _request(self, texts: list[str]) -> list[list[float]]:
         call = self._provider.begin("embedding", texts, 0)
-        response = self._provider.retried(
-            call,
-            lambda: self._provider.send(
-                "embedding", input=texts, dimensions=self._asked, encoding_format="float"
-            ),
-        )
-        self._provider.charges.done(call, response.usage, response)
+        fields: dict[str, Any] = {"dimensions": self._asked, "encoding_format": "float"}
+        with asking(call, self._provider.api_base, fields) as span:
+            with current(span):
+                response = self._provider.retried(
+                    call, lambda: self._provider.send("embedding", input=texts, **fields)
+                )
+            answered(span, response, self._provider.charges.done(call, response.usage, response))
         if len(response.data) != len(texts):
             raise ModelOutputInvalid(
                 f"{self.model} answered with {len(response.data)} vectors for {len(texts)} texts."

@@ -51,6 +51,9 @@ class ListFacts(Moments, Paged):
     """Which facts."""
 
     session_id: SessionId | None = Field(None, description="Only what comes from this session.")
+    superseded: bool = Field(
+        False, description="Also facts whose place another took: the whole history."
+    )
 
 
 class ForgetFact(Form):
@@ -80,21 +83,22 @@ def search(at: At, asked: Search) -> talk.Found:
 
 @operation("POST", "/explain", "read")
 def explain(at: At, asked: Explain) -> talk.Explained:
-    """Tell what would be recalled for a question, what is left out, and why."""
+    """Tell what would be recalled for a question, what is left out, and why. Stores nothing."""
     session_id = None if asked.session_id is None else at.to_read(asked.session_id)
     found = at.memory.explain(asked.question, user_id=at.user_id, session_id=session_id)
-    return talk.Explained(
-        [talk.recalled(one) for one in found.recalls],
-        [talk.LeftOut(talk.recalled(one.recall), one.why) for one in found.left_out],
-        found.warnings,
-    )
+    return talk.explained(found)
 
 
 @operation("GET", "/facts", "read")
 def list_facts(at: At, asked: ListFacts) -> known.Facts:
     """List the user's facts, in the order in which they were said, with what each rests on."""
     session_id = None if asked.session_id is None else at.to_read(asked.session_id)
-    found = at.user.facts(session_id=session_id, as_of=asked.as_of, known_at=asked.known_at)
+    found = at.user.facts(
+        session_id=session_id,
+        as_of=asked.as_of,
+        known_at=asked.known_at,
+        superseded=asked.superseded,
+    )
     page, more = page_of(found, asked, lambda fact: fact.id)
     return known.Facts([fact_view(one) for one in page], len(found), more)
 

@@ -8,9 +8,11 @@ from pydantic import Field
 
 from agent_memory import operations
 from agent_memory.core.messages import compact_json
+from agent_memory.engine.figures import Figures
 from agent_memory.server.calls.shares import Everything
 from agent_memory.server.operation import At, Form, SessionId, operation
 from agent_memory.server.paging import Paged, page_of
+from agent_memory.server.rights import RIGHTS
 from agent_memory.server.views import upkeep
 from agent_memory.server.views.showing import shown
 
@@ -47,6 +49,37 @@ def read_stats(at: At, asked: Everything) -> upkeep.Stats:
     }
     usage = shown(upkeep.Spent, found.usage)
     return upkeep.Stats(found.sessions, found.entries, blocks, usage)
+
+
+@operation("GET", "/me", None)
+def read_me(at: At, asked: Everything) -> upkeep.Me:
+    """Tell what the credential that asks is for."""
+    principal, config = at.principal, at.memory.config
+    return upkeep.Me(
+        principal.name,
+        principal.label,
+        list(principal.users),
+        [right for right in RIGHTS if right in principal.rights],
+        {name: block.kind for name, block in at.memory.components.all_blocks.items()},
+        config.keep_contexts,
+    )
+
+
+@operation("GET", "/users", "admin")
+def list_users(at: At, asked: Paged) -> upkeep.Users:
+    """List the users that have a session, by id. It reads the heads of all sessions."""
+    found = operations.users(at.memory)
+    page, more = page_of(found, asked, lambda user: user.user_id)
+    users = [shown(upkeep.UserSize, one, id=one.user_id) for one in page]
+    return upkeep.Users(users, len(found), more)
+
+
+@operation("GET", "/spending", "admin")
+def read_spending(at: At, asked: Everything) -> upkeep.Spending:
+    """Tell what models were asked for and what that cost, in all processes; and today, where it is
+    limited. Each process adds what it counted every 15 seconds."""
+    parts = at.memory.components
+    return upkeep.spending(Figures(parts.store).read(), parts.services.spending.today())
 
 
 @operation("GET", "/operations/dead-letters", "admin")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from agent_memory.core.records import Head
+from agent_memory.engine.append import Update
+from agent_memory.errors import AccessDenied, Damaged, SessionDeleting
 from agent_memory.server.operation import At, Form, SessionId, operation
 from agent_memory.server.paging import Paged, cut, place_of
 from agent_memory.server.views import talk, upkeep
@@ -84,6 +88,15 @@ def read_session(at: At, asked: OneSession) -> talk.Session:
     return talk.session(head)
 
 
+@operation("GET", "/sessions/{session_id}/window", "read")
+def read_window(at: At, asked: OneSession) -> talk.Window:
+    """Tell what of a session's log is in its window, what stands for the rest, and what waits."""
+    head = at.memory.head(at.own(asked.session_id), user_id=at.user_id)
+    assert head is not None, "it was there a moment ago"
+    absorbing = at.memory.components.absorber.blocks
+    return talk.window(head, at.memory.config.max_tokens, absorbing)
+
+
 @operation("PUT", "/sessions/{session_id}/metadata", "write")
 def describe_session(at: At, asked: Describe) -> Done:
     """Keep what a session is called, in place of what was kept; it begins if need be."""
@@ -99,12 +112,36 @@ def delete_session(at: At, asked: OneSession) -> upkeep.Receipt:
     return upkeep.receipt(at.memory.delete(session_id, user_id=at.user_id))
 
 
-@operation("POST", "/sessions/{session_id}/messages", "write", once=True)
-def append_messages(at: At, asked: Append) -> talk.End:
-    """Append messages to a session, all of them or none; it begins if need be.
+def _append_together(asked: Sequence[tuple[At, Append]]) -> Sequence[talk.End | Exception]:
+    """Append for several at once; each gets an answer, or its error."""
+    memory = asked[0][0].memory
+    done = memory._update_all(
+        [
+            Update(one.session_id, one.messages, at.user_id, at.key, one.expected_end, own=True)
+            for at, one in asked
+        ]
+    )
+    if done is None:
+        return [_appended(*one) for one in asked]
+    return [_answer(*one, head) for one, head in zip(asked, done, strict=True)]
 
-    They are durable when this answers. The Idempotency-Key is kept with them, in one transaction.
-    """
+
+def _answer(at: At, asked: Append, head: Head | Exception) -> talk.End | Exception:
+    if isinstance(head, Head):
+        return talk.end(head)
+    # nothing was stored: whose the session is decides what is told, and a deletion is finished
+    by_itself = isinstance(head, AccessDenied | Damaged | SessionDeleting)
+    return _appended(at, asked) if by_itself else head
+
+
+def _appended(at: At, asked: Append) -> talk.End | Exception:
+    try:
+        return _append(at, asked)
+    except Exception as error:  # noqa: BLE001 - it is that request's alone
+        return error
+
+
+def _append(at: At, asked: Append) -> talk.End:
     head = at.memory.update(
         at.to_write(asked.session_id),
         asked.messages,
@@ -113,6 +150,21 @@ def append_messages(at: At, asked: Append) -> talk.End:
         expected_end=asked.expected_end,
     )
     return talk.end(head)
+
+
+@operation(
+    "POST",
+    "/sessions/{session_id}/messages",
+    "write",
+    once=True,
+    together=_append_together,
+)
+def append_messages(at: At, asked: Append) -> talk.End:
+    """Append messages to a session, all of them or none; it begins if need be.
+
+    They are durable when this answers. The Idempotency-Key is kept with them, in one transaction.
+    """
+    return _append(at, asked)
 
 
 @operation("GET", "/sessions/{session_id}/messages", "read")
@@ -140,6 +192,19 @@ def get_context(at: At, asked: GetContext) -> talk.Context:
         format=asked.format,
     )
     return talk.context(found)
+
+
+@operation("GET", "/sessions/{session_id}/contexts", "read")
+def list_contexts(at: At, asked: ReadLog) -> talk.SentContexts:
+    """Tell what models were sent in a session, turn by turn, oldest first. A page has whole turns.
+
+    It is kept where the setting `keep_contexts` says so, as the service does by default.
+    """
+    session_id, after = at.own(asked.session_id), place_of(asked.after)
+    found = at.memory.contexts(session_id, user_id=at.user_id, after=after, limit=asked.limit + 1)
+    turns = list(dict.fromkeys(one.turn for one in found))
+    page, more = cut(turns, asked.limit, str)
+    return talk.SentContexts([talk.sent_context(one) for one in found if one.turn in page], more)
 
 
 @operation("POST", "/sessions/{session_id}/checkpoint", "read")

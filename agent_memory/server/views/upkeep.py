@@ -13,6 +13,8 @@ from agent_memory.server.views.showing import shown
 if TYPE_CHECKING:
     from agent_memory.core.receipts import Receipt as CoreReceipt
     from agent_memory.core.records import Absorbed as CoreAbsorbed
+    from agent_memory.engine.spending import Today as CoreToday
+    from agent_memory.engine.stats import Counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class BlockState:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Model calls of this process, their tokens, and US dollars: null where a price is unknown."""
+    """Model calls, their tokens, and US dollars: null where a price is unknown."""
 
     calls: int
     failures: int
@@ -102,12 +104,76 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How the memory stands."""
+    """How the memory stands; `usage` is of this process."""
 
     sessions: int
     messages: int
     blocks: dict[str, BlockState]
     usage: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """What memory spent on a day (UTC) of its own accord, where that is limited; `reached` says
+    which limit has no room for another call.
+    """
+
+    day: str
+    calls: int
+    tokens: int
+    cost: float
+    reached: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What models were asked for, by purpose, and how that was of use: by all processes, since the
+    store was made.
+
+    Of the `prompt_tokens` of contexts `kept_tokens` were the same as the time before. Of so many
+    times that something was looked for (`recalls`) nothing was found in `empty_recalls`.
+    """
+
+    purposes: dict[str, Spent]
+    today: Today | None
+    prompt_tokens: int
+    kept_tokens: int
+    recalls: int
+    empty_recalls: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserSize:
+    """A user, and how much was said."""
+
+    id: str
+    sessions: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """A page of users, by id."""
+
+    users: list[UserSize]
+    total: int
+    next: Next = None
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """The credential that asks: what it is called, for which users it is, and what it may do.
+
+    `blocks` are the kinds of those that the service has, by name; `keeps_contexts` says whether
+    what models are sent is kept.
+    """
+
+    name: str
+    label: str
+    users: list[str]
+    rights: list[str]
+    blocks: dict[str, str]
+    keeps_contexts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +193,21 @@ class Agents:
 def receipt(given: CoreReceipt) -> Receipt:
     """A receipt."""
     return shown(Receipt, given, parts=[shown(ReceiptPart, part) for part in given.parts])
+
+
+def spending(counted: Counted, today: CoreToday | None) -> Spending:
+    """What was spent."""
+    spent = (
+        None if today is None else shown(Today, today.spent, day=today.day, reached=today.reached)
+    )
+    return Spending(
+        {purpose: shown(Spent, usage) for purpose, usage in counted.usage.items()},
+        spent,
+        counted.prompts.tokens,
+        counted.prompts.kept_tokens,
+        counted.recalls.asked,
+        counted.recalls.empty,
+    )
 
 
 def absorbed(done: Sequence[CoreAbsorbed]) -> Absorbed:

@@ -169,9 +169,9 @@ class MongoDBRecords:
             key = self._collections.to_read(block, known=False)
             index = None if key is None else self._indexes.load(key, owner)
         if key is None or index is None:
-            from agent_memory.retrieval.index import TraitIndex
+            from agent_memory.retrieval.index import SegmentIndex
 
-            return search(block, TraitIndex(0), query, depth, lambda ids: {})
+            return search(block, SegmentIndex(0), query, depth, lambda ids: {})
 
         def read(ids: list[str]) -> dict[str, Record]:
             docs = self._indexes.documents(key, ids)

@@ -15,7 +15,7 @@ from agent_memory.stores.mongodb.documents import key_of, token
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.index import TraitIndex
+    from agent_memory.retrieval.index import SegmentIndex
 
 Doc = dict[str, Any]
 
@@ -131,7 +131,7 @@ class OwnersIndexes:
         self._writes = writes
         self._indexes = Indexes()
 
-    def load(self, key: str, owner: str) -> TraitIndex | None:
+    def load(self, key: str, owner: str) -> SegmentIndex | None:
         """The index of an owner's vectors; None where none was ever written."""
         scope = self._scopes.one({"_id": key_of(key, owner)})
         if scope is None:

@@ -9,9 +9,14 @@ from agent_memory.errors import UnknownStore
 LOCAL = ":memory:"
 _FORM = (
     'Give the address of a Qdrant server, such as "http://localhost:6333" or '
-    '"https://name.example:6333"; ":memory:" for the client\'s local mode; or None for the session '
-    "store's own database."
+    '"https://name.example:6333"; ":memory:" for the client\'s local mode; another database\'s '
+    'URL, such as "sqlite:///vectors.db"; or None for the session store\'s own database.'
 )
+
+
+def is_qdrant(url: str) -> bool:
+    """Whether an address is meant for Qdrant, and not for another database."""
+    return url == LOCAL or url.partition("://")[0] in ("http", "https")
 
 
 def check_qdrant_url(url: str) -> None:

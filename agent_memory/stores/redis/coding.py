@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Literal
@@ -37,11 +38,11 @@ def head_of(session_id: str, fields: Sequence[bytes | None]) -> Head | None:
         _fields(body),
         session_id=session_id,
         user_id=None if user is None else _decoded(user),
-        end=_number(end),
-        total=_number(total),
-        version=_number(version),
+        end=number(end),
+        total=number(total),
+        version=number(version),
         deleting=deleting == b"1",
-        begun=_number(begun),
+        begun=number(begun),
     )
 
 
@@ -52,7 +53,17 @@ def _fields(body: bytes) -> dict[str, Any]:
         return {"cursors": body.decode(errors="replace")}  # which may name its blocks still
 
 
-def _number(value: bytes) -> int | None:
+def ids_in(members: Iterable[bytes]) -> list[str]:
+    """The ids that an index lists; what is none, it cannot be of anything, is passed over."""
+    found = []
+    for member in members:
+        with suppress(UnicodeDecodeError):
+            found.append(member.decode())
+    return found
+
+
+def number(value: bytes) -> int | None:
+    """A number as it was written; None for what is none."""
     try:
         return int(value)
     except ValueError:

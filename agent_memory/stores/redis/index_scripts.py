@@ -102,7 +102,7 @@ local function let_go(sid)
 end
 local function enlist(sid)
   call('ZADD', SESSIONS, 0, sid)
-  call('SETNX', LAYOUT, '1')
+  call('SETNX', LAYOUT, '2')
 end
 local function belong(sid, was, user)
   if was and was ~= '' and was ~= user then call('ZREM', USERS, was .. '\0' .. sid) end

@@ -47,8 +47,8 @@ class Keys:
         return [self._of_block(f"fact_{name}", block) for name in _RECORDS]
 
     def vectors(self, block: str) -> list[str]:
-        """What a block's vectors are kept in."""
-        names = (*_RECORDS, "vectors", "versions", "collection")
+        """What a block's vectors are kept in; see `vector_scripts`."""
+        names = (*_RECORDS, "vectors", "versions", "numbers", "segments", "collection")
         return [self._of_block(f"vector_{name}", block) for name in names]
 
     def fence(self, block: str, session_id: str) -> str:

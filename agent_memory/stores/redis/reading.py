@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from agent_memory.core.records import Record
 from agent_memory.stores.damage import undamaged
 from agent_memory.stores.redis.coding import record_of, stored_collection
 from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.server import RedisServer
-
-if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features
 
 _PAGE = 200
 _SCANNED = 1000
@@ -51,30 +48,18 @@ class RecordReader:
             if one is not None
         }
 
-    def all_vectors(
-        self, block: str, session_id: str | None
-    ) -> Iterator[tuple[list[Record], Features]]:
-        """See `VectorStore.all_vectors`."""
-        from agent_memory.stores.blobs import with_features
+    def ids_of_vectors(self, block: str, session_id: str | None) -> Iterator[list[bytes]]:
+        """The ids of a block's records with vectors in order of their owners, or of a session's."""
+        _, _, owners, origins, *_ = self._keys.vectors(block)
+        if session_id is None:
+            return self._ids(owners, b"-", b"+")
+        name = session_id.encode()
+        return self._ids(origins, b"[%b\0" % name, b"(%b\1" % name)
 
-        records, _, owners, origins, vectors, *_ = self._keys.vectors(block)
-        index, first, last = owners, b"-", b"+"
-        if session_id is not None:
-            index, name = origins, session_id.encode()
-            first, last = b"[%b\0" % name, b"(%b\1" % name
-        for ids in self._ids(index, first, last):
-            values, blobs = self._server.ask_many(
-                [("HMGET", records, *ids), ("HMGET", vectors, *ids)]
-            )
-            found = [
-                one
-                for one in zip(ids, values, blobs, strict=True)
-                if one[1] is not None and one[2] is not None
-            ]
-            yield from with_features(
-                block,
-                undamaged(found, lambda one: (_record_of(one[:2], "vector", block), one[2])),
-            )
+    def ids_of_owner(self, block: str, owner: str) -> Iterator[list[bytes]]:
+        """The ids of an owner's records with vectors."""
+        name = owner.encode()
+        return self._ids(self._keys.vectors(block)[2], b"[%b\0" % name, b"(%b\1" % name)
 
     def _ids(self, index: str, first: bytes, last: bytes) -> Iterator[list[bytes]]:
         """What the members of an index of records end with, a page at a time."""

@@ -1,25 +1,33 @@
-"""The Lua scripts that change facts and vectors, each in one atomic step."""
+"""The Lua scripts that change facts, each in one atomic step."""
 
 from __future__ import annotations
 
 from agent_memory.stores.redis.index_scripts import script
 
-# A block's records by id, in hashes: what Python reads in `records`, what scripts read in `spans`,
-# vectors in `vectors`. Members of `owners` are owner, NUL, time in 18 digits, NUL, id; those of
-# `origins` session, NUL, id: scores are all alike. `versions` tells for each owner who has vectors
-# which state of them it is. ARGV[1] tells what the last key, the session's head or the
-# block's fence, must say of the lease.
-_RECORDS = r"""
+# A block's records by id, in hashes: what Python reads in `records`, what scripts read in `spans`.
+# Members of `owners` are owner, NUL, time in 18 digits, NUL, id; those of `origins` session, NUL,
+# id: scores are all alike. ARGV[1] tells what the last key, the session's head or the block's
+# fence, must say of the lease. For vectors see `vector_scripts`.
+RECORDS = r"""
 local call = redis.call
-local RECORDS, SPANS, OWNERS, ORIGINS, VECTORS, VERSIONS, COLLECTION = unpack(KEYS)
+local RECORDS, SPANS, OWNERS, ORIGINS = unpack(KEYS)
 local function lost(how, lease)
   if how == 'holder' then return call('HGET', KEYS[#KEYS], 'holder') ~= lease end
   return how == 'epoch' and tonumber(call('GET', KEYS[#KEYS]) or 0) > tonumber(lease)
 end
 if lost(string.match(ARGV[1], '^(%a+):(.*)$')) then return -1 end
-local changed = {}
-local function parts(span)
+local function member_of(index, id)
+  local ending = '\0' .. id
+  for _, member in ipairs(call('ZRANGE', index, 0, -1)) do
+    if string.sub(member, -#ending) == ending then return member end
+  end
+  return ''
+end
+local function parts(span, id)
   local first, last, length, rest = string.match(span, '^(%-?%d+):(%-?%d+):(%d+):(.*)$')
+  if not first then  -- damaged
+    return nil, nil, member_of(OWNERS, id), member_of(ORIGINS, id)
+  end
   local owner = string.sub(rest, 1, length)
   return tonumber(first), tonumber(last), owner, string.sub(rest, length + 1)
 end
@@ -38,72 +46,50 @@ local function of_owner(owner)
   return ids
 end
 local function drop(id, span)
-  local _, _, owner, origin = parts(span)
+  local _, _, owner, origin = parts(span, id)
   call('HDEL', RECORDS, id)
   call('HDEL', SPANS, id)
   call('ZREM', OWNERS, owner)
   call('ZREM', ORIGINS, origin)
-  changed[owner_of(owner)] = true
-  if has_vectors then call('HDEL', VECTORS, id) end
-end
-local function renew(version)
-  for owner in pairs(changed) do
-    local name = '[' .. owner .. '\0'
-    if call('ZRANGEBYLEX', OWNERS, name, '(' .. owner .. '\1', 'LIMIT', 0, 1)[1] then
-      redis.pcall('HSET', VERSIONS, owner, version)  -- no memory for it: what is gone stays gone
-    else
-      call('HDEL', VERSIONS, owner)
-    end
-  end
 end
 """
 
-# ARGV: holder, the state's version, session whose records give way and its first and last seq
-# (empty: none), then of each record id, span, body, and its vector where there are any
+# ARGV: holder, session whose records give way and its first and last seq (empty: none), what the
+# last seq of a stored record must be, then of each record id, span, body
 _PUT = r"""
-local session, first, last = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-if #ARGV > 6 then call('ZADD', OWNERS, 'XX', 0, '') end  -- adds nothing; refused without memory
+local session, first, last = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+if #ARGV > 5 then call('ZADD', OWNERS, 'XX', 0, '') end  -- adds nothing; refused without memory
 if session ~= '' then
   for _, id in ipairs(of_origin(session)) do
     local span = call('HGET', SPANS, id)
-    local since, till = parts(span)
-    if since <= last and till >= first then drop(id, span) end
+    local since, till = parts(span, id)
+    if since and since <= last and till >= first then drop(id, span) end
   end
 end
-for at = 7, #ARGV, has_vectors and 4 or 3 do
+for at = 6, #ARGV, 3 do
   local id, span, body = unpack(ARGV, at, at + 2)
   local was = call('HGET', SPANS, id)
   if was then drop(id, was) end
-  local _, _, owner, origin = parts(span)
+  local _, _, owner, origin = parts(span, id)
   call('HSET', RECORDS, id, body)
   call('HSET', SPANS, id, span)
   call('ZADD', OWNERS, 0, owner)
   call('ZADD', ORIGINS, 0, origin)
-  changed[owner_of(owner)] = true
-  if has_vectors then call('HSET', VECTORS, id, ARGV[at + 3]) end
 end
 """
 
 _DONE = "return 1\n"
 
-# answers with the owner, and the versions before and after, where one who had vectors got more
-_RENEW = r"""
-local owner = next(changed)
-local before = not next(changed, owner) and call('HGET', VERSIONS, owner)
-renew(ARGV[2])
-return before and {owner, before, ARGV[2]} or {}
-"""
-
-# ARGV: holder, version, owner, session, id (each may be empty), after
+# ARGV: holder, owner, session, id (each may be empty), after
 _FORGET = r"""
-local owner, session, name, after = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local owner, session, name, after = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local ids = {name}
 if name == '' then ids = session ~= '' and of_origin(session) or of_owner(owner) end
 for _, id in ipairs(ids) do
   local span = call('HGET', SPANS, id)
   if span then
-    local _, last, whose, origin = parts(span)
-    if (after == 0 or last > after)
+    local _, last, whose, origin = parts(span, id)
+    if (after == 0 or not last or last > after)
       and (owner == '' or owner_of(whose) == owner)
       and (session == '' or owner_of(origin) == session)
     then
@@ -111,31 +97,19 @@ for _, id in ipairs(ids) do
     end
   end
 end
-if has_vectors then renew(ARGV[2]) end
 return 1
 """
 
-# ARGV[6] is what the collection must be
-_SAME_COLLECTION = r"""
-call('SETNX', COLLECTION, ARGV[6])
-local stored = call('GET', COLLECTION)
-if stored ~= ARGV[6] then return stored end
-"""
-
-# ARGV[6] is the last seq that the stored record must have; empty: there must be none
+# ARGV[5] is the last seq that the stored record must have; empty: there must be none
 _SAME_LAST = r"""
-local stored = call('HGET', SPANS, ARGV[7])
-local seq = stored and select(2, parts(stored))
-if (seq and string.format('%d', seq) or '') ~= ARGV[6] then return 0 end
+local stored = call('HGET', SPANS, ARGV[6])
+local seq = stored and select(2, parts(stored, ARGV[6]))
+if (seq and string.format('%d', seq) or '') ~= ARGV[5] then return 0 end
 """
 
-_FACTS, _VECTORS = "local has_vectors = false\n", "local has_vectors = true\n"
-
-PUT_FACTS = script(_FACTS, _RECORDS, _PUT, _DONE)
-SWAP_FACT = script(_FACTS, _RECORDS, _SAME_LAST, _PUT, _DONE)
-FORGET_FACTS = script(_FACTS, _RECORDS, _FORGET)
-PUT_VECTORS = script(_VECTORS, _RECORDS, _SAME_COLLECTION, _PUT, _RENEW)
-FORGET_VECTORS = script(_VECTORS, _RECORDS, _FORGET)
+PUT_FACTS = script(RECORDS, _PUT, _DONE)
+SWAP_FACT = script(RECORDS, _SAME_LAST, _PUT, _DONE)
+FORGET_FACTS = script(RECORDS, _FORGET)
 
 # ARGV: what the owners begin with; each step leaps over an owner's records
 OWNERS = script(

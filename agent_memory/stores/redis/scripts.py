@@ -176,7 +176,7 @@ if deleting == '1' or not found[1] then fall_due(sid, owner_of(user, sid)) end
 for seq = last + 1, found[2] or 0 do call('HDEL', LOG, seq) end
 if cut ~= '' and found[1] then cut_keys(last) end
 if found[1] then
-  for seq = (found[5] or 0) + 1, expired do call('HDEL', LOG, seq) end
+  for seq = (tonumber(found[5]) or 0) + 1, expired do call('HDEL', LOG, seq) end
 end
 return {last, total}
 """,
@@ -234,7 +234,7 @@ return 1
 READ = script(
     r"""
 local call, found = redis.call, redis.call('HMGET', KEYS[1], 'end', 'expired')
-local stop, after = tonumber(found[1] or 0), math.max(ARGV[1], found[2] or 0)
+local stop, after = tonumber(found[1]) or 0, math.max(ARGV[1], tonumber(found[2]) or 0)
 local entries = {after}
 if ARGV[2] ~= '' then stop = math.min(stop, after + ARGV[2]) end
 for seq = after + 1, stop, 500 do

@@ -21,10 +21,12 @@ from agent_memory.stores.redis.coding import (
     entry_value,
     head_body,
     head_of,
+    ids_in,
     key_of,
     key_value,
     lag_of,
     mark_of,
+    number,
 )
 from agent_memory.stores.redis.durability import durability_note, require_power, rewrite_files
 from agent_memory.stores.redis.failures import failure
@@ -32,7 +34,7 @@ from agent_memory.stores.redis.index import ClusterIndex, Index
 from agent_memory.stores.redis.index_scripts import DUE, WAKE
 from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.lock_scripts import LOCK, UNLOCK
-from agent_memory.stores.redis.records import RedisRecords, held, pages
+from agent_memory.stores.redis.records import held, pages
 from agent_memory.stores.redis.scripts import (
     DELETE,
     HEAD_FIELDS,
@@ -45,12 +47,13 @@ from agent_memory.stores.redis.scripts import (
     RELEASE,
 )
 from agent_memory.stores.redis.server import Lost
+from agent_memory.stores.redis.vectors import RedisVectors
 
-_LAYOUT = 1
+_LAYOUT = 2
 _PAGE = 500
 
 
-class RedisStore(RedisRecords):
+class RedisStore(RedisVectors):
     """A store on a Redis server, version 6 or later, or one that answers like it.
 
     Each change is one Lua script: it happens as a whole or not at all, and nobody sees it half
@@ -81,11 +84,13 @@ class RedisStore(RedisRecords):
         self._erasures = Erasures()
         try:
             layout = server.ask("GET", keys.layout)
-            if layout is not None and int(layout) > _LAYOUT:
+            if layout is not None and (number(layout) or 0) > _LAYOUT:
                 raise SchemaTooNew(
                     f"The Redis server at {server.place} was written by a newer release of "
                     "agent-memory. Upgrade: pip install -U agent-memory"
                 )
+            if layout is not None and int(layout) < _LAYOUT:
+                server.ask("SET", keys.layout, _LAYOUT, "XX")
             if durability == "power":
                 for node in server.nodes():
                     require_power(node)
@@ -250,8 +255,7 @@ class RedisStore(RedisRecords):
     def due(self, limit: int = 100) -> list[Head]:
         def read() -> list[Head]:
             found = self._server.run(DUE, self._keys.index, limit, repeat=True)
-            names = [name.decode() for name in found]
-            heads = self._heads(names)
+            heads = self._heads(ids_in(found))
             for name, head in heads:
                 if head is None:
                     self._index.deleted(name)
@@ -316,8 +320,9 @@ class RedisStore(RedisRecords):
             found = self._server.ask_many(
                 [("HMGET", self._keys.head(name), "end", "expired") for name in names]
             )
-            kept = [int(end) - int(expired or 0) for end, expired in found if end is not None]
-            sessions, entries = sessions + len(kept), entries + sum(kept)
+            ends = [(number(end), number(gone or b"0")) for end, gone in found if end is not None]
+            sessions += len(ends)
+            entries += sum(end - gone for end, gone in ends if end is not None and gone is not None)
         return Counts(sessions=sessions, entries=entries)
 
     def durability_note(self) -> str:
@@ -340,17 +345,17 @@ class RedisStore(RedisRecords):
         prefix = "" if user_id is None else f"{user_id}\0"
         index = self._keys.sessions if user_id is None else self._keys.users
         last = "+" if user_id is None else f"({user_id}\1"
-        first = f"[{prefix}" if prefix else "-"
+        first: str | bytes = f"[{prefix}" if prefix else "-"
         if after is not None:
             first = f"({prefix}{after}"
         while True:
             found = self._server.ask("ZRANGEBYLEX", index, first, last, "LIMIT", 0, page)
             if not found:
                 return
-            yield [name.decode().removeprefix(prefix) for name in found]
+            yield [name.removeprefix(prefix) for name in ids_in(found)]
             if len(found) < page:
                 return
-            first = f"({found[-1].decode()}"
+            first = b"(" + found[-1]
 
 
 def _holder(lease: Lease | None) -> str:

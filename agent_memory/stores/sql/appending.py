@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agent_memory.core.once import Appended, Once
+from agent_memory.core.once import Append, Appended
 from agent_memory.core.records import Draft, Entry, Head, empty_head
+from agent_memory.errors import (
+    AccessDenied,
+    Damaged,
+    InvalidInput,
+    SessionDeleting,
+    SessionOfAnotherUser,
+)
 from agent_memory.stores.coding import now_micros, to_micros
 from agent_memory.stores.log import copy_for_caller, extend
 from agent_memory.stores.sql.database import SQLConnection
@@ -16,7 +23,10 @@ from agent_memory.stores.sql.keys import read_keys, write_keys
 from agent_memory.stores.sql.pieces import is_large, write_entries
 from agent_memory.stores.sql.rows import entry_values, head_of, head_values
 
-_MOST_KNOWN = 4096
+_MOST_KNOWN = 8_192
+_TEXT = 2_000
+"""Characters of what stands in a head that weigh as much as another head."""
+_REFUSALS = (AccessDenied, Damaged, InvalidInput, SessionDeleting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,8 @@ class Appender:
     What it remembers may be of before: other processes write too. So a remembered head serves only
     where the statement that relies on it finds its version, and the place after its end still free.
 
-    Many threads may append at the same time: what it remembers is read and replaced whole.
+    Many threads may append at the same time: what it remembers is read and replaced whole. Of two
+    generations the older one goes once the newer one is full.
 
     Args:
         namespace: Of the sessions.
@@ -41,69 +52,80 @@ class Appender:
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
-        self._known: dict[str, _CachedHead] = {}
+        self._newer: dict[str, _CachedHead] = {}
+        self._older: dict[str, _CachedHead] = {}
+        self._weight = 0
 
-    def append(
-        self,
-        connection: SQLConnection,
-        session_id: str,
-        drafts: Sequence[Draft],
-        user_id: str | None,
-    ) -> Head:
-        """See `SessionStore.append`."""
-        known = self._known.get(session_id)
-        if known is not None and drafts and (user_id is None or user_id == known.head.user_id):
-            head, entries = extend(known.head, drafts, user_id)
-            if head.version == known.head.version and _follow(connection, known, entries):
-                return self._remembered(known.key, head)
+    def append(self, connection: SQLConnection, one: Append) -> Appended:
+        """See `SessionStore.append` and `SessionStore.append_once`."""
+        known = self._known(one.session_id)
+        if known is not None:
+            after = _follow(connection, known, one)
+            if after is not None:
+                self._remember(after)
+                return _whole(after.head, one)
+        (done,) = self.append_all(connection, [one])
+        if isinstance(done, Exception):
+            raise done
+        return done
 
-        def work(within: SQLConnection) -> _CachedHead:
-            row, before = self._look(within, session_id)
-            return self._extend(within, row, before, drafts, user_id)[0]
+    def append_all(
+        self, connection: SQLConnection, appends: Sequence[Append]
+    ) -> list[Appended | Exception]:
+        """See `GroupingStore.append_all`."""
 
-        known = connection.transaction(work)
-        return self._remembered(known.key, known.head)
+        def work(within: SQLConnection) -> tuple[list[Appended | Exception], Iterable[_CachedHead]]:
+            fresh: dict[str, _CachedHead] = {}
+            done: list[Appended | Exception] = []
+            for one in appends:
+                try:
+                    done.append(self._append(within, one, fresh))
+                except _REFUSALS as error:  # before anything of it was written
+                    done.append(error)
+            return done, fresh.values()
 
-    def append_once(
-        self,
-        connection: SQLConnection,
-        session_id: str,
-        drafts: Sequence[Draft],
-        once: Once,
-        user_id: str | None,
+        done, fresh = connection.transaction(work)
+        for one in fresh:  # to be remembered once it is in the database
+            self._remember(one)
+        return done
+
+    def _append(
+        self, within: SQLConnection, one: Append, fresh: dict[str, _CachedHead]
     ) -> Appended:
-        """See `SessionStore.append_once`."""
+        """Append in a transaction.
+
+        Args:
+            within: The transaction.
+            one: What to append.
+            fresh: The sessions as they are once it is committed.
+        """
+        known = fresh.get(one.session_id) or self._known(one.session_id)
+        if known is not None:
+            after = _follow_within(within, known, one, self._at(one.session_id))
+            if after is not None:
+                fresh[one.session_id] = after
+                return _whole(after.head, one)
+        row, before = self._look(within, one.session_id)
+        if one.own and row is not None and before.user_id is None:
+            raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
+        drafts, once = one.drafts, one.once
+        if once is None:
+            written, _ = self._extend(within, row, before, drafts, one.user_id)
+            fresh[one.session_id] = written
+            return _whole(written.head, one)
+        extend(before, (), one.user_id)  # who is refused learns nothing of keys
         names = once.names
-        known = None if names or not drafts else self._known.get(session_id)
-        if (
-            known is not None
-            and known.head.end == once.expected_end
-            and (user_id is None or user_id == known.head.user_id)
-        ):
-            # as in `append`: where another has come first the place after this end is taken
-            head, entries = extend(known.head, drafts, user_id)
-            if head.version == known.head.version and _follow(connection, known, entries):
-                return Appended(self._remembered(known.key, head), tuple(range(len(drafts))))
-
-        def work(within: SQLConnection) -> tuple[_CachedHead | None, Appended]:
-            row, before = self._look(within, session_id)
-            extend(before, (), user_id)  # who is refused learns nothing of keys
-            found = read_keys(within, self._at(session_id), names) if row and names else []
-            chosen = once.chosen(len(drafts), before.end, {one.name: one for one in found})
-            if not chosen.places:
-                return None, Appended(before, (), chosen.before)
-            some = [drafts[place] for place in chosen.places]
-            written, entries = self._extend(within, row, before, some, user_id)
-            if once.since is not None:
-                pruned = {"of_key": written.key, "since": to_micros(once.since)}
-                within.run("prune_keys", pruned)
-            write_keys(within, written.key, once.kept(chosen.places, entries, written.head))
-            return written, Appended(written.head, chosen.places)
-
-        after, appended = connection.transaction(work)
-        if after is None:
-            return appended
-        return appended._replace(head=self._remembered(after.key, after.head))
+        found = read_keys(within, self._at(one.session_id), names) if row and names else []
+        chosen = once.chosen(len(drafts), before.end, {key.name: key for key in found})
+        if not chosen.places:
+            return Appended(before, (), chosen.before)
+        some = [drafts[place] for place in chosen.places]
+        written, entries = self._extend(within, row, before, some, one.user_id)
+        if once.since is not None:
+            within.run("prune_keys", {"of_key": written.key, "since": to_micros(once.since)})
+        write_keys(within, written.key, once.kept(chosen.places, entries, written.head))
+        fresh[one.session_id] = written
+        return Appended(copy_for_caller(written.head), chosen.places)
 
     def begin(self, connection: SQLConnection, head: Head, now: int) -> None:
         """Write the head of a session that is not there, due at a time, without its log."""
@@ -114,7 +136,8 @@ class Appender:
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""
-        self._known.pop(session_id, None)
+        self._newer.pop(session_id, None)
+        self._older.pop(session_id, None)
 
     def _at(self, session_id: str) -> dict[str, Any]:
         return {"ns": self._namespace, "sid": session_id}
@@ -149,14 +172,24 @@ class Appender:
                 connection.run("fall_due", {**at, "now": now})
         if entries:
             write_entries(connection, row.key, entries)
-        # to be remembered once it is in the database
         return _CachedHead(row.key, head), entries
 
-    def _remembered(self, key: int, head: Head) -> Head:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[head.session_id] = _CachedHead(key, head)
-        return copy_for_caller(head)
+    def _remember(self, one: _CachedHead) -> None:
+        name = one.head.session_id
+        if name not in self._newer:
+            self._weight += _weight(one.head)
+            if self._weight > _MOST_KNOWN:
+                self._newer, self._older, self._weight = {}, self._newer, _weight(one.head)
+        self._newer[name] = one
+
+    def _known(self, session_id: str) -> _CachedHead | None:
+        return self._newer.get(session_id) or self._older.get(session_id)
+
+
+def _weight(head: Head) -> int:
+    system = 0 if head.system is None else len(head.system.text())
+    summary = 0 if head.summary is None else len(head.summary.text)
+    return 1 + (system + summary) // _TEXT
 
 
 def swap(before: Head, after: Head) -> dict[str, Any]:
@@ -165,20 +198,52 @@ def swap(before: Head, after: Head) -> dict[str, Any]:
     return {"was": before.version, "begun": to_micros(before.created_at), **new}
 
 
-def _follow(connection: SQLConnection, known: _CachedHead, entries: Sequence[Entry]) -> bool:
-    """Write entries after the end of a session that is as it is known; whether it was."""
+def _whole(head: Head, one: Append) -> Appended:
+    return Appended(copy_for_caller(head), tuple(range(len(one.drafts))))
+
+
+def _next(known: _CachedHead, one: Append) -> tuple[_CachedHead, Sequence[Entry]] | None:
+    """A session after an append, and what to write; None where it has to be looked at first."""
+    head, once = known.head, one.once
+    if not one.drafts or one.user_id not in (None, head.user_id):
+        return None
+    if once is not None and (once.names or once.expected_end != head.end):
+        return None
+    after, entries = extend(head, one.drafts, one.user_id)
+    return None if after.version != head.version else (_CachedHead(known.key, after), entries)
+
+
+def _first(known: _CachedHead, entries: Sequence[Entry]) -> dict[str, Any]:
     facts = {"of_key": known.key, "was": known.head.version, "now": now_micros()}
-    first = {**entry_values(entries[0]), **facts}
-    if is_large(connection, first):
-        return False
-    if len(entries) == 1:
-        return connection.run("append", first) == 1
+    return {**entry_values(entries[0]), **facts}
 
-    def write(within: SQLConnection) -> bool:
-        # where the first fits all do: no other writer can come between them
-        if not within.run("append", first):
-            return False
-        write_entries(within, known.key, entries[1:])
-        return True
 
-    return connection.transaction(write)
+def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _CachedHead | None:
+    """Append in one statement to a session that is as it is known, and due; None: it was not."""
+    after = _next(known, one)
+    if after is None or len(after[1]) > 1:
+        return None
+    first = _first(known, after[1])
+    if is_large(connection, first) or connection.run("append", first) != 1:
+        return None
+    return after[0]
+
+
+def _follow_within(
+    within: SQLConnection, known: _CachedHead, one: Append, at: Mapping[str, Any]
+) -> _CachedHead | None:
+    """The same in a transaction: several entries, and the session need not be due so far."""
+    after = _next(known, one)
+    if after is None:
+        return None
+    first = _first(known, after[1])
+    if is_large(within, first):
+        return None
+    if not within.run("append", first):
+        woken = within.run("fall_due", {**at, "now": first["now"]})
+        if not woken or not within.run("append", first):
+            return None
+    # where the first fits all do: no other writer can come between them
+    if len(after[1]) > 1:
+        write_entries(within, known.key, after[1][1:])
+    return after[0]

@@ -55,11 +55,11 @@ class Statement:
 _CHUNK = 500
 
 
-def chunks(values: Collection[V]) -> Iterator[list[V]]:
+def chunks(values: Collection[V], each: int = _CHUNK) -> Iterator[list[V]]:
     """Values in lists that are not too long for one statement."""
     all_of_them = list(values)
-    for start in range(0, len(all_of_them), _CHUNK):
-        yield all_of_them[start : start + _CHUNK]
+    for start in range(0, len(all_of_them), each):
+        yield all_of_them[start : start + each]
 
 
 def named(what: str, given: Sequence[str]) -> str:

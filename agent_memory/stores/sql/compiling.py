@@ -22,7 +22,7 @@ from sqlalchemy.sql.expression import ClauseElement
 
 from agent_memory.stores.sql.compiled import Statement
 from agent_memory.stores.sql.statements import SERVER_STATEMENTS, STATEMENTS
-from agent_memory.stores.sql.tables import metadata
+from agent_memory.stores.sql.tables import SEGMENTS, metadata
 
 SQLITE_FILE = Path(__file__).with_name("sqlite_statements.py")
 
@@ -69,6 +69,8 @@ def schema(dialect: Dialect) -> list[str]:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         ddl: list[ClauseElement] = [CreateTable(table), *map(CreateIndex, indexes)]
         made += [" ".join(str(one.compile(dialect=dialect)).split()) for one in ddl]
+    if dialect.name == "postgresql":  # to compress segments takes long, and saves little
+        made.append(f"ALTER TABLE {SEGMENTS.name} ALTER COLUMN body SET STORAGE EXTERNAL")
     return made
 
 

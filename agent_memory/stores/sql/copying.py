@@ -15,7 +15,7 @@ from agent_memory.stores.sql.sqlite_connection import Connection
 BUSY_SECONDS = 30.0
 """How long others are waited for."""
 
-_SQLITE = "sqlite:///"
+_SQLITE, _FOLDER = "sqlite:///", "folder:///"
 
 
 @contextmanager
@@ -23,14 +23,15 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
     """The URL to look at instead of a store's own, and the schema of a SQLite database in words.
 
     Opening that itself would bring its schema up to date, or make it: for one that is not there an
-    empty store stands in. Servers can't be copied, and are looked at as they are.
+    empty store stands in. Servers and folders can't be copied, and are looked at as they are.
 
     Raises:
         StoreUnavailable: The file is no database, or cannot be read now.
     """
-    path = Path(url.removeprefix(_SQLITE)).absolute()
+    path = Path(url.removeprefix(_SQLITE).removeprefix(_FOLDER)).absolute()
     if not url.startswith(_SQLITE) or not path.exists():
-        yield "memory://" if url.startswith(_SQLITE) else url, ""
+        missing = url.startswith((_SQLITE, _FOLDER)) and not path.exists()
+        yield "memory://" if missing else url, ""
         return
     with TemporaryDirectory(prefix="agent-memory-") as folder:
         copy = Path(folder) / "copy.db"

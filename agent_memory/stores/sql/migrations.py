@@ -37,18 +37,34 @@ _MESSAGES_HAVE_PIECES = (
     "part BIGINT NOT NULL, text [long] NOT NULL, PRIMARY KEY (session, seq, part))[table]",
 )
 
+_FEATURES_HAVE_SEGMENTS = (
+    "ALTER TABLE [vectors] ADD COLUMN at BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE [vector_scopes] ADD COLUMN catalog [long]",
+    "CREATE TABLE [segments] (namespace VARCHAR(64)[id] NOT NULL, block VARCHAR(64)[id] NOT NULL, "
+    "owner VARCHAR(320)[id] NOT NULL, name BIGINT NOT NULL, body [bytes] NOT NULL, "
+    "PRIMARY KEY (namespace, block, owner, name))[table]",
+    "DROP INDEX agent_memory_vectors_owner[on vectors]",
+    "CREATE INDEX agent_memory_vectors_owner ON [vectors] (owner, namespace, block, at)",
+    "DROP INDEX agent_memory_vectors_session[on vectors]",
+    "CREATE INDEX agent_memory_vectors_session ON [vectors] (session_id, namespace, block)",
+    "[postgresql]ALTER TABLE [segments] ALTER COLUMN body SET STORAGE EXTERNAL",
+)
+
 STEPS: tuple[Step, ...] = (
     _SESSIONS_FALL_DUE,
     _LOGS_BEGIN_LATER,
     _LOCKS_HAVE_NAMES,
     _APPENDS_HAVE_KEYS,
     _MESSAGES_HAVE_PIECES,
+    _FEATURES_HAVE_SEGMENTS,
 )
 """The statements at index i bring version i + 1 to version i + 2.
 
 In them `[id]` follows the type of a column whose values are compared as they are, and `[table]` a
-new table; `[long]` is the type of a long text: see `tables`. A step that leads beyond version 6
-writes `[sessions]` for the table of sessions, and so on: see `table_name`.
+new table; `[long]` is the type of a long text, `[bytes]` that of bytes: see `tables`. A step that
+leads beyond version 6 writes `[sessions]` for the table of sessions, and so on: see `table_name`.
+`[on sessions]` follows the name of an index of that table which is dropped; what begins with the
+name of a dialect in brackets is for that alone.
 """
 
 TABLES = (
@@ -58,6 +74,7 @@ TABLES = (
     "keys",
     "facts",
     "vectors",
+    "segments",
     "vector_scopes",
     "collections",
     "locks",
@@ -69,6 +86,7 @@ _LAST_UNNUMBERED = 6
 _INNODB = " ENGINE=InnoDB CHARSET=utf8mb4 COLLATE "
 _IDS = {"postgresql": ' COLLATE "C"'}
 _LONG = {"mysql": "LONGTEXT", "mariadb": "LONGTEXT"}
+_BYTES = {"mysql": "MEDIUMBLOB", "mariadb": "MEDIUMBLOB", "postgresql": "BYTEA"}
 _TABLES = {"mysql": f"{_INNODB}utf8mb4_0900_bin", "mariadb": f"{_INNODB}utf8mb4_nopad_bin"}
 _ALTERED = "it was altered or damaged. Put a backup back."
 
@@ -157,9 +175,13 @@ def migrate(connection: SQLConnection, steps: Sequence[Step] = STEPS) -> None:
 def _take(connection: SQLConnection, steps: Sequence[Step], newest: int) -> None:
     dialect = connection.dialect
     marks = {"[id]": _IDS.get(dialect, ""), "[long]": _LONG.get(dialect, "TEXT")}
-    marks |= {"[table]": _TABLES.get(dialect, "")}
-    marks |= {f"[{table}]": table_name(table, newest) for table in TABLES}
+    marks |= {"[table]": _TABLES.get(dialect, ""), "[bytes]": _BYTES.get(dialect, "BLOB")}
+    for table in TABLES:
+        name = marks[f"[{table}]"] = table_name(table, newest)
+        marks[f"[on {table}]"] = f" ON {name}" if dialect in _TABLES else ""
+    marks[f"[{dialect}]"] = ""
     for text in (text for step in steps for text in step):
         for mark, meant in marks.items():
             text = text.replace(mark, meant)
-        connection.define(text)
+        if not text.startswith("["):  # for another dialect
+            connection.define(text)

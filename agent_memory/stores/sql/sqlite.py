@@ -18,6 +18,7 @@ from functools import partial
 from random import choice
 from typing import TypeAlias, TypeVar
 
+from agent_memory.core.processes import is_own, known_lock
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.erasures import Erasures
@@ -53,7 +54,7 @@ class _WriterLock:
     """Lets one thread of this process write a file; the others need not poll SQLite for it."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # a signal's handler may write between two writes of its own
+        self.lock = known_lock()
         self.erasures = Erasures()
         self.raw: RawFile | None = None
 
@@ -132,11 +133,16 @@ class Database:
         Raises:
             StoreUnavailable: The database cannot be used now.
         """
+        if is_own(self._writer.lock):
+            raise StoreUnavailable(_WITHIN)
+        return self._alone(work)
+
+    def _alone(self, work: Callable[[Connection], T]) -> T:
         try:
             with self._writer.lock:
+                if self._writing is not None and self._writing.in_transaction:
+                    self._stop_writing()  # a signal's exception has left it so
                 connection = self._writing = self._writing or self._connected()
-                if connection.in_transaction:
-                    raise StoreUnavailable(_WITHIN)
                 try:
                     return self._done(work, connection)
                 finally:
@@ -231,7 +237,7 @@ class Database:
 
         with self._writer.lock:
             self._stop_writing()  # it remembers such pages too, and they would not be foreign to it
-            return self.alone(lambda one: one.transaction(lambda _: work(one)))
+            return self._alone(lambda one: one.transaction(lambda _: work(one)))
 
     def _raw(self) -> RawFile:
         with self._writer.lock:

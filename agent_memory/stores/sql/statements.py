@@ -30,6 +30,7 @@ from agent_memory.stores.sql.lock_statements import LOCK_STATEMENTS
 from agent_memory.stores.sql.piece_statements import PIECE_STATEMENTS
 from agent_memory.stores.sql.record_statements import RECORD_STATEMENTS
 from agent_memory.stores.sql.tables import ENTRIES, HEAD_COLUMNS, META, SESSIONS
+from agent_memory.stores.sql.vector_statements import VECTOR_STATEMENTS
 
 _s, _e = SESSIONS.c, ENTRIES.c
 _zero: Any = literal_column("0")
@@ -224,6 +225,7 @@ STATEMENTS: dict[str, ClauseElement] = {
     **LOCK_STATEMENTS,
     **PIECE_STATEMENTS,
     **RECORD_STATEMENTS,
+    **VECTOR_STATEMENTS,
 }
 
 SERVER_STATEMENTS: dict[str, ClauseElement] = {

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from agent_memory.core.damage import Damage
-from agent_memory.core.once import Appended, KeptKey, Once
+from agent_memory.core.once import Append, Appended, KeptKey, Once
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
-from agent_memory.errors import Damaged
+from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.stores.base import Counts, Durability
 from agent_memory.stores.coding import latest_micros, now_micros, to_micros
 from agent_memory.stores.damage import due_of, page_of, undamaged
@@ -20,14 +20,14 @@ from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.keys import read_keys, write_keys
 from agent_memory.stores.sql.migrations import is_current, migrate
 from agent_memory.stores.sql.pieces import read_whole, write_entries
-from agent_memory.stores.sql.records import SQLRecords
 from agent_memory.stores.sql.rows import entry_of, head_of, lag_of
 from agent_memory.stores.sql.sqlite import Database
+from agent_memory.stores.sql.vectors import SQLVectors
 
 _ALL = 2**62
 
 
-class SQLStore(SQLRecords):
+class SQLStore(SQLVectors):
     """A store in an SQL database.
 
     Args:
@@ -60,9 +60,7 @@ class SQLStore(SQLRecords):
         return not isinstance(self._database, Database)
 
     def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        return self._database.alone(
-            lambda connection: self._appender.append(connection, session_id, drafts, user_id)
-        )
+        return self._append(Append(session_id, drafts, user_id)).head
 
     def append_once(
         self,
@@ -71,8 +69,30 @@ class SQLStore(SQLRecords):
         once: Once,
         user_id: str | None = None,
     ) -> Appended:
-        append = self._appender.append_once
-        return self._database.alone(lambda it: append(it, session_id, drafts, once, user_id))
+        return self._append(Append(session_id, drafts, user_id, once))
+
+    def _append(self, one: Append) -> Appended:
+        return self._database.alone(lambda connection: self._appender.append(connection, one))
+
+    def append_all(self, appends: Sequence[Append]) -> list[Appended | Exception]:
+        """See `GroupingStore.append_all`."""
+        # in one order everywhere, so that no two transactions wait for each other's sessions
+        order = sorted(range(len(appends)), key=lambda place: appends[place].session_id)
+        some = [appends[place] for place in order]
+        try:
+            done = self._database.alone(lambda it: self._appender.append_all(it, some))
+        except StoreUnavailable as error:
+            return [error for _ in appends]
+        except Exception:  # noqa: BLE001 - one of them is to blame: each by itself then
+            done = [self._alone(one) for one in some]
+        found = dict(zip(order, done, strict=True))
+        return [found[place] for place in range(len(appends))]
+
+    def _alone(self, one: Append) -> Appended | Exception:
+        try:
+            return self._append(one)
+        except Exception as error:  # noqa: BLE001 - it is that append's alone
+            return error
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         return self._database.read(lambda it: read_keys(it, self._at(session_id), names))

@@ -22,7 +22,7 @@ from sqlalchemy.orm import registry
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, SQLModel
 
-from agent_memory.stores.sql.migrations import table_name
+from agent_memory.stores.sql.migrations import TABLES, table_name
 
 _MYSQL = ("mysql", "mariadb")
 _KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for INTEGER
@@ -164,20 +164,38 @@ class FactRow(_RecordRow, table=True):
 
 
 class VectorRow(_RecordRow, table=True):
-    """A record of a block that searches its records by their vectors (float32)."""
+    """A record of a block that searches its records by features, which stand in segments.
+
+    What earlier releases wrote has them in `vector`, and 0 for a number, until it is packed.
+    """
 
     __tablename__ = table_name("vectors")  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
-        Index("agent_memory_vectors_owner", "namespace", "block", "owner"),
-        Index("agent_memory_vectors_session", "namespace", "block", "session_id"),
+        # whose first column tells most: a planner must not take them to find records by id
+        Index("agent_memory_vectors_owner", "owner", "namespace", "block", "at"),
+        Index("agent_memory_vectors_session", "session_id", "namespace", "block"),
         _INNODB,
     )
 
     vector: bytes = Field(sa_type=_BYTES)
+    at: int = Field(default=0, sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+
+
+class SegmentRow(_Base, table=True):
+    """What some records of an owner are found by, as one value; see `segment_bytes`."""
+
+    __tablename__ = table_name("segments")  # pyright: ignore[reportAssignmentType]
+    __table_args__ = _INNODB
+
+    namespace: str = Field(sa_type=_name(64), primary_key=True)
+    block: str = Field(sa_type=_name(64), primary_key=True)
+    owner: str = Field(sa_type=_name(320), primary_key=True)
+    name: int = Field(sa_column=Column("name", BigInteger, primary_key=True, autoincrement=False))
+    body: bytes = Field(sa_type=_BYTES)
 
 
 class ScopeRow(_Base, table=True):
-    """A version per block and owner, new with every change of its vectors, for caches.
+    """A catalog per block and owner, and a version, new with every change of it, for caches.
 
     Versions are random: a counter that began again after a deletion could equal a cached one.
     """
@@ -189,6 +207,7 @@ class ScopeRow(_Base, table=True):
     block: str = Field(sa_type=_name(64), primary_key=True)
     owner: str = Field(sa_type=_name(320), primary_key=True)
     version: int = Field(sa_type=BigInteger)
+    catalog: str | None = Field(default=None, sa_type=_LONG_TEXT)
 
 
 class CollectionRow(_Base, table=True):
@@ -219,7 +238,7 @@ metadata = _Base.metadata
 
 
 def _table(name: str) -> Table:
-    return metadata.tables[f"agent_memory_{name}"]
+    return metadata.tables[table_name(name) if name in TABLES else f"agent_memory_{name}"]
 
 
 META = _table("meta")
@@ -229,6 +248,7 @@ PIECES = _table("pieces")
 KEYS = _table("keys")
 FACTS = _table("facts")
 VECTORS = _table("vectors")
+SEGMENTS = _table("segments")
 SCOPES = _table("vector_scopes")
 COLLECTIONS = _table("collections")
 LOCKS = _table("locks")

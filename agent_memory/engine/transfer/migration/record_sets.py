@@ -95,12 +95,14 @@ class VectorRecords:
         self._leaving = leaving
 
     def read(self) -> Iterator[Kept]:
+        from agent_memory.retrieval.segments import rounded
         from agent_memory.stores.blobs import blobs_of
 
         for records, features in whole(self._store.all_vectors(self._block)):
-            for record, blob in zip(records, blobs_of(records, features), strict=True):
+            blobs, alike = blobs_of(records, features), blobs_of(records, rounded(features))
+            for record, blob, same in zip(records, blobs, alike, strict=True):
                 if record.session_id not in self._leaving:
-                    digest = record_digest(self._block, record, blob)
+                    digest = record_digest(self._block, record, same)
                     yield Kept(self._block, record, digest, blob)
 
     def put(self, records: Sequence[Kept]) -> None:

@@ -155,6 +155,28 @@ class ForgottenForm(Form):
     spared: list[Name]
 
 
+class MeaningForm(Form):
+    """By what a value is found: vectors of one embedder, in base64."""
+
+    embedder: Name
+    count: Seq
+    vectors: str
+
+
+class ValueForm(Form):
+    """See `key_values.KeyValue`; the value as JSON."""
+
+    kind: Literal["value"]
+    namespace: list[str]
+    key: Annotated[str, Field(min_length=1)]
+    value: str
+    begun: Moment
+    at: Moment
+    ttl: Annotated[int | float, Field(gt=0)] | None
+    until: Moment | None
+    meaning: MeaningForm | None
+
+
 class EndForm(Form):
     """The last line: how many there are of each kind, and the SHA-256 of all before it."""
 

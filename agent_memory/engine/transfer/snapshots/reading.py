@@ -25,11 +25,13 @@ from agent_memory.engine.transfer.snapshots.forms import (
     KeyForm,
     LetterForm,
     Opening,
+    ValueForm,
     VectorForm,
     VectorsForm,
 )
 from agent_memory.engine.transfer.snapshots.lines import checked, refused
-from agent_memory.errors import InvalidMessage, InvalidSnapshot
+from agent_memory.engine.transfer.snapshots.values import value_of
+from agent_memory.errors import InvalidInput, InvalidMessage, InvalidSnapshot
 from agent_memory.ltm_blocks.tombstones import Tombstone, record_of
 
 F = TypeVar("F", bound=Form)
@@ -69,7 +71,14 @@ class Forgotten:
     record: Record
 
 
-Item = Entry | KeptKey | Fact | Vectors | Vector | DeadLetter | Forgotten
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A record of a value of the session's own."""
+
+    record: Record
+
+
+Item = Entry | KeptKey | Fact | Vectors | Vector | DeadLetter | Forgotten | Value
 
 
 class Reading:
@@ -94,6 +103,7 @@ class Reading:
         self._counts: Counter[str] = Counter()
         self._announced: set[str] = set()
         self._keys: set[str] = set()
+        self._values: set[str] = set()
         opening = self._form(Opening, self._next())
         self.head = self._head(opening, self._form(HeadForm, self._next()))
         self._log = _Log(self.head)
@@ -138,6 +148,8 @@ class Reading:
             return self._letter(self._form(LetterForm, fields))
         if kind == "forgotten":
             return self._forgotten(self._form(ForgottenForm, fields))
+        if kind == "value":
+            return self._value(self._form(ValueForm, fields))
         raise self._refused("it is of a kind that does not belong here")
 
     def _next(self) -> dict[str, Any]:
@@ -269,6 +281,16 @@ class Reading:
         )
         owner = Scope(head.user_id, head.session_id).owner
         return Forgotten(form.block, record_of(tombstone, form.block, owner))
+
+    def _value(self, form: ValueForm) -> Value:
+        try:
+            record = value_of(form, self.head.session_id)
+        except InvalidInput as error:
+            raise self._refused(str(error).rstrip(".")) from None
+        if record.id in self._values:
+            raise self._refused("a line before has the value of the same key")
+        self._values.add(record.id)
+        return Value(record)
 
     def _within(self, first: int, last: int) -> None:
         if not first <= last <= self.head.end:

@@ -130,6 +130,22 @@ class Writing:
         place = {"first": record.first, "last": record.last, "at": _told(record.created_at)}
         return self._line("forgotten", {**place, **record.metadata})
 
+    def value(self, record: Record) -> str:
+        """A value of the session's own: what it is called, or any other."""
+        told = record.metadata
+        name, vectors, count = told.get("vectors") or (None, None, None)
+        fields = {
+            "namespace": told["ns"],
+            "key": record.text,
+            "value": told["value"],
+            "begun": told["begun"],
+            "at": _told(record.created_at),
+            "ttl": told.get("ttl"),
+            "until": told.get("until"),
+            "meaning": name and {"embedder": name, "count": count, "vectors": vectors},
+        }
+        return self._line("value", fields)
+
     def end(self) -> str:
         """The last line."""
         counts = dict(self.counts)

@@ -13,6 +13,8 @@ from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim, Jour
 from agent_memory.ltm_blocks.tombstones import Tombstone
 
 _BATCH = "batch"
+RECALLED = "recalled"
+"""What a record of counts has in its metadata: by the facts' ids, how many contexts had each."""
 _IN_RECORD = {"id", "text", "session_id", "seq", "recorded_at"}
 _KEPT = [field.name for field in fields(Claim) if field.name not in _IN_RECORD]
 
@@ -69,6 +71,8 @@ def journal_of(records: Iterable[Record], forgotten: Sequence[Tombstone]) -> Jou
     batches: list[Batch] = []
     remains: list[Claim] = []
     for record in records:
+        if RECALLED in record.metadata:
+            continue
         if _BATCH in record.metadata:
             batches.append(_batch(record))
             continue

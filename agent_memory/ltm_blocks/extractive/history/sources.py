@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent_memory.core.records import Entry
 from agent_memory.core.text import escape
@@ -14,8 +14,10 @@ OWN = ("memory", "summary")
 """Elements that contexts put into messages; an application may have stored them again."""
 
 _OPEN_OR_CLOSE = re.compile(rf"<\s*(/?)\s*({'|'.join(OWN)})\b[^>]*>", re.IGNORECASE)
+_SENTENCE, _WORD = re.compile(r"[.!?。\uff01\uff1f]\s*(?=\S)"), re.compile(r"\s")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MOST_CONTEXT = 600  # characters of a message that only helps to understand the others
+_BRIEF = 80  # characters; "Yes, the second one" needs more of what it answers
+_HELP, _HELP_BRIEF = 60, 300  # characters of a line that only helps to understand the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Said:
         role: Its role.
         who: The speaker's name, or the role.
         text: What facts may be found in, white space counted once.
-        number: Its number in the prompt; None for one that only helps to understand the others.
+        number: Its number in the prompt; None for one that only helps to understand the next.
     """
 
     entry: Entry
@@ -36,15 +38,16 @@ class Said:
     text: str
     number: int | None
 
+    @property
+    def day(self) -> str:
+        """The day on which it was said, as YYYY-MM-DD."""
+        return f"{self.entry.created_at:%Y-%m-%d}"
+
     def line(self) -> str:
-        """How it stands in the prompt, escaped, in one line."""
-        at = self.entry.created_at
-        day = f"{at:%Y-%m-%d}({_DAYS[at.weekday()]})"
-        place = f"[{self.number}] " if self.number is not None else ""
-        text = self.text
-        if self.number is None and len(text) > _MOST_CONTEXT:
-            text = text[:_MOST_CONTEXT] + " ..."
-        return escape(f"{place}{day} {self.who}: {text}")
+        """How it stands in the prompt below its day, escaped, in one line."""
+        day = _DAYS[self.entry.created_at.weekday()]
+        place = f"[{self.number}] {day} " if self.number is not None else ""
+        return escape(f"{place}{self.who}: {self.text}")
 
 
 def sources(
@@ -74,6 +77,32 @@ def sources(
             number += role in roles
             shown.append(Said(entry, role, who, text, number if role in roles else None))
     return shown
+
+
+def helpful(said: Sequence[Said]) -> list[Said]:
+    """What a model is asked about: of the others' messages, which only tell what "it" or "yes"
+    means, the end of the one just before a numbered one."""
+    kept: list[Said] = []
+    before: Said | None = None
+    for after in said:
+        if after.number is None:
+            before = after
+            continue
+        if before is not None:
+            most = _HELP if len(after.text) > _BRIEF else _HELP_BRIEF
+            kept.append(replace(before, text=_end(before.text, most)))
+        kept.append(after)
+        before = None
+    return kept
+
+
+def _end(text: str, most: int) -> str:
+    """The last sentences of a text, so many characters at most; of a longer one its last words."""
+    if len(text) <= most:
+        return text
+    end = text[-most:]
+    cut = _SENTENCE.search(end, 0, max(_HELP, most - _HELP)) or _WORD.search(end)
+    return "... " + (end[cut.end() :] if cut else end)
 
 
 def role_of(entry: Entry) -> str:

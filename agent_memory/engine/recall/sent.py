@@ -1,0 +1,166 @@
+"""`SentContexts`: what models were sent, kept for as long as what it was made of."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
+from agent_memory.core.reserved import SENT, SENT_TEXTS
+from agent_memory.core.sent import Kept, SentContext, name_of, sent_of, shows
+from agent_memory.errors import AgentMemoryError
+from agent_memory.ltm_blocks.base import record_id
+from agent_memory.stores.base import Store
+
+logger = logging.getLogger(__name__)
+
+_WAITING = 1_000
+"""Contexts of sessions that have not begun yet, the latest: each is kept once its session is."""
+
+Again = Callable[[str], Sequence[Recall]]
+"""Recalls for a question as of now."""
+
+
+class _Waiting(NamedTuple):
+    kept: Kept
+    at: datetime
+
+
+class SentContexts:
+    """Keeps contexts, and tells them. Safe to share.
+
+    Args:
+        store: Where they are kept, and the log.
+        deleted_since: When a session, or its user, was deleted after it began.
+        on: Whether new ones are kept.
+    """
+
+    def __init__(
+        self, store: Store, deleted_since: Callable[[Head], datetime | None], *, on: bool
+    ) -> None:
+        self._store, self._deleted_since, self.on = store, deleted_since, on
+        self._lock = fork_safe_lock()
+        self._waiting: OrderedDict[tuple[str, str | None], _Waiting] = OrderedDict()
+
+    def keep(self, session_id: str, kept: Kept, user_id: str | None, *, begun: bool) -> None:
+        """Keep a context, over the one of the same turn so far. What fails is logged: the context
+        is sent all the same.
+
+        Args:
+            session_id: The conversation.
+            kept: What to keep.
+            user_id: Whose memory is in it.
+            begun: Whether there is such a session.
+        """
+        if begun:
+            try:
+                self._write(session_id, kept)
+            except AgentMemoryError as error:
+                logger.warning("a context was not kept: %s", type(error).__name__)
+            return
+        whose = session_id, user_id
+        with self._lock:
+            self._waiting[whose] = _Waiting(kept, datetime.now(UTC))
+            self._waiting.move_to_end(whose)
+            while len(self._waiting) > _WAITING:
+                self._waiting.popitem(last=False)
+
+    def begun(self, head: Head) -> None:
+        """A session may have begun: keep what was sent for it before, unless that was another
+        user's, or was deleted since.
+        """
+        if not self._waiting:
+            return
+        with self._lock:
+            whose = (head.user_id, None)
+            found = [self._waiting.pop((head.session_id, one), None) for one in whose]
+        waiting = next(filter(None, found), None)
+        if waiting is None or self._deleted_since(replace(head, created_at=waiting.at)):
+            return
+        self.keep(head.session_id, waiting.kept, head.user_id, begun=True)
+
+    def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
+        """Forget what depends on messages of a session after a seq: they are changed, or gone."""
+        for place in (SENT, SENT_TEXTS):
+            self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
+
+    def expire(self, session_id: str, upto: int) -> None:
+        """Forget the contexts of turns up to a seq: the log has them no longer."""
+        for one in self._of(session_id):
+            if one.first <= upto:
+                self._store.delete_records(SENT.name, record_id=one.id)
+
+    def read(
+        self, session_id: str, after: int, limit: int | None, again: Again
+    ) -> list[SentContext]:
+        """The contexts of a session's turns after a seq, oldest first.
+
+        Args:
+            session_id: The conversation.
+            after: Only of turns that begin after this seq.
+            limit: Of at most so many turns.
+            again: Recalls anew for a question: so what was kept outright is told, if it says the
+                same as then.
+        """
+        records = [one for one in self._of(session_id) if one.first > after]
+        turns = set(sorted({one.first for one in records})[:limit])
+        records = [one for one in records if one.first in turns]
+        wanted = {seq for one in records for seq in shows(one.metadata)}
+        entries = {one.seq: one for one in self._store.pick(session_id, sorted(wanted))}
+        return [self._told(one, entries, again) for one in records]
+
+    def _told(self, record: Record, entries: dict[int, Entry], again: Again) -> SentContext:
+        now: dict[str, str] | None = None
+
+        def text_of(name: str) -> str | None:
+            nonlocal now
+            kept = self._store.record(SENT_TEXTS.name, record_id(record.session_id, name))
+            if kept is not None:
+                return kept.text
+            if now is None:
+                now = {name_of(one): one.text for one in again(record.text)}
+            return now.get(name)
+
+        fields = record.metadata
+        return sent_of(
+            record.session_id,
+            record.first,
+            record.text,
+            record.created_at,
+            fields,
+            entries,
+            text_of,
+            self._said,
+        )
+
+    def _said(self, recall: Recall) -> str:
+        for session_id, seq in recall.sources[:1]:
+            return "".join(one.message.text() for one in self._store.pick(session_id, [seq]))
+        return ""
+
+    def _of(self, session_id: str) -> list[Record]:
+        records = self._store.records(SENT.name, Scope(None, session_id).owner)
+        return sorted(records, key=lambda one: (one.first, one.created_at))
+
+    def _write(self, session_id: str, kept: Kept) -> None:
+        now, owner = datetime.now(UTC), Scope(None, session_id).owner
+        name = record_id("sent", session_id, kept.turn, kept.step)
+        record = Record(
+            name, owner, session_id, kept.turn, kept.upto, kept.question, (), now, kept.fields
+        )
+        texts = []
+        for given, one in kept.texts.items():
+            home, upto = one.session_id or session_id, one.upto
+            # bound to the session that showed it: which one may see it is as for that session
+            place = record_id(session_id, given)
+            texts.append(Record(place, owner, home, upto, upto, one.text, (), now))
+        self._store.put_records(SENT_TEXTS.name, texts)
+        self._store.put_records(SENT.name, [record])
+        homes = {one.session_id for one in texts} | {session_id}
+        for gone in homes - self._store.existing(homes):  # deleted meanwhile
+            self.cut(gone, 0)

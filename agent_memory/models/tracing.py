@@ -1,0 +1,135 @@
+"""Spans of model calls, as the GenAI conventions name them: see `core.tracing`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from agent_memory.core import tracing
+from agent_memory.core.usage import Usage
+from agent_memory.models.charges import Call
+
+PURPOSE = "agent_memory.purpose"
+
+_OPERATIONS = {"completion": "chat", "embedding": "embeddings"}
+_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""What the conventions call providers that litellm calls otherwise."""
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@contextmanager
+def asking(
+    call: Call, api_base: str | None, options: Mapping[str, Any]
+) -> Iterator[tracing.Span | None]:
+    """A span for a model call, with all its attempts; it is not the current one yet.
+
+    Args:
+        call: The call.
+        api_base: The address of the API, where it is not the provider's own.
+        options: What else is sent.
+    """
+    if not tracing.is_on():
+        yield None
+        return
+    provider, _, model = call.model.rpartition("/")
+    operation = _OPERATIONS[call.kind]
+    kind = options.get("response_format")
+    attributes: dict[str, Any] = {
+        tracing.OPERATION: operation,
+        "gen_ai.provider.name": _provider(provider.partition("/")[0], model),
+        "gen_ai.request.model": model,
+        "gen_ai.request.max_tokens": options.get("max_tokens"),
+        "gen_ai.request.stream": options.get("stream"),
+        "gen_ai.output.type": None if kind is None else "json",
+        "gen_ai.embeddings.dimension.count": options.get("dimensions"),
+        PURPOSE: call.purpose,
+        **_address(api_base),
+    }
+    with tracing.under_way(f"{operation} {model}", attributes, "client") as span:
+        if span is not None and call.kind == "completion" and tracing.records_content():
+            sent = [_message(one) for one in call.sent]
+            span.told({"gen_ai.input.messages": tracing.as_json(sent)})
+        yield span
+
+
+def answered(span: tracing.Span | None, response: Any, took: Usage) -> None:
+    """Add to a span what the model answered, and what that took."""
+    if span is None:
+        return
+    choices = getattr(response, "choices", None) or ()
+    reasons = [str(one.finish_reason) for one in choices if one.finish_reason]
+    details = getattr(getattr(response, "usage", None), "prompt_tokens_details", None)
+    span.told(
+        {
+            "gen_ai.response.id": getattr(response, "id", None),
+            "gen_ai.response.model": getattr(response, "model", None),
+            "gen_ai.response.finish_reasons": reasons or None,
+            "gen_ai.usage.input_tokens": took.prompt_tokens or took.embedding_tokens,
+            "gen_ai.usage.output_tokens": took.completion_tokens or None,
+            "gen_ai.usage.cache_read.input_tokens": getattr(details, "cached_tokens", None),
+            "agent_memory.cost": took.cost,
+        }
+    )
+    if choices and tracing.records_content():
+        said = [
+            {**_message(one.message.model_dump()), "finish_reason": str(one.finish_reason)}
+            for one in choices
+        ]
+        span.told({"gen_ai.output.messages": tracing.as_json(said)})
+
+
+def _provider(prefix: str, model: str) -> str:
+    if not prefix:
+        from agent_memory.models.loading import load_litellm
+
+        known = load_litellm().model_cost.get(model) or {}
+        prefix = str(known.get("litellm_provider", "_OTHER"))
+    return _PROVIDERS.get(prefix, prefix)
+
+
+def _address(api_base: str | None) -> dict[str, Any]:
+    if api_base is None:
+        return {}
+    where = urlsplit(api_base)
+    port = where.port or _PORTS.get(where.scheme)
+    return {"server.address": where.hostname, "server.port": port}
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat message as the conventions have it: a role, and parts."""
+    role, content = message.get("role", ""), message.get("content")
+    if role == "tool":
+        answer = {"type": "tool_call_response", "response": content}
+        return {"role": role, "parts": [{**answer, "id": message.get("tool_call_id")}]}
+    calls = message.get("tool_calls") or ()
+    return {"role": role, "parts": [*_parts(content), *map(_tool_call, calls)]}
+
+
+def _parts(content: str | Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    if not content:
+        return []
+    if isinstance(content, str):
+        return [{"type": "text", "content": content}]
+    return [
+        {"type": "text", "content": one["text"]} if one.get("type") == "text" else dict(one)
+        for one in content
+    ]
+
+
+def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    asked = call.get("function") or {}
+    told = {"name": asked.get("name"), "arguments": asked.get("arguments")}
+    return {"type": "tool_call", "id": call.get("id"), **told}

@@ -1,0 +1,64 @@
+// What was recalled, with what its score is made of, the words it rests on, and where they were said.
+
+import { badge, h, num, said } from "./dom.js";
+import { meter, nothing } from "./parts.js";
+
+const FEW = 4;
+
+export const place = (ctx, source) =>
+  h("a", { href: ctx.to("session", source.session_id, "at", source.seq), class: "source", dir: "auto" },
+    `${source.session_id} #${source.seq}`);
+
+export const sources = (ctx, found) => found.map((one) => place(ctx, one));
+
+export function quote(ctx, one) {
+  return h("blockquote", null, h("q", { dir: "auto" }, one.quote),
+    h("footer", null, one.role, ", ", place(ctx, one)));
+}
+
+function signals(recall) {
+  const all = Object.entries(recall.signals);
+  if (!all.length) return null;
+  const most = Math.max(...all.map(([, value]) => Math.abs(value)), 1e-9);
+  return h("dl", { class: "signals" }, all.map(([name, value]) => h("div", null, h("dt", null, name),
+    h("dd", null, h("span", null, value.toFixed(2)), meter(Math.abs(value), most, `${name} ${value}`)))));
+}
+
+function card(ctx, recall, facts, mark, why) {
+  const fact = facts.get(recall.id);
+  const text = recall.text || "This is not there any more: it was changed or deleted since.";
+  return h("li", { class: "recall" },
+    h("header", null, badge(recall.block), recall.time && h("span", { class: "time" }, recall.time),
+      mark && badge(mark[0], mark[1]),
+      h("span", { class: "meta" }, recall.tokens ? `${num(recall.tokens)} tokens` : null,
+        h("span", { class: "score" }, `score ${recall.score.toFixed(2)}`))),
+    said(text, recall.text ? "" : "gone"),
+    why && h("p", { class: "why" }, "Left out: ", why),
+    fact && fact.evidence.map((one) => quote(ctx, one)),
+    h("footer", null, signals(recall), !fact && recall.sources.length > 0 && h("p", { class: "from" }, "from ", sources(ctx, recall.sources))));
+}
+
+// facts: by id, for their quotes; marks: what to say of each recall, by its id
+export function recalled(ctx, found, facts, marks = new Map()) {
+  if (!found.length) return nothing("Nothing was recalled.");
+  return h("ol", { class: "recalls" }, found.map((one) => card(ctx, one, facts, marks.get(one.id))));
+}
+
+export function leftOut(ctx, found, facts) {
+  if (!found.length) return nothing("Nothing near to it was left out.");
+  const cards = found.map((one) => card(ctx, one.recall, facts, null, one.why));
+  const first = h("ol", { class: "recalls" }, cards.slice(0, FEW));
+  if (cards.length <= FEW) return first;
+  return [first, h("details", null, h("summary", null, `${cards.length - FEW} more`), h("ol", { class: "recalls" }, cards.slice(FEW)))];
+}
+
+// The user's facts by their ids, superseded ones too; none where no block keeps facts.
+export async function factsOf(ctx) {
+  try {
+    const found = await ctx.api.all(["facts"], "facts", { superseded: true });
+    return new Map(found.map((one) => [one.id, one]));
+  } catch (error) {
+    if (error.kind === "not-configured") return new Map();
+    throw error;
+  }
+}

@@ -1,0 +1,35 @@
+// Looking for something: what a context would recall for a question, what it leaves out, and why.
+
+import { fill, h } from "./dom.js";
+import { announce, failed, field, heading, panel, warnings } from "./parts.js";
+import { factsOf, leftOut, recalled } from "./recalls.js";
+
+export async function search(ctx) {
+  const question = h("input", { type: "search", required: true, "data-first": true, maxlength: 20000 });
+  const session = h("input", { autocomplete: "off", placeholder: "any" });
+  const found = h("div", null);
+  const run = async (event) => {
+    event.preventDefault();
+    fill(found, h("p", { class: "nothing" }, "Looking\u2026"));
+    const id = session.value || undefined;
+    try {
+      const [told, hits, facts] = await Promise.all([
+        ctx.api.post(["explain"], { question: question.value, session_id: id }),
+        ctx.api.post(["search"], { query: question.value, session_id: id, limit: 20 }),
+        factsOf(ctx),
+      ]);
+      const given = told.given_up.map((one) => `${one.block} gave up ${one.session_id} #${one.first} to #${one.last}: ${one.error}`);
+      fill(found, warnings([...told.warnings, ...given]), h("div", { class: "beside" },
+        h("div", { class: "side" },
+          panel("A context would recall", told.recalls.length, recalled(ctx, told.recalls, facts)),
+          panel("And leave out", told.left_out.length, leftOut(ctx, told.left_out, facts))),
+        h("div", { class: "side" }, panel("A search finds, best first", hits.results.length, recalled(ctx, hits.results, facts)))));
+      announce(`${told.recalls.length} recalled, ${told.left_out.length} left out, ${hits.results.length} found.`);
+    } catch (error) {
+      fill(found, failed(error));
+    }
+  };
+  return [heading("Search", "What would be recalled for a question now, what its score is made of, and what is left out."),
+    h("form", { class: "search", role: "search", onsubmit: run }, field("Question", question), field("In the session", session),
+      h("button", { type: "submit", class: "primary" }, "Look")), found];
+}

@@ -1,0 +1,133 @@
+"""`WordIndex`: texts by id, found by their words, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+from agent_memory.core.limits import text_of
+from agent_memory.core.records import Record
+from agent_memory.errors import InvalidInput
+from agent_memory.retrieval.bm25 import TURN_LENGTH
+from agent_memory.retrieval.views import VIEWS
+from agent_memory.standalone.item_index import ItemIndex, check_search
+from agent_memory.standalone.vector_items import Item, Match
+from agent_memory.stores.base import Store, VectorStore
+
+_WORDS = VIEWS.index("words")
+_MADE_WITH = "words"
+
+
+class WordIndex(ItemIndex):
+    """Texts by id, scored by the words that they have in common with a query: Okapi BM25, with
+    stems of some twenty languages, without stop words. No embedder, no model, no blending.
+
+    A word of a text too short to tell its language counts once for each stem that it may have.
+
+    A user's items are seen by searches for that user only, and erased by `delete_user` of an
+    `AgentMemory` over the same store and namespace. How rare a word is is counted among them. Share
+    an index between threads; use it as a context manager, or call `close`.
+
+    Args:
+        store: As for `VectorIndex`.
+        name: As for `VectorIndex`; no index of vectors may have the same.
+        namespace: As for `VectorIndex`.
+
+    Raises:
+        ConfigError: The name is not usable; no store is of that kind.
+        DimensionMismatch: The name is that of an index of vectors.
+        StoreError: The store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        store: str | Store | VectorStore = "memory://",
+        *,
+        name: str = "words",
+        namespace: str = "default",
+    ) -> None:
+        super().__init__(store, name, namespace, (0, _MADE_WITH))
+
+    def __repr__(self) -> str:
+        return f"WordIndex(name={self._name!r})"
+
+    def store(
+        self,
+        items: Item | Mapping[str, Any] | Iterable[Item | Mapping[str, Any]],
+        *,
+        user_id: str | None = None,
+    ) -> None:
+        """Keep texts, each in place of the one that had its id; as `VectorIndex.store`.
+
+        Raises:
+            InvalidInput: An item has no text, or is not usable; nothing was stored.
+            StoreError: The store failed.
+        """
+        import numpy as np
+
+        from agent_memory.retrieval.features import Features
+        from agent_memory.retrieval.terms import NO_TERMS, weighted, written
+
+        owner = self._owner(user_id)
+        given = [items] if isinstance(items, Item | Mapping) else items
+        kept = {item.id: item for item in map(Item.of, given)}
+        for item in kept.values():
+            if item.text is None or item.vector is not None:
+                raise InvalidInput(
+                    f"Item {item.id!r} is no text alone. Give its `text`, or take a VectorIndex."
+                )
+        if not kept:
+            return
+        none = np.zeros((len(kept), 0), np.float32)
+        words = [weighted(written(item.text or ""), TURN_LENGTH) for item in kept.values()]
+        features = Features(none, none, words, [NO_TERMS] * len(kept))
+        records = [self._record(owner, item) for item in kept.values()]
+        self._vectors.put_vectors(self._block, records, features)
+
+    def search(
+        self,
+        query: str,
+        *,
+        top_k: int = 10,
+        threshold: float | None = None,
+        user_id: str | None = None,
+    ) -> list[Match]:
+        """The texts that have words of the query, best first; of equals the lowest id first.
+
+        Args:
+            query: What to look for.
+            top_k: So many at most; there may be fewer.
+            threshold: Only those whose score is above it; None sets no bound.
+            user_id: Whose texts; None for everybody's.
+
+        Raises:
+            InvalidInput: The query, `top_k` or `threshold` is not usable.
+            StoreError: The store failed.
+        """
+        import numpy as np
+
+        from agent_memory.retrieval.features import Query
+
+        owner, least = self._owner(user_id), check_search(top_k, threshold)
+        question = Query.of(text_of("query", query), np.zeros(0, np.float32))
+        if not top_k or not question.words:
+            return []
+        hits = self._vectors.search_vectors(self._block, owner, question, top_k)
+        found = [
+            Match(kept["id"], score, hit.record.text, deepcopy(kept["metadata"]))
+            for hit in hits
+            if (score := float(hit.scores[_WORDS])) > max(least, 0.0)
+            for kept in [hit.record.metadata]
+        ]
+        return sorted(found, key=lambda match: (-match.score, match.id))[:top_k]
+
+    def _record(self, owner: str, item: Item) -> Record:
+        key = self._key(owner, item.id)
+        kept = {"id": item.id, "metadata": deepcopy(item.metadata)}
+        return Record(key, owner, key, 1, 1, item.text or "", (), datetime.now(UTC), kept)
+
+    def _item(self, record: Record) -> Item:
+        kept = record.metadata
+        return Item(kept["id"], record.text, None, deepcopy(kept["metadata"]))

@@ -1,0 +1,153 @@
+"""Files of a folder: locked, looked at for changes, and put in place whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent_memory.core.processes import begin_anew_in_child
+from agent_memory.errors import ConfigError, StoreUnavailable
+from agent_memory.stores.base import Durability
+
+_LOCK = ".lock"
+_ARRIVING = ".tmp"
+_IGNORED = ".lock\n.state.json\n*.tmp\n"
+
+Mark = tuple[int, int, int]
+"""What tells one content of a file from another: its inode, its time, its size."""
+
+
+class Files:
+    """The files of one folder, for one process at a time.
+
+    A file appears whole or not at all: it is written beside its place, and renamed. Who holds the
+    lock and dies leaves it to the next.
+
+    Args:
+        folder: The folder, which is made if need be; readable by its owner alone.
+        durability: "power" waits for the disk with each file.
+    """
+
+    def __init__(self, folder: Path, durability: Durability) -> None:
+        try:
+            import fcntl
+        except ImportError:
+            raise ConfigError(
+                "A folder of files is locked as POSIX systems do, which this one is not. Use "
+                "sqlite:///memory.db."
+            ) from None
+        self._fcntl = fcntl
+        self._folder = folder
+        self._syncs = durability == "power"
+        self._begin_anew()
+        begin_anew_in_child(self, Files._begin_anew)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ignored = folder / ".gitignore"
+            if not ignored.exists():
+                ignored.write_text(_IGNORED, encoding="utf-8")
+        except OSError as error:
+            raise _failed(folder, error) from error
+
+    def _begin_anew(self) -> None:
+        self._turn = threading.RLock()
+        self._depth = 0
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """While one thread of one process has the folder; True where it has just been taken."""
+        with self._turn:
+            self._depth += 1
+            try:
+                if self._depth > 1:
+                    yield False
+                    return
+                with self._locked():
+                    yield True
+            finally:
+                self._depth -= 1
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            # opened each time: what is inherited by a fork would be one lock for both
+            lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _failed(self._folder, error) from error
+        try:
+            self._fcntl.flock(lock, self._fcntl.LOCK_EX)
+            yield
+        finally:
+            self._fcntl.flock(lock, self._fcntl.LOCK_UN)
+            os.close(lock)
+
+    def marks(self) -> dict[str, Mark]:
+        """Each file by its path in the folder, with its mark. What a crash left is removed."""
+        found: dict[str, Mark] = {}
+        try:
+            for name in ("sessions", "records", "vectors", ""):
+                place = self._folder / name
+                if not place.is_dir():
+                    continue
+                with os.scandir(place) as files:
+                    for one in files:
+                        if one.name.endswith(_ARRIVING):
+                            os.unlink(one.path)
+                        elif one.is_file() and one.name.endswith((".jsonl", ".json")):
+                            stat = one.stat()
+                            path = f"{name}/{one.name}" if name else one.name
+                            found[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        except OSError as error:
+            raise _failed(self._folder, error) from error
+        return found
+
+    def read(self, path: str) -> bytes:
+        """What a file holds."""
+        try:
+            return (self._folder / path).read_bytes()
+        except OSError as error:
+            raise _failed(self._folder / path, error) from error
+
+    def write(self, path: str, data: bytes) -> Mark:
+        """Have a file hold this, whatever it held."""
+        place = self._folder / path
+        arriving = place.with_name(place.name + _ARRIVING)
+        try:
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(arriving, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                if self._syncs:
+                    file.flush()
+                    os.fsync(file.fileno())
+            arriving.replace(place)
+            if self._syncs:
+                self._sync(place.parent)
+            stat = place.stat()
+        except OSError as error:
+            raise _failed(place, error) from error
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    def remove(self, path: str) -> None:
+        """Take a file away. Idempotent."""
+        place = self._folder / path
+        try:
+            place.unlink(missing_ok=True)
+            if self._syncs and place.parent.is_dir():
+                self._sync(place.parent)
+        except OSError as error:
+            raise _failed(place, error) from error
+
+    def _sync(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _failed(place: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"The folder of files failed at {str(place)!r}: {error.strerror}.")

@@ -1,0 +1,1 @@
+"""The service under attack: `python -m benchmarks.torture_http --requests 1000000`."""

@@ -1,0 +1,166 @@
+"""What a store must do that appends to several sessions in one transaction, as tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from agent_memory.core.messages import Message
+from agent_memory.core.once import Append, Appended, Once, key_of
+from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
+from agent_memory.stores.base import GroupingStore, Store, groups_appends
+from agent_memory.testing.contract import DAY, Contract, draft, stored, together
+
+
+def grouping(store: Store) -> GroupingStore:
+    """The store, which is one."""
+    assert groups_appends(store)
+    return store
+
+
+def said(store: Store, session_id: str) -> list[tuple[int, Any]]:
+    """The log of a session."""
+    return [(entry.seq, entry.message.content) for entry in store.read(session_id)]
+
+
+def keyed(text: str, key: str) -> Append:
+    """An append under a key."""
+    message = Message(role="user", content=text)
+    return Append("s", [draft(text)], "ada", Once(key=key_of(key, [message]), at=DAY))
+
+
+class GroupingContract(Contract):
+    """Of a `GroupingStore`."""
+
+    def test_appends_of_a_group_are_as_if_made_one_by_one(self, store: Store) -> None:
+        """Else: of two to one session the second takes the first one's place; or a head that is
+        given back is not the stored one."""
+        store.append("known", [draft("first")], "ada")
+        group = [
+            Append("known", [draft("second")], "ada"),
+            Append("new", [draft("a"), draft("b", 4)], "ben"),
+            Append("known", [draft("rules", 9, "system"), draft("third")], "ada"),
+            Append("new", [draft("c")], "ben"),
+            Append("known", [draft("fourth")], "ada"),
+            Append("empty", [], "ada"),
+        ]
+        done = grouping(store).append_all(group)
+        heads = [one.head for one in done if isinstance(one, Appended)]
+        assert [head.end for head in heads] == [2, 2, 4, 3, 5, 0]
+        assert heads[4] == stored(store, "known")
+        assert heads[3] == stored(store, "new")
+        assert stored(store, "empty").user_id == "ada"
+        words = ["first", "second", "rules", "third", "fourth"]
+        assert said(store, "known") == list(enumerate(words, 1))
+        assert said(store, "new") == list(enumerate("abc", 1))
+        assert store.append("known", [draft("fifth")], "ada").end == 6
+
+    def test_what_is_refused_is_refused_alone(self, store: Store) -> None:
+        """Else: one caller's mistake takes back what others were told is stored, or half of it is
+        in a log."""
+        store.append("bens", [draft("ben's")], "ben")
+        going = store.append("going", [draft("x")], "ada")
+        assert store.move(replace(going, deleting=True)) is not None
+        group = [
+            Append("s", [draft("a")], "ada"),
+            Append("bens", [draft("not ben"), draft("not ben")], "ada"),
+            Append("s", [draft("late")], "ada", Once(expected_end=7)),
+            Append("going", [draft("y")], "ada"),
+            Append("s", [draft("b")], "ada", Once(expected_end=1)),
+        ]
+        first, *refused, last = grouping(store).append_all(group)
+        kinds = [SessionOfAnotherUser, Conflict, SessionDeleting]
+        assert [type(one) for one in refused] == kinds
+        assert isinstance(first, Appended)
+        assert isinstance(last, Appended)
+        assert said(store, "s") == [(1, "a"), (2, "b")]
+        assert said(store, "bens") == [(1, "ben's")]
+
+    def test_one_that_cannot_be_written_fails_alone(self, store: Store, other: Store) -> None:
+        """Else: what a database cannot take is the end of all that came at the same time; or a
+        head is remembered that was never stored, and the next message leaves a gap."""
+        store.append("s", [draft("a")], "ada")
+        group = [
+            Append("s", [draft("b")], "ada"),
+            Append("t", [draft("too much", 2**70)], "ada"),
+            Append("s", [draft("c")], "ada"),
+        ]
+        first, broken, last = grouping(store).append_all(group)
+        assert isinstance(broken, Exception)
+        assert isinstance(first, Appended)
+        assert isinstance(last, Appended)
+        assert said(other, "s") == [(1, "a"), (2, "b"), (3, "c")]
+        assert said(other, "t") == []
+        assert store.append("s", [draft("d")], "ada").end == 4
+
+    def test_keys_of_a_group_are_known_to_it(self, store: Store, other: Store) -> None:
+        """Else: a client that sends again before its first answer is stored twice; or another
+        content under the same key is stored too."""
+        group = [keyed("a", "k1"), keyed("a", "k1"), keyed("b", "k1"), keyed("c", "k2")]
+        first, again, wrong, last = grouping(store).append_all(group)
+        assert isinstance(first, Appended)
+        assert isinstance(again, Appended)
+        assert isinstance(last, Appended)
+        assert (first.places, again.places, last.places) == ((0,), (), (0,))
+        assert again.before is not None
+        assert again.before.end == 1
+        assert isinstance(wrong, Conflict)
+        (later,) = grouping(other).append_all([keyed("c", "k2")])
+        assert isinstance(later, Appended)
+        assert later.places == ()
+        assert said(store, "s") == [(1, "a"), (2, "c")]
+
+    def test_a_session_that_was_put_off_falls_due(self, store: Store) -> None:
+        """Else: what is said in it is absorbed only when somebody looks at it anyway."""
+        head = store.append("s", [draft("a")], "ada")
+        assert store.schedule(head, 600)
+        assert store.due() == []
+        (done,) = grouping(store).append_all([Append("s", [draft("b")], "ada")])
+        assert isinstance(done, Appended)
+        assert [one.session_id for one in store.due()] == ["s"]
+        assert store.schedule(done.head, 600)
+        assert store.append("s", [draft("c")], "ada").end == 3
+        assert [one.session_id for one in store.due()] == ["s"]
+
+    def test_an_append_to_an_own_session_takes_over_none(self, store: Store) -> None:
+        """Else: whoever names a session that belongs to nobody first gets all that it holds."""
+        store.append("nobody's", [draft("a")])
+        group = [
+            Append("nobody's", [draft("b")], "ada", own=True),
+            Append("new", [draft("c")], "ada", own=True),
+            Append("new", [draft("d")], "ada", own=True),
+        ]
+        refused, *done = grouping(store).append_all(group)
+        assert isinstance(refused, SessionOfAnotherUser)
+        assert [type(one) for one in done] == [Appended, Appended]
+        assert stored(store, "nobody's").user_id is None
+        assert said(store, "new") == [(1, "c"), (2, "d")]
+
+    def test_groups_at_the_same_moment(self, store: Store, other: Store) -> None:
+        """Else: two processes wait for each other's sessions until both give up; or they share a
+        place in a log."""
+
+        def write(handle: Store, name: str, order: int) -> None:
+            for turn in range(5):
+                sessions = [f"s{n}" for n in range(4)][::order]
+                group = [Append(one, [draft(f"{name}{turn}")], "ada") for one in sessions]
+                done = grouping(handle).append_all(group)
+                assert [type(one) for one in done] == [Appended] * 4, done
+
+        together(
+            [
+                partial(write, handle, name, order)
+                for handle, name, order in zip(
+                    [store, other, store, other], "abcd", [1, -1, -1, 1], strict=True
+                )
+            ]
+        )
+        for n in range(4):
+            seqs, texts = zip(*said(store, f"s{n}"), strict=True)
+            assert list(seqs) == list(range(1, 21))
+            assert sorted(texts) == sorted(f"{name}{turn}" for name in "abcd" for turn in range(5))
+
+    def test_an_empty_group(self, store: Store) -> None:
+        """Else: nothing to do is an error."""
+        assert grouping(store).append_all([]) == []

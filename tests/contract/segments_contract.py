@@ -1,0 +1,228 @@
+"""What a store must do that keeps features in segments, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_memory.core.records import Hit
+from agent_memory.retrieval.compact import LEAST_LENGTH
+from agent_memory.retrieval.segments import Segment, rounded
+from agent_memory.stores import segment_bytes
+from agent_memory.stores.base import Store
+from agent_memory.stores.indexes import Indexes
+from agent_memory.stores.sql.migrations import table_name
+from agent_memory.stores.sql.store import SQLStore
+from agent_memory.testing.contract import record, together
+from agent_memory.testing.features import for_words, units, worded
+from tests.contract.vector_changes_contract import VectorChangesContract
+
+_QUERY = units(1, 4)[0]
+
+
+def put_words(handle: Store, *names: str, owner: str = "user:a") -> None:
+    """Records of one word each, which is their name."""
+    rows = np.concatenate([units(1, 4, seed=sum(name.encode())) for name in names])
+    records = [record(name, owner, session_id=name) for name in names]
+    handle.put_vectors("v", records, worded(list(names), None, rows, rows))
+
+
+def names_of(handle: Store, owner: str = "user:a") -> list[str]:
+    found = handle.search_vectors("v", owner, for_words("shared", _QUERY), 999)
+    assert len({hit.record.id for hit in found}) == len(found)
+    return sorted(hit.record.id for hit in found)
+
+
+class ManyHandlesContract(VectorChangesContract):
+    """Of several who write and search at once each finds what is there."""
+
+    def test_many_write_and_search(self, store: Store, other: Store) -> None:
+        """Else: between threads and processes an index is kept that lacks a write, or half of
+        one."""
+        handles = (store, other)
+        for handle in handles:
+            handle.open_vectors("v", 4, "m")
+        put_words(store, "first")
+        turns = 8
+
+        def write(handle: Store, name: str) -> None:
+            mine: list[str] = []
+            for n in range(turns):
+                put_words(handle, new := f"{name}{n}")
+                mine.append(new)
+                if n % 4 == 3:
+                    handle.delete_vectors("v", session_id=mine.pop(0))
+                found = names_of(handle)
+                assert [one for one in found if one[0] == name] == mine
+
+        def search(handle: Store) -> None:
+            for _ in range(2 * turns):
+                assert "first" in names_of(handle)
+
+        together(
+            [
+                *(partial(write, h, name) for h, name in zip(handles * 2, "abcd", strict=True)),
+                *(partial(search, handle) for handle in handles),
+            ]
+        )
+        left = [f"{name}{n}" for name in "abcd" for n in range(2, turns)]
+        for handle in handles:
+            assert names_of(handle) == [*left, "first"]
+            for name in left:
+                found = handle.search_vectors("v", "user:a", for_words(name), 9)
+                assert [hit.record.id for hit in found] == [name]
+
+
+def kept_in_sql(store: Store) -> int:
+    """How many rows an SQL store has of vectors."""
+    assert isinstance(store, SQLStore)
+    tables = map(table_name, ("vectors", "segments", "vector_scopes"))
+    where = f"WHERE namespace = '{store._namespace}'"
+    counts = [f"(SELECT count(*) FROM {table} {where})" for table in tables]
+    return int(store._database.read(lambda it: it.value(f"SELECT {' + '.join(counts)}")))
+
+
+_WIDE = 4 * LEAST_LENGTH
+
+
+def put_wide(handle: Store, *names: str, owner: str = "user:a", session: str = "s") -> None:
+    """Records whose vectors are long enough to be rounded."""
+    rows = np.concatenate([units(1, _WIDE, sum(n.encode()), signed=True) for n in names])
+    records = [record(name, owner, session_id=session) for name in names]
+    texts = [f"fox {name} {'red ' * (len(name) % 3)}" for name in names]
+    handle.put_vectors("v", records, worded(texts, texts[::-1], rows, np.roll(rows, 1, axis=1)))
+
+
+def found_wide(handle: Store, words: str = "fox red", seed: int = 3) -> dict[str, Hit]:
+    """All that is found, by its id."""
+    query = for_words(words, units(1, _WIDE, seed, signed=True)[0])
+    return {hit.record.id: hit for hit in handle.search_vectors("v", "user:a", query, 999)}
+
+
+class SegmentsContract(ManyHandlesContract):
+    """What such a store does beside what all do: whoever follows reads only what is new."""
+
+    @pytest.fixture
+    def reads(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+        """How many records were read since it was last asked, in segments."""
+        seen: list[int] = []
+        decoded = segment_bytes.segment_of
+
+        def counted(data: bytes) -> Segment:
+            segment = decoded(data)
+            seen.append(segment.records)
+            return segment
+
+        def count() -> int:
+            since = sum(seen)
+            seen.clear()
+            return since
+
+        monkeypatch.setattr(segment_bytes, "segment_of", counted)
+        return count
+
+    def kept(self, store: Store) -> int:
+        """How many catalogs and segments the database has; whatever owner they are of."""
+        raise NotImplementedError
+
+    def forgotten(self, handle: Store) -> None:
+        """Have the handle know nothing, as one in a fresh process."""
+        handle_of_all: Any = handle
+        handle_of_all._indexes = Indexes()
+
+    def test_who_follows_reads_what_is_new(
+        self, store: Store, other: Store, reads: Callable[[], int]
+    ) -> None:
+        """Else: each message that is absorbed anywhere has all of its user's loaded anew."""
+        for handle in (store, other):
+            handle.open_vectors("v", _WIDE, "m")
+        put_wide(store, *[f"n{n:04}" for n in range(1_500)])
+        assert len(found_wide(other)) >= 999
+        assert reads() >= 1_500
+        for n in range(30):
+            put_wide(store, f"more{n}")
+            reads()  # what the writer joins
+            assert f"more{n}" in found_wide(other, f"more{n}", n)
+            assert reads() <= 64
+        found_wide(other)
+        assert reads() == 0
+
+    def test_who_follows_finds_what_a_newcomer_finds(self, store: Store, other: Store) -> None:
+        """Else: after others wrote and deleted, scores depend on who asks, and since when."""
+        for handle in (store, other):
+            handle.open_vectors("v", _WIDE, "m")
+        random = np.random.default_rng(5)
+        there: set[str] = set()
+        for step in range(60):
+            session = f"s{step}"
+            new = [f"{step}-{n}" for n in range(int(random.integers(1, 40)))]
+            put_wide(store, *new, session=session)
+            there |= set(new)
+            if step % 3 == 2:
+                gone = int(random.integers(0, step))
+                store.delete_vectors("v", session_id=f"s{gone}")
+                there = {name for name in there if not name.startswith(f"{gone}-")}
+            if step % 4 == 3:
+                followed = found_wide(other, seed=step)
+                self.forgotten(other)
+                fresh = found_wide(other, seed=step)
+                assert followed == fresh
+                assert fresh.keys() <= there
+
+    def test_rounded_vectors_find_what_exact_ones_find(self, store: Store) -> None:
+        """Else: vectors of eight bits cost recall; or packing them again changes scores."""
+        count, width = 400, 256
+        store.open_vectors("v", width, "m")
+        rows = units(count, width, signed=True)
+        names = [f"{n:03}" for n in range(count)]
+        features = worded(names, None, rows, np.roll(rows, 1, axis=1))
+        for at in range(0, count, 40):
+            some = [record(name) for name in names[at : at + 40]]
+            store.put_vectors("v", some, features.part(at, at + 40))
+        same = 0
+        for query in units(20, width, seed=9, signed=True):
+            hits = store.search_vectors("v", "user:a", for_words("", query), 10)
+            best = sorted(hits, key=lambda hit: -hit.scores[2])[:10]
+            exact = rows @ query
+            for hit in best:
+                assert hit.scores[2] == pytest.approx(exact[int(hit.record.id)], abs=3e-3)
+            same += len({int(hit.record.id) for hit in best} & {*np.argsort(-exact)[:10].tolist()})
+        assert same >= 195
+        kept = rounded(features)
+        for records, found in store.all_vectors("v"):
+            for place, one in enumerate(records):
+                assert (found.meaning[place] == kept.meaning[int(one.id)]).all()
+                assert (found.meaning_around[place] == kept.meaning_around[int(one.id)]).all()
+
+    def test_nothing_is_left_of_what_is_deleted(self, store: Store, other: Store) -> None:
+        """Else: an owner who was forgotten stays in the database, by name or by vectors."""
+        for handle in (store, other):
+            handle.open_vectors("v", _WIDE, "m")
+        before = self.kept(store)
+        for n in range(20):
+            put_wide(store, f"a{n}", f"b{n}", session=f"s{n % 3}")
+        put_wide(other, "c", owner="user:b", session="t")
+        assert self.kept(store) > before
+        for n in range(3):
+            other.delete_vectors("v", session_id=f"s{n}")
+        store.delete_vectors("v", owner="user:b")
+        assert self.kept(store) == before
+        assert found_wide(store) == found_wide(other) == {}
+        put_wide(store, "d")
+        assert found_wide(other).keys() == {"d"}
+        store.clear_vectors("v")
+        assert self.kept(store) == before
+
+    def test_many_put_at_once(self, store: Store, other: Store) -> None:
+        """Else: more records than a segment may have are lost, or cannot be written."""
+        for handle in (store, other):
+            handle.open_vectors("v", 0, "m")
+        names = [f"{n:05}" for n in range(5_000)]
+        store.put_vectors("v", [record(name) for name in names], worded(["fox"] * 5_000))
+        hits = other.search_vectors("v", "user:a", for_words("fox"), 9_999)
+        assert sorted(hit.record.id for hit in hits) == names
+        assert sum(len(records) for records, _ in other.all_vectors("v")) == 5_000

@@ -1,0 +1,248 @@
+"""The contract suite on a folder of plain files, and what only that promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, NoteMemory, VectorMemory
+from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
+from agent_memory.stores import check_url, open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.folder.files import Files
+from agent_memory.testing import (
+    RecordStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
+from agent_memory.testing.contract import draft
+from tests.contract.clock_contract import ClockContract
+from tests.contract.import_contract import ImportContract
+from tests.contract.long_log_contract import LongLogContract
+from tests.contract.segments_contract import ManyHandlesContract
+
+
+class TestFolderStore(
+    SessionStoreContract,
+    RecordStoreContract,
+    VectorStoreContract,
+    ManyHandlesContract,
+    WorkStoreContract,
+    LongLogContract,
+    ClockContract,
+    ImportContract,
+):
+    """`FolderStore` keeps the contract, and another handle sees all of it."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path)
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path)
+
+    @pytest.fixture
+    def elsewhere(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path, "elsewhere")
+
+
+def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
+    store = open_store(f"folder:///{folder}/memories", namespace)
+    yield store
+    store.close()
+
+
+SAYING = """
+import sys
+from agent_memory.stores import open_store
+from agent_memory.testing.contract import draft
+store = open_store(sys.argv[1])
+for n in range(int(sys.argv[3])):
+    store.append("s", [draft(f"{sys.argv[2]} {n}")])
+    print(n, flush=True)
+"""
+
+
+def url_of(folder: Path) -> str:
+    return f"folder:///{folder}/memories"
+
+
+def saying(folder: Path, who: str, count: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SAYING, url_of(folder), who, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def texts(store: Store, session_id: str = "s") -> list[str]:
+    return [entry.message.text() for entry in store.read(session_id)]
+
+
+def session_file(folder: Path) -> Path:
+    (file,) = (folder / "memories" / "sessions").glob("*.jsonl")
+    return file
+
+
+def holding(folder: Path, text: str) -> list[str]:
+    found = [one for one in (folder / "memories").rglob("*") if one.is_file()]
+    return [one.name for one in found if text.encode() in one.read_bytes()]
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    """Wrong: a process that is killed while it writes loses a message, or leaves half a file."""
+    with saying(tmp_path, "said", 10_000) as child:
+        assert child.stdout is not None
+        acknowledged = [next(child.stdout) for _ in range(25)]
+        child.send_signal(signal.SIGKILL)
+    store = open_store(url_of(tmp_path))
+    said = texts(store)
+    assert said[: len(acknowledged)] == [f"said {n}" for n in range(len(acknowledged))]
+    assert said == [f"said {n}" for n in range(len(said))]
+    store.append("s", [draft("after")])
+    assert not list((tmp_path / "memories").rglob("*.tmp"))
+
+
+def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Wrong: of two processes one writes over what the other has just written."""
+    children = [saying(tmp_path, who, 30) for who in ("a", "b", "c")]
+    for child in children:
+        child.communicate()
+    assert [child.returncode for child in children] == [0, 0, 0]
+    store = open_store(url_of(tmp_path))
+    assert [entry.seq for entry in store.read("s")] == list(range(1, 91))
+    for who in ("a", "b", "c"):
+        assert [t for t in texts(store) if t.startswith(who)] == [f"{who} {n}" for n in range(30)]
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("after", [False, True])
+def test_a_write_that_breaks_off_leaves_the_one_or_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, after: bool
+) -> None:
+    """Wrong: what a process remembers is another thing than the files say, once a write failed."""
+    store = open_store(url_of(tmp_path))
+    store.append("s", [draft("first")])
+    written, steps = Files.write, iter(range(100))
+
+    def failing(files: Files, path: str, data: bytes) -> Any:
+        breaks = next(steps) == place
+        if breaks and not after:
+            raise StoreUnavailable("the disk is full")
+        mark = written(files, path, data)
+        if breaks:
+            raise StoreUnavailable("the disk is full")
+        return mark
+
+    monkeypatch.setattr(Files, "write", failing)
+    done = ["first"]
+    for n in range(3):
+        try:
+            store.append("s", [draft(f"more {n}")])
+            done.append(f"more {n}")
+        except StoreUnavailable:
+            done = texts(open_store(url_of(tmp_path)))
+    monkeypatch.undo()
+    assert texts(store) == texts(open_store(url_of(tmp_path))) == done
+    assert [entry.seq for entry in store.read("s")] == list(range(1, len(done) + 1))
+
+
+def test_people_read_and_change_the_files(tmp_path: Path) -> None:
+    """Wrong: the files cannot be searched and read as they are; or what a person changed in one is
+    overlooked, or written over."""
+    with AgentMemory(url_of(tmp_path), blocks=[]) as memory:
+        memory.update("monday chat", {"role": "user", "content": "Grüße aus Köln"}, user_id="ana")
+        file = session_file(tmp_path)
+        assert file.name.startswith("monday chat-")
+        head, message, *_ = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        assert (head["session"], head["user"]) == ("monday chat", "ana")
+        assert message["message"] == {"role": "user", "content": "Grüße aus Köln"}
+        file.write_text(file.read_text("utf-8").replace("Köln", "Kiel"), "utf-8")
+        memory.update("monday chat", {"role": "assistant", "content": "Moin!"})
+        said = [entry.message.text() for entry in memory.history("monday chat")]
+        assert said == ["Grüße aus Kiel", "Moin!"]
+
+
+def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
+    """Wrong: one conflict of a merge stops every session, is told as an empty one, or is written
+    over."""
+    store = open_store(url_of(tmp_path))
+    store.append("s", [draft("mine")])
+    file, whole = session_file(tmp_path), session_file(tmp_path).read_text("utf-8")
+    store.append("other", [draft("fine")])
+    file.write_text(f"<<<<<<< ours\n{whole}", "utf-8")
+    calls: list[Callable[[], object]] = [
+        lambda: store.read("s"), lambda: store.head("s"), lambda: store.delete("s"),
+        lambda: store.append("s", [draft("more")]),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(StoreError, match="line 1 is no JSON"):
+            call()
+    assert texts(store, "other") == ["fine"]
+    assert [head.session_id for head in store.sessions()] == ["other"]
+    store.append("other", [draft("still")])
+    assert file.read_text("utf-8").startswith("<<<<<<<")
+    file.write_text(whole, "utf-8")
+    assert texts(store) == ["mine"]
+
+
+def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:
+    """Wrong: without the state of its machine a folder cannot be opened, or what was to be absorbed
+    is forgotten."""
+    blocks: list[Any] = [VectorMemory(), NoteMemory()]
+    with AgentMemory(url_of(tmp_path / "here"), blocks=blocks) as memory:
+        memory.update("s", {"role": "user", "content": "I keep bees."}, user_id="ana")
+        memory.flush()
+        memory.remember("Ana is allergic to peanuts.", user_id="ana")
+        memory.update("s", {"role": "user", "content": "And I row on the lake."}, user_id="ana")
+        expected = [one.text for one in memory.search("bees, peanuts, lake", user_id="ana")]
+    copytree(tmp_path / "here", tmp_path / "there")
+    (tmp_path / "there" / "memories" / ".state.json").unlink()
+    with AgentMemory(url_of(tmp_path / "there"), blocks=blocks) as memory:
+        assert [one.text for one in memory.search("bees, peanuts, lake", user_id="ana")] == expected
+        assert [head.session_id for head in memory.components.store.due()] == ["s"]
+        memory.delete_user("ana")
+    assert not holding(tmp_path / "there", "bees")
+    assert not holding(tmp_path / "there", "peanuts")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_shares_the_folder(tmp_path: Path) -> None:
+    """Wrong: parent and child hold one lock for both, and lose what the other writes."""
+    store = open_store(url_of(tmp_path))
+    store.append("s", [draft("before")])
+    child = os.fork()
+    if not child:
+        try:
+            for n in range(20):
+                store.append("s", [draft(f"child {n}")])
+        finally:
+            os._exit(0)
+    for n in range(20):
+        store.append("s", [draft(f"parent {n}")])
+    os.waitpid(child, 0)
+    assert [entry.seq for entry in store.read("s")] == list(range(1, 42))
+    assert sum(one.startswith("child") for one in texts(store)) == 20
+
+
+@pytest.mark.parametrize("url", ["folder://", "folder://relative", "folder:///"])
+def test_a_url_without_a_path_is_refused(url: str) -> None:
+    """Wrong: memories lie somewhere by chance."""
+    with pytest.raises(UnknownStore):
+        check_url(url)
+
+
+def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+    """Wrong: anybody on the machine reads what was said."""
+    open_store(url_of(tmp_path)).append("s", [draft("secret")])
+    for one in [tmp_path / "memories", *(tmp_path / "memories").rglob("*")]:
+        if one.name != ".gitignore":
+            assert one.stat().st_mode & 0o077 == 0, one

@@ -1,0 +1,185 @@
+"""What some blocks keep, in stores of their own: the contract, and what only that promises."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AgentMemoryConfig,
+    NoteMemory,
+    StaticMemory,
+    VectorMemory,
+    operations,
+)
+from agent_memory.errors import UnknownStore
+from agent_memory.stores import MemoryStore, SQLStore
+from agent_memory.stores.base import Store
+from agent_memory.stores.routed import RoutedStore
+from agent_memory.testing import (
+    RecordStoreContract,
+    SessionStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+)
+from tests.contract.import_contract import ImportContract
+
+SECRET = "The vault's word is xylophone."
+
+
+class _Contracts(
+    SessionStoreContract,
+    RecordStoreContract,
+    VectorStoreContract,
+    WorkStoreContract,
+    ImportContract,
+):
+    pass
+
+
+class TestInMemory(_Contracts):
+    @pytest.fixture
+    def store(self) -> Store:
+        return RoutedStore(MemoryStore(), {"apart": MemoryStore()})
+
+
+class TestOnSQLite(_Contracts):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path)
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path)
+
+    @pytest.fixture
+    def elsewhere(self, tmp_path: Path) -> Iterator[Store]:
+        yield from _opened(tmp_path, "elsewhere")
+
+
+def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
+    main, apart = (
+        SQLStore(f"sqlite:///{folder / name}.db", namespace) for name in ("main", "apart")
+    )
+    yield RoutedStore(main, {"apart": apart})
+    main.close()
+    apart.close()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, str]:
+    return {name: f"sqlite:///{tmp_path / name}.db" for name in ("main", "facts", "vectors")}
+
+
+def blocks_at(places: dict[str, str]) -> list[object]:
+    return [
+        StaticMemory(facts=["The office opens at eight."], store=places["facts"]),
+        NoteMemory(store=places["facts"]),
+        VectorMemory(store=places["vectors"]),
+    ]
+
+
+def open_at(places: dict[str, str], *blocks: object, **fields: object) -> AgentMemory:
+    return AgentMemory(places["main"], blocks=blocks or blocks_at(places), **fields)
+
+
+def fill(memory: AgentMemory) -> None:
+    memory.update("s", {"role": "user", "content": SECRET}, user_id="ana")
+    memory.remember("Ana is allergic to peanuts.", user_id="ana", session_id="s")
+    memory.flush()
+
+
+def told(memory: AgentMemory, user_id: str = "ana") -> set[tuple[str, str]]:
+    asked = "What is the vault's word, when does the office open, and what is Ana allergic to?"
+    found = memory.search(asked, user_id=user_id, least=0)
+    return {(one.block, one.text) for one in found}
+
+
+def bytes_in(places: dict[str, str], name: str, text: str) -> bool:
+    path = Path(places[name].removeprefix("sqlite:///"))
+    every = path.parent.glob(f"{path.name}*")
+    return any(text.encode() in one.read_bytes() for one in every)
+
+
+def test_blocks_recall_the_same_from_their_own_databases(places: dict[str, str]) -> None:
+    """Wrong: a block in a database of its own finds other things, in this process or the next; or
+    what it keeps lies with the sessions."""
+    with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
+        fill(memory)
+        expected = told(memory)
+    assert {block for block, _ in expected} == {"static", "notes", "vector"}
+    with open_at(places) as memory:
+        fill(memory)
+        assert told(memory) == expected
+    with open_at(places) as memory:
+        assert told(memory) == expected
+        assert told(memory, "ben") == {("static", "The office opens at eight.")}
+    with closing(SQLStore(places["main"])) as main:
+        assert {block for block, _ in main.all_records()}.isdisjoint({"static", "notes"})
+        assert main.vector_blocks() == {}
+    assert not bytes_in(places, "main", "peanuts")
+
+
+def test_a_deletion_reaches_all_databases(places: dict[str, str]) -> None:
+    """Wrong: after `delete_user` a file beside the sessions' still has what was said."""
+    with open_at(places) as memory:
+        fill(memory)
+        assert all(part.state != "failed" for part in memory.delete_user("ana").parts)
+        assert told(memory) == {("static", "The office opens at eight.")}
+    for name in places:
+        assert not bytes_in(places, name, "xylophone"), name
+        assert not bytes_in(places, name, "peanuts"), name
+
+
+def test_what_was_kept_with_the_sessions_before_is_deleted_too(places: dict[str, str]) -> None:
+    """Wrong: notes of before a block was given a database of its own survive their user."""
+    with open_at(places, NoteMemory()) as memory:
+        memory.remember("Ana is allergic to peanuts.", user_id="ana")
+    with open_at(places, NoteMemory(store=places["facts"])) as memory:
+        assert memory.search("peanuts", user_id="ana") == []
+        memory.delete_user("ana")
+    assert not bytes_in(places, "main", "peanuts")
+
+
+def test_a_snapshot_takes_along_what_lies_elsewhere(places: dict[str, str], tmp_path: Path) -> None:
+    """Wrong: a session's snapshot lacks what its blocks keep in other databases."""
+    with open_at(places) as memory:
+        fill(memory)
+        memory.session("s", "ana").export(tmp_path / "s.jsonl")
+        expected = told(memory)
+        memory.delete("s")
+    with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
+        operations.import_session(memory, tmp_path / "s.jsonl")
+        assert told(memory) == expected
+
+
+def test_encryption_reaches_all_databases(
+    places: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: what was said is encrypted with the sessions, and plain beside them."""
+    monkeypatch.setenv("ROUTED_KEYS", f"k:{base64.b64encode(bytes(range(32))).decode()}")
+    with open_at(places, encryption="ROUTED_KEYS") as memory:
+        fill(memory)
+        assert len(told(memory)) == 3
+    for name in places:
+        assert not bytes_in(places, name, "xylophone"), name
+        assert not bytes_in(places, name, "peanuts"), name
+
+
+def test_a_vector_database_is_checked_like_others() -> None:
+    """Wrong: a mistake in the address is found out at the first message."""
+    with pytest.raises(UnknownStore, match="three slashes"):
+        AgentMemoryConfig(blocks=[VectorMemory(store="sqlite://vectors.db")])
+    with pytest.raises(UnknownStore, match="Qdrant"):
+        VectorMemory(store="vectors.db")
+    config = AgentMemoryConfig(blocks=[VectorMemory(store="postgresql://me:secret@host/db")])
+    assert "secret" not in repr(config)
+
+
+def _at_home(block: object) -> object:
+    return block.model_copy(update={"store": None})  # type: ignore[attr-defined]

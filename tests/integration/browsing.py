@@ -1,0 +1,262 @@
+"""A real browser for tests: Chromium without a window, driven by its DevTools protocol over a pipe.
+
+No driver, no port, no package: messages are JSON objects, each with a NUL behind it, on the file
+descriptors 3 and 4 of the browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from select import select
+from time import monotonic
+from typing import Any
+
+from tests.integration.serving import Service
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+LACKING = (
+    "the page was not tried in a browser: no Chromium is on the PATH. "
+    "apt-get install chromium, or the like"
+)
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+    "--remote-debugging-pipe",
+)
+MAIN = "document.querySelector('main')"
+_SECONDS = 180.0  # for what hangs
+_ALL = "read write delete admin"
+_START = """
+import os, sys
+read, write = int(sys.argv[1]), int(sys.argv[2])
+os.dup2(read, 3), os.dup2(write, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+_HIGH = 20  # so that neither is in the way of 3 and 4
+
+Event = dict[str, Any]
+
+
+class Browser:
+    """A browser with one page open.
+
+    Attributes:
+        events: What the browser told so far, in order.
+    """
+
+    def __init__(self, read: int, write: int) -> None:
+        self._read, self._write = read, write
+        self._coming = b""
+        self._number = 0
+        self._session: str | None = None
+        self.events: list[Event] = []
+
+    def send(self, method: str, **params: Any) -> Any:
+        """Have the browser do something, and wait for what it answers."""
+        self._number += 1
+        asked: Event = {"id": self._number, "method": method, "params": params}
+        if self._session is not None:
+            asked["sessionId"] = self._session
+        os.write(self._write, json.dumps(asked).encode() + b"\0")
+        while True:
+            told = self._next()
+            if told.get("id") == asked["id"]:
+                assert "error" not in told, (method, told["error"])
+                return told["result"]
+            self.events.append(told)
+
+    def begin(self) -> None:
+        """Open a page, and have what happens on it told."""
+        page = self.send("Target.createTarget", url="about:blank")["targetId"]
+        given = self.send("Target.attachToTarget", targetId=page, flatten=True)
+        self._session = given["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.send(f"{domain}.enable")
+
+    def run(self, code: str) -> Any:
+        """The value of an expression on the page; a promise is awaited."""
+        given = self.send(
+            "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in given, given["exceptionDetails"]
+        return given["result"].get("value")
+
+    def until(self, code: str) -> None:
+        """Wait until an expression on the page gives something."""
+        end = monotonic() + _SECONDS
+        while monotonic() < end:
+            if self.run(f"new Promise(done => setTimeout(() => done(Boolean({code})), 20))"):
+                return
+        raise AssertionError(f"never on the page: {code}\n{self.text()}")
+
+    def open(self, url: str) -> None:
+        """Go to an address."""
+        self.send("Page.navigate", url=url)
+        self.until("document.readyState === 'complete'")
+
+    def go(self, view: str, has: str) -> None:
+        """Go to a view of the page, and wait for the heading that has this in it."""
+        self.run(f"location.hash = {json.dumps(view)}")
+        self.until(
+            f"document.querySelector('main h1')?.textContent.includes({json.dumps(has)}) && "
+            "!document.querySelector('main').hasAttribute('aria-busy')"
+        )
+
+    def text(self) -> str:
+        """What can be read on the page."""
+        return str(self.run("document.body.innerText"))
+
+    def press(self, key: str, shift: bool = False) -> None:
+        """Press a key, as a person would."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
+        more = {"text": "\r"} if key == "Enter" else {}
+        told = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
+        self.send("Input.dispatchKeyEvent", type="keyDown", modifiers=8 * shift, **told, **more)
+        self.send("Input.dispatchKeyEvent", type="keyUp", modifiers=8 * shift, **told)
+
+    def type(self, text: str) -> None:
+        """Write into what has the focus."""
+        self.send("Input.insertText", text=text)
+
+    def click(self, text: str, within: str = "body") -> None:
+        """Press the button, or follow the link, that says this."""
+        self.run(
+            f"[...document.querySelector({json.dumps(within)}).querySelectorAll('button, a')]"
+            f".filter(one => one.textContent === {json.dumps(text)})[0].click()"
+        )
+
+    def look(self, width: int, height: int = 900, *, dark: bool = False) -> None:
+        """Have the page so wide, and light or dark."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    def picture(self, file: Path) -> None:
+        """Keep what the page looks like, all of it."""
+        given = self.send("Page.captureScreenshot", captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(given["data"]))
+
+    def of(self, method: str) -> Iterator[Event]:
+        """What the browser told of this kind."""
+        self.run("0")  # what happened before is told by then
+        return (one["params"] for one in self.events if one.get("method") == method)
+
+    def _next(self) -> Event:
+        end = monotonic() + _SECONDS
+        while b"\0" not in self._coming:
+            left = end - monotonic()
+            assert left > 0, "the browser does not answer"
+            if select([self._read], [], [], left)[0]:
+                part = os.read(self._read, 1 << 20)
+                assert part, "the browser is gone"
+                self._coming += part
+        line, _, self._coming = self._coming.partition(b"\0")
+        told: Event = json.loads(line)
+        return told
+
+
+class Page:
+    """The page, in a browser, over a service.
+
+    Attributes:
+        service: The service.
+        url: Where the page is.
+        browser: The browser.
+    """
+
+    def __init__(self, service: Service, url: str, browser: Browser) -> None:
+        self.service, self.url, self.browser = service, url, browser
+
+    def sign_in(self, *users: str, rights: str = _ALL, label: str = "support desk") -> str:
+        """Sign in anew; gives the key back."""
+        key = self.service.ring.create(label, users, rights.split())[0]
+        self.browser.look(1600)
+        self.browser.open(self.url)
+        self.browser.run("sessionStorage.clear()")
+        self.browser.open("about:blank")
+        self.browser.open(self.url)
+        self.browser.until("document.querySelector('.sign-in input') === document.activeElement")
+        self.browser.type(key)
+        self.browser.press("Enter")
+        self.browser.until("document.querySelector('header.bar')")
+        return key
+
+    def troubles(self) -> list[str]:
+        """What the browser complains of, and what was asked of others than the service."""
+        told = [str(one["entry"]["text"]) for one in self.browser.of("Log.entryAdded")
+                if one["entry"]["level"] in ("warning", "error")]  # fmt: skip
+        told += [str(one) for one in self.browser.of("Runtime.exceptionThrown")]
+        told += [str(one) for one in self.browser.of("Page.javascriptDialogOpening")]
+        for one in self.browser.of("Network.requestWillBeSent"):
+            asked = one["request"]["url"]
+            if not asked.startswith((self.url, "about:blank", f"blob:{self.url}")):
+                told.append(asked)
+        self.browser.events.clear()
+        return told
+
+
+@contextmanager
+def browsing(folder: Path) -> Iterator[Browser]:
+    """A browser that knows nothing yet; it keeps its profile in a folder."""
+    assert CHROMIUM is not None, LACKING
+    theirs_read, ours_write = _pipe()
+    ours_read, theirs_write = _pipe()
+    given = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
+    with (folder / "chromium.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, str(theirs_read), str(theirs_write), *given],
+            pass_fds=(theirs_read, theirs_write),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    os.close(theirs_read), os.close(theirs_write)
+    browser = Browser(ours_read, ours_write)
+    try:
+        browser.begin()
+        yield browser
+    finally:
+        _end(process, lambda: browser.send("Browser.close"))
+        os.close(ours_read), os.close(ours_write)
+
+
+def _end(process: subprocess.Popen[bytes], close: Callable[[], Any]) -> None:
+    try:
+        close()
+        process.wait(30)
+    except (AssertionError, OSError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, 9)  # its own children among them, and nobody else's
+        process.wait()
+
+
+def _pipe() -> Sequence[int]:
+    made = []
+    for one in os.pipe():
+        made.append(fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, _HIGH))
+        os.close(one)
+    return made

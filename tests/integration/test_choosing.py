@@ -1,0 +1,108 @@
+"""A model may say which facts bear on a message; the local ranking stands where it does not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, ExtractiveMemory, StaticMemory
+from agent_memory.ltm_blocks import FactChooser
+from agent_memory.testing import FakeLLM
+
+FACTS = ["The office opens at eight.", "Parental leave lasts 16 weeks.", "Lunch is at noon."]
+BABY = "We are expecting a baby, what do I need to know?"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM() as fake:
+        yield fake
+
+
+def opened(fake: FakeLLM, *blocks: Any, **fields: Any) -> AgentMemory:
+    fields = {"recall_timeout": 30, **fields}
+    return AgentMemory(
+        "memory://", model="openai/m", api_base=fake.api_base, api_key="k", blocks=blocks, **fields
+    )
+
+
+def chooser(**fields: Any) -> FactChooser:
+    return FactChooser(**{"seconds": 25, **fields})
+
+
+def naming(words: str) -> Any:
+    """A model that finds bearing what has one of these words; best last in the list first."""
+
+    def answer(body: dict[str, Any]) -> str:
+        listed = re.findall(r"^(\d+)\. (.*)$", str(body["messages"][1]["content"]), re.MULTILINE)
+        numbers = [int(n) for n, text in listed if re.search(words, text)]
+        return json.dumps({"facts": [*numbers[::-1], 99, 0]})
+
+    return answer
+
+
+def told(memory: AgentMemory, question: str = BABY) -> list[str]:
+    return [one.text for one in memory.get("s", question, user_id="ana").recalls]
+
+
+def test_the_model_says_which_static_facts_bear(fake: FakeLLM) -> None:
+    """Wrong: all facts are recalled whatever it says, or numbers of no fact break the recall."""
+    fake.default = naming("leave|Lunch")
+    prompt = "Choose like a human resources officer."
+    with opened(fake, StaticMemory(facts=FACTS, choose=chooser(prompt=prompt))) as memory:
+        assert told(memory) == [FACTS[2], FACTS[1]]
+        assert prompt in str(fake.requests[0])
+        assert BABY in str(fake.requests[0])
+        asked = len(fake.requests)
+        assert told(memory, "Thanks!") == []
+        assert len(fake.requests) == asked  # nobody asks for what only thanks
+        assert memory.stats().usage.calls == asked
+
+
+def test_only_the_first_of_the_ranking_are_shown(fake: FakeLLM) -> None:
+    """Wrong: a thousand facts are sent with every question."""
+    fake.default = naming("Rule")
+    many = [f"Rule {i} is about this and that." for i in range(100)]
+    with opened(fake, StaticMemory(facts=many, choose=chooser(most=5))) as memory:
+        told(memory, "Which rule?")
+    assert len(re.findall(r"\d+\. Rule", str(fake.requests[0]["messages"][1]["content"]))) == 5
+
+
+@pytest.mark.parametrize("how", ["down", "slow", "nonsense", "spent"])
+def test_the_ranking_stands_where_the_model_gives_no_answer(fake: FakeLLM, how: str) -> None:
+    """Wrong: an outage of the model takes facts out of contexts that are known without it."""
+    more: dict[str, Any] = {}
+    if how == "down":
+        fake.fail(401, times=100)
+    elif how == "nonsense":
+        fake.default = "I think they all matter."
+    elif how == "slow":
+        fake.outage("hang")
+        more["seconds"] = 0.01
+    block = StaticMemory(facts=FACTS, choose=chooser(**more))
+    limits = {"total": {"calls": 0}} if how == "spent" else {}
+    with opened(fake, block, spending_limits=limits, min_share=0) as memory:
+        assert sorted(told(memory)) == sorted(FACTS)
+
+
+def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
+    """Wrong: a fact that has no word in common with the question never reaches the model that
+    would see the connection."""
+    find = json.dumps(
+        {"facts": [{"text": "Is allergic to peanuts.", "message": 1, "quote": "peanuts"}]}
+    )
+
+    def answer(body: dict[str, Any]) -> str:
+        return naming("peanuts")(body) if "<facts>" in str(body) else find
+
+    fake.default = answer
+    with opened(fake, ExtractiveMemory(choose=chooser()), embedding=None) as memory:
+        memory.update("a", {"role": "user", "content": "I can't have peanuts."}, user_id="ana")
+        memory.flush()
+        (recall,) = memory.get("b", "What may I cook tonight?", user_id="ana").extracted_facts
+        assert "peanuts" in recall.text
+        assert memory.get("b", "What may I cook tonight?", user_id="ben").extracted_facts == []

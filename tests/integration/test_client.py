@@ -1,0 +1,316 @@
+"""The client: what it asks again, what it shows to nobody, and for whom it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, NoteMemory, WorkingMemory, operations
+from agent_memory.client.calls import CALLS
+from agent_memory.client.memory import RemoteMemory
+from agent_memory.errors import (
+    AccessDenied,
+    ConfigError,
+    InvalidInput,
+    MemoryClosed,
+    SessionOfAnotherUser,
+    StoreUnavailable,
+    UnsupportedOperation,
+)
+from tests.integration.remotely import served, services
+from tests.served import MODULES
+
+ROOT = Path(__file__).parents[2]
+HI = {"role": "user", "content": "I moved to Lisbon."}
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Iterator[AgentMemory]:
+    """The memory that is served."""
+    blocks = [NoteMemory(), WorkingMemory()]
+    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=blocks) as memory:
+        yield memory
+
+
+class Home:
+    """A service over a memory, and who asks it."""
+
+    def __init__(self, memory: AgentMemory) -> None:
+        self.url, self.ring = served(memory, "client")
+        self.opened: list[AgentMemory] = []
+
+    def as_(self, *users: str, rights: str = "read write delete", **more: Any) -> AgentMemory:
+        """A client with a key for users."""
+        key, _ = self.ring.create("test", users, rights.split())
+        self.opened.append(AgentMemory(self.url, api_key=key, **more))
+        return self.opened[-1]
+
+
+@pytest.fixture
+def home(inside: AgentMemory) -> Iterator[Home]:
+    """A service."""
+    home = Home(inside)
+    yield home
+    for one in home.opened:
+        one.close()
+
+
+class Failing:
+    """A service of which some first answers are lost, or are refusals."""
+
+    def __init__(self, app: Any, *answers: int) -> None:
+        self.app = app
+        self.answers = [*answers]
+        self.asked = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.asked += 1
+        status = self.answers.pop(0) if self.answers else None
+        if status is None:
+            await self.app(scope, receive, send)
+        elif status:
+            headers = [(b"retry-after", b"0"), (b"location", b"http://127.0.0.1:9/")]
+            body = b'{"error": "StoreUnavailable", "detail": "Not now."}'
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        else:  # it is done, and nobody hears of it
+
+            async def drop(event: Any) -> None: ...
+
+            await self.app(scope, receive, drop)
+            headers = [(b"content-length", b"100")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            raise ConnectionError("lost")  # the connection is closed before the body
+
+
+def failing(*answers: int) -> Failing:
+    """Have the service's next answers be these; 0 loses one that was done."""
+    app = services().apps[b"client"]
+    found = services().apps[b"client"] = Failing(app, *answers)
+    return found
+
+
+def test_each_call_of_the_library_asks_or_refuses() -> None:
+    """Wrong: a call of the library's is added, and the client runs the engine's code for it, which
+    has no store here."""
+    tabled = {one.name for one in CALLS if one.subject == "memory"}
+    kept = {"session", "user", "share", "values", "open", "replay", "edit", "close"}
+    for name, _ in inspect.getmembers(AgentMemory):
+        if not name.startswith("_"):
+            assert name in vars(RemoteMemory), name
+            assert name in tabled | kept or name in ("turns",), name
+
+
+@pytest.mark.parametrize("answers", [(0,), (503,), (429, 0, 503)])
+def test_a_write_that_is_made_again_is_stored_once(home: Home, answers: tuple[int, ...]) -> None:
+    """Wrong: an answer that was lost, or that said "later", is given up; or the message is stored
+    as often as it was sent."""
+    memory = home.as_("ana")
+    service = failing(*answers)
+    assert memory.update("s", HI).end == 1
+    assert service.asked == len(answers) + 1
+    service = failing(*answers)
+    note = memory.user("ana").notes().add("Likes tea.")
+    assert service.asked == len(answers) + 1
+    assert [one.id for one in memory.user("ana").notes().all()] == [note.id]
+    assert [one.message.to_dict() for one in memory.history("s")] == [HI]
+
+
+def test_what_would_be_done_twice_is_not_made_again(home: Home) -> None:
+    """Wrong: messages are taken back twice because the first answer was lost."""
+    memory = home.as_("ana")
+    memory.update("s", [HI, HI, HI])
+    service = failing(0)
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        memory.pop("s")
+    assert service.asked == 1
+    assert len(memory.history("s")) == 2
+
+
+def test_it_gives_up(home: Home) -> None:
+    """Wrong: a service that is down is asked for ever, or the error is none of ours."""
+    memory = home.as_("ana", attempts=2)
+    service = failing(503, 503, 503)
+    with pytest.raises(StoreUnavailable, match="Not now"):
+        memory.get("s")
+    assert service.asked == 2
+
+
+def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: the key is in a repr, an error or a log; is sent on by a redirect, in the clear, or a
+    key of something else is sent at all."""
+    key, _ = home.ring.create("test", ["ana"], ["read", "write"])
+    with caplog.at_level(logging.DEBUG), AgentMemory(home.url, api_key=key) as memory:
+        assert key not in repr(memory) + repr(memory.session("s")) + repr(vars(memory))
+        service = failing(302)
+        with pytest.raises(ConfigError, match="elsewhere") as found:
+            memory.update("s", HI)
+        assert service.asked == 1
+    told = caplog.text + str(found.value) + repr(found.value)
+    assert key not in told
+    assert key.rpartition("_")[2] not in told
+    for wrong in ("sk-1234", "", "am\n"):
+        with pytest.raises(ConfigError, match="keys create"):
+            AgentMemory(home.url, api_key=wrong)
+    for url in ("http://memory.example.com", "http://10.0.0.1:8766"):
+        with pytest.raises(ConfigError, match="unencrypted"):
+            AgentMemory(url, api_key=key)
+    AgentMemory("http://memory.example.com", api_key=key, plain_http=True).close()
+    with pytest.raises(ConfigError, match="more than a place"):
+        AgentMemory("https://user:secret@memory.example.com", api_key=key)
+    with pytest.raises(ConfigError, match="settings there"):
+        AgentMemory(home.url, api_key=key, max_tokens=8000)
+
+
+def test_a_key_is_found_in_the_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the model's key is taken for the service's."""
+    key, _ = home.ring.create("test", ["ana"], ["read", "write"])
+    monkeypatch.setenv("AGENT_MEMORY_API_KEY", key)
+    with pytest.raises(ConfigError, match="AGENT_MEMORY_SERVICE_KEY"):
+        AgentMemory(home.url)
+    monkeypatch.setenv("AGENT_MEMORY_SERVICE_KEY", key)
+    with AgentMemory(home.url) as memory:
+        assert memory.update("s", HI).user_id == "ana"
+
+
+def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> None:
+    """Wrong: a key for one user needs its id, one for several needs none, or one is shown what is
+    another's: by a turn that names another's session, too."""
+    ana, ben, both = home.as_("ana"), home.as_("ben"), home.as_("ana", "ben")
+    assert ana.update("s", HI).user_id == "ana"
+    assert both.history("s", user_id="ana")[0].message.to_dict() == HI
+    with pytest.raises(InvalidInput, match="for which user"):
+        both.history("s")
+    with pytest.raises(AccessDenied):
+        ben.history("s", user_id="ana")
+    with pytest.raises(SessionOfAnotherUser):
+        ben.update("s", HI)
+    turn = ben.before_turn("mine", "Where does she live?")
+    with pytest.raises(SessionOfAnotherUser):
+        ben.after_turn(ana.before_turn("s", "and?"), "Nowhere.")
+    forged = ana.regenerate("s")
+    assert forged.regenerates is not None
+    taken = forged.regenerates._replace(session_id="s")
+    with pytest.raises((InvalidInput, SessionOfAnotherUser)):
+        ben.after_turn(replace(turn, regenerates=taken), "Nowhere.")
+    assert (ben.history("s"), ben.head("s"), ben.pop("s")) == ([], None, [])
+    assert ben.delete("s").signature is None
+    with pytest.raises(SessionOfAnotherUser):
+        ben.checkpoint("s")
+    assert [one.message.to_dict() for one in inside.history("s")] == [HI]
+
+
+def test_rights_are_the_services(home: Home) -> None:
+    """Wrong: a key that may only read writes, or a tool deletes for one that may not."""
+    reads, writes = home.as_("ana", rights="read"), home.as_("ana", rights="read write")
+    with pytest.raises(AccessDenied, match="right to write"):
+        reads.update("s", HI)
+    assert writes.update("s", HI).end == 1
+    for call in (lambda: writes.call_tool("s", "memory_forget", {}), lambda: writes.pop("s")):
+        with pytest.raises(AccessDenied, match="right to delete"):
+            call()
+    with pytest.raises((AccessDenied, InvalidInput)):
+        writes.stats()
+
+
+def test_a_log_of_many_pages(home: Home) -> None:
+    """Wrong: a log is cut where an answer ends, or its newest are others."""
+    memory = home.as_("ana")
+    for start in (0, 600):
+        said = [{"role": "user", "content": str(n)} for n in range(start, start + 600)]
+        memory.update("s", said)
+    seqs = [one.seq for one in memory.history("s")]
+    assert seqs == list(range(1, 1201))
+    assert [one.seq for one in memory.history("s", last=700)] == seqs[-700:]
+    assert [one.seq for one in memory.history("s", after=100, limit=600)] == seqs[100:700]
+    assert memory.edit("s", lambda log: log[-2:]).end == 2
+
+
+def test_an_edit_of_a_log_that_changed_is_made_anew(home: Home, inside: AgentMemory) -> None:
+    """Wrong: what somebody wrote while a function was asked is lost."""
+    memory = home.as_("ana")
+    memory.update("s", [HI, {"role": "assistant", "content": "Noted."}])
+    asked = 0
+
+    def change(log: list[Any]) -> list[Any]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            inside.update("s", {"role": "user", "content": "And?"}, user_id="ana")
+        return log[1:]
+
+    assert memory.edit("s", change).end == 2
+    assert asked == 2
+    assert [one.message.text() for one in memory.history("s")] == ["Noted.", "And?"]
+
+
+def test_what_no_wire_carries_is_refused(home: Home) -> None:
+    """Wrong: a function or a setting is dropped in silence, and something else is done."""
+    memory = home.as_("ana")
+    for call in (
+        lambda: memory.completion("s", "hi", model="openai/gpt-4o"),
+        lambda: memory.completion("s", "hi", temperature=0.0),
+        lambda: memory.flush("s", progress=print),
+        lambda: memory.values(embedder=object()),  # type: ignore[arg-type]
+        lambda: memory.user("ana").open("mine"),
+        lambda: memory.config,
+        lambda: memory.turns,
+    ):
+        with pytest.raises(UnsupportedOperation):
+            call()
+    with pytest.raises(InvalidInput, match="cannot be sent"):
+        memory.completion("s", "hi", tools=[print])
+    assert memory.history("s") == []
+
+
+def test_a_session_is_exported_and_comes_back(home: Home, tmp_path: Path) -> None:
+    """Wrong: a snapshot that crossed the wire is not the one that was written."""
+    memory = home.as_("ana")
+    memory.update("s", HI)
+    memory.session("s").working().set("plan", ["book a table"])
+    assert memory.session("s").export(tmp_path / "s.jsonl").entries == 1
+    with AgentMemory(store="memory://", blocks=[WorkingMemory()]) as other:
+        operations.import_session(other, tmp_path / "s.jsonl")
+        assert other.session("s").working().all() == {"plan": ["book a table"]}
+
+
+async def _ask(url: str, key: str) -> list[str]:
+    async with AsyncAgentMemory(url, api_key=key) as memory:
+        await memory.update("s", HI)
+        return [recall.text for recall in await memory.search("Lisbon")]
+
+
+def test_it_can_be_awaited(home: Home) -> None:
+    """Wrong: the async face opens a database of that name."""
+    key, _ = home.ring.create("test", ["ana"], ["read", "write"])
+    assert "Lisbon" in asyncio.run(_ask(home.url, key))[0]
+
+
+def test_a_closed_one_says_so(home: Home) -> None:
+    """Wrong: a closed client opens its connections anew."""
+    memory = home.as_("ana")
+    memory.close()
+    memory.close()
+    with pytest.raises(MemoryClosed):
+        memory.update("s", HI)
+
+
+@pytest.mark.timeout(1_800)
+def test_the_engines_own_tests_pass_over_it() -> None:
+    """Wrong: something that the library does is another over a service; `tests.served` says what is
+    run, and what is not, with the why."""
+    files = [f"tests/integration/test_{name}.py" for name in MODULES]
+    command = [sys.executable, "-m", "pytest", "--service", "-q", "-n", "2", *files]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    print(done.stdout[-2000:])
+    assert done.returncode == 0, done.stdout[-20_000:]
+    assert "passed" in done.stdout

@@ -1,0 +1,95 @@
+"""Files under a root of one's own, that expire, and that are redacted; what a `create` may say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from agent_memory import AgentMemory, FileMemory, Redactor
+from agent_memory.errors import ToolRefused
+from agent_memory.ltm_blocks.files.block import Files, run_command
+
+
+def files(memory: AgentMemory) -> Files:
+    return memory.user("ana").files()
+
+
+def test_a_root_of_ones_own() -> None:
+    """Wrong: a path is told as another, the model is told of /memories, or files of one root are
+    lost under the next."""
+    store = AgentMemory("memory://", blocks=[FileMemory(root="/home/notes")])
+    with store as memory:
+        own = files(memory)
+        told = own.create("/home/notes/a/plan.md", "one\ntwo")
+        assert "/home/notes/a/plan.md" in told
+        assert own.paths() == ["/home/notes/a/plan.md"]
+        for text in (own.view("/home/notes"), own.view("/home/notes/a/plan.md"),
+                     own.str_replace("/home/notes/a/plan.md", "two", "three"),
+                     own.rename("/home/notes/a", "/home/notes/b")):  # fmt: skip
+            assert "/memories" not in text
+        assert own.read("/home/notes/b/plan.md") == "one\nthree"
+        for wrong in ("/memories/a.md", "/home/notes/../x", "/home/notesx", "/home/notes/gone", 3):
+            with pytest.raises(ToolRefused) as caught:
+                own.read(wrong)  # type: ignore[arg-type]
+            assert "/memories" not in str(caught.value).replace(repr(wrong), "")
+        with pytest.raises(ToolRefused, match="/home/notes directory"):
+            own.delete("/home/notes")
+        (tool,) = [
+            one for one in memory.tools("s", user_id="ana") if one["function"]["name"] == "files"
+        ]
+        assert "/memories" not in str(tool)
+        assert "/home/notes" in str(tool)
+    with pytest.raises(ValidationError):
+        FileMemory(root="notes/")
+
+
+def test_create_takes_content_too() -> None:
+    """Wrong: a model that knows the tool by its other form is refused."""
+    with AgentMemory("memory://", blocks=[FileMemory()]) as memory:
+        for name, text in (("a", "file_text"), ("b", "content")):
+            command = {"command": "create", "path": f"/memories/{name}", text: "Hello."}
+            run_command(files(memory), command)
+            assert files(memory).read(f"/memories/{name}") == "Hello."
+            command["path"] += "2"
+            memory.call_tool("s", "files", command, user_id="ana")
+        assert len(files(memory).paths()) == 4
+
+
+def test_files_expire() -> None:
+    """Wrong: a file outlives its time, goes before it, or stays in the store once it is over."""
+    with AgentMemory("memory://", blocks=[FileMemory(ttl=timedelta(days=7))]) as memory:
+        own, store = files(memory), memory.components.store
+        own.create("/memories/old.md", "old words")
+        own.create("/memories/new.md", "new words")
+        (record,) = [one for _, one in store.all_records() if one.text == "old words"]
+        old = datetime.now(UTC) - timedelta(days=7, seconds=1)
+        store.put_records("files", [type(record)(**{
+            name: old if name == "created_at" else getattr(record, name)
+            for name in record.__slots__
+        })])  # fmt: skip
+        assert own.paths() == ["/memories/new.md"]
+        with pytest.raises(ToolRefused):
+            own.read("/memories/old.md")
+        own.create("/memories/old.md", "other words")  # its place is free again
+        assert "old words" not in str(list(store.all_records()))
+        assert own.read("/memories/old.md") == "other words"
+
+
+def test_what_is_written_is_redacted() -> None:
+    """Wrong: a secret comes into a file by one of the commands, or nobody is told."""
+    block = FileMemory(redact=Redactor(phones=False))
+    with AgentMemory("memory://", blocks=[block]) as memory:
+        own = files(memory)
+        assert "replaced" in own.create("/memories/a.md", "The password is hunter2.")
+        assert "replaced" not in own.create("/memories/b.md", "plain")
+        assert "replaced" in own.str_replace("/memories/b.md", "plain", "ana@example.org")
+        assert "replaced" in own.insert("/memories/b.md", 1, "The PIN is 4711.\n")
+        own.write("/memories/c.md", "The password is hunter2.")
+        told = [own.read(path) for path in own.paths()]
+        assert "hunter2" not in str(told)
+        assert "4711" not in str(told)
+        assert "ana@" not in str(told)
+        memory.update("s", {"role": "user", "content": "The password is hunter2."})
+        assert "hunter2" in str(memory.history("s"))  # the block's own setting is for its files

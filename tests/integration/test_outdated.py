@@ -1,0 +1,85 @@
+"""A message that tells what does not hold any more says so, where it is recalled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, VectorMemory
+from agent_memory.core.fusion import marked
+from agent_memory.core.records import Recall
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model, absorbed, said
+
+NEWS = datetime(2024, 6, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    model = Model()
+    model.tell("I live in Paris", "Lives in Paris.", category="home")
+    model.tell("home in Lyon", "Has a home in Lyon.", category="home")
+    model.tell("a dog in Lyon", "Has a dog in Lyon.", category="pets")
+    model.tell("moved to Rome", "Lives in Rome.", ("update", "Lives in Paris."), category="home")
+    model.tell("sold it", "Sold the home.", ("end", "Has a home in Lyon."), category="home")
+    with (
+        FakeLLM(model) as fake,
+        AgentMemory(
+            store="memory://",
+            model="openai/any",
+            api_base=fake.api_base,
+            api_key="k",
+            overflow=FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()]),
+            min_share=0,
+        ) as memory,
+    ):
+        absorbed(memory, "s1", said("I live in Paris", "2024-01-05"))
+        absorbed(memory, "s2", said("I have a home in Lyon, and a dog in Lyon", "2024-02-05"))
+        absorbed(memory, "s3", said("I moved to Rome", "2024-06-05"))
+        absorbed(memory, "s4", said("My home in Lyon? I sold it", "2024-07-05"))
+        yield memory
+
+
+def lines(memory: AgentMemory, question: str) -> str:
+    return str(memory.get("new", question, user_id="ada").to_messages()[0]["content"])
+
+
+def test_a_message_whose_facts_were_superseded_says_so(memory: AgentMemory) -> None:
+    """Wrong: "I live in Paris" stands beside "I moved to Rome" as if both held."""
+    told = lines(memory, "Where do I live, in Paris or in Rome?")
+    assert "[2024-01-05; outdated since 2024-06-05] user: I live in Paris" in told
+    assert "[2024-06-05] user: I moved to Rome" in told
+    found = memory.search("Where do I live, in Paris or in Rome?", user_id="ada")
+    assert any("outdated since 2024-06-05" in str(one) for one in found)
+
+
+def test_a_message_of_which_something_holds_does_not(memory: AgentMemory) -> None:
+    """Wrong: of two things that a message tells one is over, and the other is taken to be."""
+    told = lines(memory, "What do I have in Lyon, a home or a dog?")
+    assert "[2024-02-05] user: I have a home in Lyon, and a dog in Lyon" in told
+
+
+def test_another_user_is_told_nothing(memory: AgentMemory) -> None:
+    """Wrong: what one user said marks what another one did."""
+    absorbed(memory, "e1", said("I live in Paris", "2024-01-05"), user_id="eve")
+    found = memory.search("Where do I live, in Paris?", user_id="eve")
+    assert found
+    assert not any("outdated" in str(one) for one in found)
+
+
+SOURCES = st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4))
+
+
+@given(st.lists(SOURCES, max_size=3), st.dictionaries(SOURCES, st.just(NEWS)))
+def test_only_what_wholly_comes_from_outdated_messages_is_marked(
+    sources: list[tuple[str, int]], since: dict[tuple[str, int], datetime]
+) -> None:
+    """Wrong: one of several sources is enough, or a block marks what it recalls itself."""
+    recall = Recall("vector", "1", "x", sources=tuple(sources))
+    [one] = marked("vector", [recall], {"facts": since})
+    assert ("outdated" in one.time) == (bool(sources) and set(sources) <= set(since))
+    assert marked("facts", [recall], {"facts": since}) == [recall]

@@ -1,0 +1,342 @@
+"""The page in a real browser: signing in, each view, forgetting, deleting, by mouse and keyboard.
+
+PAGE_PICTURES names a folder for pictures of each view; without it they go where pytest's do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.browsing import CHROMIUM, LACKING, MAIN, Page, browsing
+from tests.integration.page_world import fill, model_of_a_year, paging
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=LACKING)
+
+VIEWS = {
+    "choose": ("#/choose", "Choose a user"),
+    "sessions": ("#/u/ana/sessions", "Sessions"),
+    "log": ("#/u/ana/session/moving-house", "Moving house"),
+    "sent-turns": ("#/u/ana/sent/moving-house", "Moving house"),
+    "sent": ("#/u/ana/sent/where-1/1", "where-1"),
+    "search": ("#/u/ana/search", "Search"),
+    "facts": ("#/u/ana/facts", "Facts"),
+    "audit": ("#/u/ana/audit", "Audit"),
+    "notes": ("#/u/ana/notes", "Notes"),
+    "files": ("#/u/ana/files", "Files"),
+    "file": ("#/u/ana/file/%2Fmemories%2Fmoving%2Fplan.md", "plan.md"),
+    "skills": ("#/u/ana/skills", "Skills"),
+    "places": ("#/u/ana/places", "Places"),
+    "user": ("#/u/ana/user", "ana"),
+    "service": ("#/service", "Service"),
+    "users": ("#/users", "Users"),
+}
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A year of two users. The tests at the end of the file take some of it away."""
+    folder = tmp_path_factory.mktemp("page")
+    world = paging(folder, model_of_a_year(), max_tokens=700)
+    with world as (service, url), browsing(tmp_path_factory.mktemp("browser")) as browser:
+        fill(service)
+        yield Page(service, url, browser)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    named = os.environ.get("PAGE_PICTURES")
+    folder = Path(named) if named else tmp_path_factory.mktemp("pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_signing_in_and_out(page: Page) -> None:
+    """Wrong: a key that is not valid lets anybody in, or fails without a word; the key is in an
+    address or a cookie, or there for other tabs; reloading signs out, or signing out does not."""
+    browser = page.browser
+    page.sign_in("ana", rights="read")
+    browser.until(f"{MAIN}.innerText.includes('Moving house')")
+    assert "#/u/ana/sessions" in browser.run("location.href")
+    kept = browser.run("JSON.stringify([document.cookie, {...localStorage}, location.href])")
+    assert "am_" not in kept
+    browser.run("location.reload()")
+    browser.until(f"{MAIN}?.innerText.includes('Moving house')")
+    assert page.troubles() == []
+    browser.click("Sign out")
+    browser.until("document.querySelector('.sign-in')")
+    assert "Moving house" not in browser.text()
+    assert browser.run("sessionStorage.length") == 0
+    browser.type("am_000000000000_" + "x" * 43)
+    browser.press("Enter")
+    browser.until("document.querySelector('.problem')")
+    assert "a key that is valid" in browser.text()
+    assert browser.run("sessionStorage.length") == 0
+
+
+def test_a_key_that_is_revoked_signs_out(page: Page) -> None:
+    """Wrong: what was read with it stays open to be read on, or the page is stuck."""
+    key = page.sign_in("ana", rights="read")
+    page.browser.go("#/u/ana/facts", "Facts")
+    page.service.ring.revoke(key[:15])
+    page.browser.run("location.hash = '#/u/ana/notes'")
+    page.browser.until("document.querySelector('.sign-in')")
+    assert "not valid" in page.browser.text()
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_each_view(page: Page, pictures: Path, name: str) -> None:
+    """Wrong: a view fails, asks others than the service, is refused by the policy, or is wider than
+    a telephone."""
+    browser, (view, has) = page.browser, VIEWS[name]
+    if browser.run("sessionStorage.length") != 1 or "support desk" not in browser.text():
+        page.sign_in("*")
+    page.troubles()
+    browser.go(view, has)
+    if name == "search":
+        browser.run(f"{MAIN}.querySelector('input').value = 'Where does Ana live?'")
+        browser.click("Look")
+        browser.until("document.querySelector('.beside')")
+    for width in (360, 1600):
+        for dark in (False, True):
+            browser.look(width, dark=dark)
+            assert browser.run("document.documentElement.scrollWidth") <= width
+            browser.picture(pictures / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+    assert browser.run("document.querySelectorAll('main h1').length") == 1
+    assert browser.run("document.querySelectorAll('.problem').length") == 0
+    assert has in browser.run("document.title")
+    unnamed = (
+        "[...document.querySelectorAll('button, a, input, textarea, table, svg, section')]"
+        ".filter(one => !(one.textContent.trim() || one.getAttribute('aria-label') || "
+        "one.labels?.length || one.querySelector?.('caption'))).length"
+    )
+    assert browser.run(unnamed) == 0
+    assert page.troubles() == []
+
+
+def test_why_it_did_not_know(page: Page) -> None:
+    """Wrong: the page shows other bytes than the model was sent; or what would be recalled by now
+    is not told from what was; or its quote does not lead to where it was said."""
+    browser, memory = page.browser, page.service.memory
+    page.sign_in("*", rights="read")
+    browser.go("#/u/ana/sent/where-1/1", "where-1")
+    [sent] = memory.contexts("where-1", user_id="ana")
+    shown = browser.run("document.querySelector('[aria-label=Then] .raw-json .said').textContent")
+    assert json.loads(shown) == sent.messages
+    then = browser.run("document.querySelector('[aria-label=Then]').innerText")
+    assert "to the byte" in then
+    assert "Lisbon" not in then
+    gone = "document.querySelector('[aria-label=Then] .recalls').innerText"
+    assert "not now: it does not hold any more (updated)" in browser.run(gone)
+    cards = "[...document.querySelectorAll('[aria-label=Now] .recalls .recall')]"
+    lisbon = f"{cards}.find(one => one.innerText.includes('Lives in Lisbon.'))"
+    told = browser.run(f"{lisbon}.innerText")
+    assert "was not recalled then" in told
+    assert "relevance" in told
+    assert "I moved to Lisbon" in told
+    browser.run(f"{lisbon}.querySelector('blockquote a').click()")
+    browser.until("document.getElementById('here')")
+    assert "near the river" in browser.run("document.getElementById('here').innerText")
+    assert browser.run("document.getElementById('here').getBoundingClientRect().top") < 900
+
+
+def test_numbers_are_as_they_were_sent(page: Page) -> None:
+    """Wrong: a number that a browser would round, or write otherwise, is not what was sent."""
+    browser, memory = page.browser, page.service.memory
+    odd = {"role": "user", "content": "Odd?", "n": 12345678901234567890, "x": 1.0}
+    turn = memory.before_turn("odd", odd, user_id="cleo")
+    memory.after_turn(turn, "Odd.")
+    page.sign_in("cleo", rights="read")
+    browser.go("#/u/cleo/sent/odd/1", "odd")
+    shown = browser.run("document.querySelector('[aria-label=Then] .raw-json .said').textContent")
+    assert json.loads(shown) == turn.messages
+    assert '"n": 12345678901234567890' in shown
+    assert '"x": 1.0' in shown
+
+
+def test_the_cut(page: Page) -> None:
+    """Wrong: the log shows another cut than the window has, or not what stands for what left."""
+    page.sign_in("ana", rights="read")
+    page.browser.go("#/u/ana/session/moving-house", "Moving house")
+    head = page.service.memory.head("moving-house", user_id="ana")
+    assert head is not None
+    assert head.summary is not None
+    before = "document.querySelector('.cut').previousElementSibling.innerText"
+    assert page.browser.run(before).startswith(f"#{head.start}\n")
+    cut = page.browser.run("document.querySelector('.cut').innerText")
+    assert head.summary.text.split("\n")[0] in cut
+    inside = page.browser.run("document.querySelectorAll('.message.inside .seq').length")
+    assert inside == head.end - head.start + 1  # and the system message
+    assert '"weight_kg": 240' in page.browser.text()
+
+
+def test_who_may_only_read_sees_no_buttons(page: Page) -> None:
+    """Wrong: a key sees a button for what it may not do."""
+    for rights, few in (("read", True), ("read delete", False)):
+        page.sign_in("*", rights=rights)
+        found = 0
+        for view, has in VIEWS.values():
+            if view not in ("#/service", "#/users"):
+                page.browser.go(view, has)
+                found += page.browser.run("document.querySelectorAll('.act').length")
+        assert (found == 0) == few
+        assert "Service" not in page.browser.run("document.querySelector('nav').innerText")
+
+
+def test_by_keyboard(page: Page) -> None:
+    """Wrong: something can be reached by the mouse alone, the focus cannot be seen, or a dialog
+    takes the keyboard and does not give it back."""
+    browser = page.browser
+    page.sign_in("*")
+    browser.go("#/u/ana/notes", "Notes")
+    focus = "document.activeElement"
+    assert browser.run(f"{focus}.tagName") == "H1"
+    every = "document.querySelectorAll('a[href], button, input, [tabindex=\"0\"]').length"
+    reached = set()
+    for _ in range(browser.run(every) + 2):
+        browser.press("Tab")
+        reached.add(browser.run(f"{focus}.textContent || {focus}.getAttribute('aria-label')"))
+        if browser.run(f"{focus} !== document.body"):
+            assert browser.run(f"getComputedStyle({focus}).outlineStyle") != "none"
+    assert {"Skip to the content", "Facts", "Sign out", "Delete"} <= reached
+    browser.run("document.querySelector('.skip').focus()")
+    browser.press("Enter")
+    assert browser.run(f"{focus}.id") == "main"
+    assert browser.run("location.hash") == "#/u/ana/notes"
+    browser.run("document.querySelector('main .act').focus()")
+    browser.press("Enter")
+    browser.until("document.querySelector('dialog[open]')")
+    for _ in range(4):
+        browser.press("Tab")
+        assert browser.run(f"{focus} === document.body || !!{focus}.closest('dialog')")
+    browser.press("Escape")
+    browser.until("!document.querySelector('dialog')")
+    assert browser.run(f"{focus}.textContent") == "Delete"
+    browser.press("Enter")
+    browser.until("document.querySelector('dialog[open]')")
+    browser.go("#/u/ana/places", "Places")  # as who goes back
+    assert browser.run("document.querySelector('dialog') === null")
+    assert len(page.service.memory.user("ana").notes().all()) == 2
+
+
+def test_an_export(page: Page, tmp_path: Path) -> None:
+    """Wrong: the file is not what the service gives, or is cut short."""
+    browser = page.browser
+    page.sign_in("*", rights="read")
+    browser.send(
+        "Browser.setDownloadBehavior",
+        behavior="allow",
+        downloadPath=str(tmp_path),
+        eventsEnabled=True,
+    )
+    browser.go("#/u/ana/user", "ana")
+    browser.click("Export everything")
+    browser.until("document.getElementById('status').textContent.includes('The export has')")
+    while "completed" not in [one["state"] for one in browser.of("Browser.downloadProgress")]:
+        pass
+    text = (tmp_path / "ana.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines[-1] == {"kind": "end", "lines": len(lines) - 1}
+    assert page.troubles() == []
+
+
+def test_a_fact_is_forgotten(page: Page) -> None:
+    """Wrong: it is gone without asking, or after saying no; or its preview does not say what holds
+    again."""
+    browser, ana = page.browser, page.service.memory.user("ana")
+    page.sign_in("ana", rights="read delete")
+    browser.go("#/u/ana/facts", "Facts")
+    card = "[...document.querySelectorAll('.fact')].find(one => one.innerText.includes('Globex'))"
+    browser.run(f"{card}.querySelector('.act').click()")
+    browser.until("document.querySelector('dialog[open]')")
+    preview = browser.run("document.querySelector('dialog').innerText")
+    assert "Works at Globex" in preview
+    assert "Works at Acme" in preview.partition("may hold again")[2]
+    browser.click("Cancel", "dialog")
+    browser.until("!document.querySelector('dialog')")
+    assert "Works at Globex as a set builder." in {one.text for one in ana.facts()}
+    browser.run(f"{card}.querySelector('.act').click()")
+    browser.until("document.querySelector('dialog[open] input')")
+    browser.type("she asked for it")
+    browser.click("Forget it", "dialog")
+    browser.until(f"!document.querySelector('dialog') && !{card}")
+    texts = {one.text for one in ana.facts()}
+    assert "Works at Acme as a carpenter." in texts
+    assert "Works at Globex as a set builder." not in texts
+    assert ana.audit()[-1].why == "she asked for it"
+
+
+def test_what_a_session_told_is_forgotten(page: Page) -> None:
+    """Wrong: the preview counts other facts than those that go."""
+    browser, ana = page.browser, page.service.memory.user("ana")
+    page.sign_in("ana", rights="read delete")
+    known = ana.facts(superseded=True)
+    alone = [one for one in known if {name for name, _ in one.sources} == {"intro-2025"}]
+    browser.go("#/u/ana/session/intro-2025", "intro-2025")
+    browser.click("Forget its facts")
+    browser.until("document.querySelector('dialog[open]')")
+    preview = browser.run("document.querySelector('dialog').innerText")
+    assert f"{len(alone)} facts go for good" in preview
+    assert [one.text for one in alone if one.text not in preview] == []
+    browser.click("Forget them", "dialog")
+    told = f"{len(alone)} facts are forgotten"
+    browser.until(f"document.getElementById('status').textContent.includes({json.dumps(told)})")
+    left = {one.id for one in ana.facts(superseded=True)}
+    assert left == {one.id for one in known} - {one.id for one in alone}
+
+
+def test_a_receipt_is_verified(page: Page) -> None:
+    """Wrong: what is no receipt is sent, or what a receipt says is not held against the store."""
+    browser = page.browser
+    page.sign_in("*")
+    browser.go("#/service", "Service")
+    given = page.service.memory.checkpoint("lisbon", user_id="ana").to_json()
+    for text, wanted in (("no receipt", ".problem"), (given, ".receipt")):
+        browser.run(f"{MAIN}.querySelector('textarea').value = {json.dumps(text)}")
+        browser.click("Verify")
+        browser.until(f"document.querySelector({json.dumps(wanted)})")
+    assert "What holds of it now" in browser.run("document.querySelector('.receipt').innerText")
+
+
+def test_dead_letters_are_tried_again(page: Page) -> None:
+    """Wrong: what was given up is not listed, or retrying is said to help where it has not."""
+    browser = page.browser
+    page.sign_in("*")
+    browser.go("#/service", "Service")
+    assert "ben-scan" in browser.run(f"{MAIN}.innerText")
+    browser.click("Retry")
+    browser.until("document.getElementById('status').textContent.includes('1 failed again')")
+    assert "ben-scan" in browser.run(f"{MAIN}.innerText")
+
+
+def test_a_deletion_from_its_preview_to_its_receipt(page: Page, pictures: Path) -> None:
+    """Wrong: everything of a user goes on one click; or it does not go; or the receipt is not the
+    one that the service gave."""
+    browser, memory = page.browser, page.service.memory
+    page.sign_in("*")
+    browser.go("#/users", "Users")
+    assert "ben" in browser.run(f"{MAIN}.innerText")
+    browser.go("#/u/ben/user", "ben")
+    browser.click("Delete everything")
+    browser.until("document.querySelector('dialog[open]')")
+    assert "Sessions\n2" in browser.run("document.querySelector('dialog').innerText")
+    go = "document.querySelector('dialog button[type=submit]')"
+    browser.type("be")
+    assert browser.run(f"{go}.disabled")
+    browser.picture(pictures / "deletion.png")
+    assert len(memory.user("ben").sessions()) == 2
+    browser.type("n")
+    browser.press("Enter")
+    browser.until("document.querySelector('.receipt')")
+    browser.picture(pictures / "receipt.png")
+    told = browser.run("document.querySelector('.receipt').innerText")
+    assert "ben" in told
+    assert "done" in told
+    assert memory.user("ben").sessions() == []
+    browser.go("#/users", "Users")
+    assert "ben" not in browser.run(f"{MAIN}.innerText")
+    assert memory.user("ana").sessions() != []

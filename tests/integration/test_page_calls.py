@@ -1,0 +1,127 @@
+"""The calls of the service that the page needs: who asks, the window, what would be sent now, the
+history of facts, users, and what was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.page_world import fill, model_of_a_year, paging
+from tests.integration.serving import Service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A year of two users; what is asked here changes nothing of theirs."""
+    with paging(tmp_path_factory.mktemp("page"), model_of_a_year(), max_tokens=700) as (made, _):
+        fill(made)
+        yield made
+
+
+def test_who_asks(service: Service) -> None:
+    """Wrong: a credential is not told what it may do, or is told of others; or it needs a right, so
+    that one without it cannot even learn that."""
+    token, key = service.ring.create("<b>desk", ["ana", "team-*"], ["delete"])
+    told = service.call("read_me", token).json
+    blocks = ("vector", "extractive", "notes", "files", "skills", "spatial")
+    assert told == {
+        "name": key.prefix,
+        "label": "<b>desk",
+        "users": ["ana", "team-*"],
+        "rights": ["delete"],
+        "blocks": {name: name for name in blocks},
+        "keeps_contexts": True,
+    }
+    assert service.call("read_me", token, user="ana").problem == "invalid-request"
+
+
+def test_the_window(service: Service) -> None:
+    """Wrong: the cut is told elsewhere than where a context begins, or without what stands for what
+    left."""
+    key, memory = service.key("ana", rights="read"), service.memory
+    told = service.call("read_window", key, {"session_id": "moving-house"}).json
+    head = memory.head("moving-house", user_id="ana")
+    assert head is not None
+    assert head.summary is not None
+    assert (told["start"], told["end"], told["expired"]) == (head.start, 21, 0)
+    assert 0 < told["start"] < 21
+    assert told["summary"]["text"] == head.summary.text
+    assert told["system"]["content"].startswith("You are the assistant")
+    assert (told["tokens"], told["max_tokens"]) == (head.window_tokens, 700)
+    assert told["lag"] == {"vector": 0, "extractive": 0}
+    other = service.call("read_window", service.key("ben"), {"session_id": "moving-house"})
+    assert other.problem == "not-found"
+
+
+def test_what_would_be_sent_now(service: Service) -> None:
+    """Wrong: asking keeps a context, as if a model had been sent it; or what is told is not what a
+    turn would send; or a recall does not say what its score is made of."""
+    key, memory = service.key("ana", rights="read"), service.memory
+    before = memory.contexts("where-1", user_id="ana")
+    asked = {"question": "Which city do I live in?", "session_id": "where-1"}
+    told = service.call("explain", key, asked).json
+    assert memory.contexts("where-1", user_id="ana") == before
+    turn = memory.before_turn("where-1", asked["question"], user_id="ana")
+    assert told["messages"] == turn.messages
+    assert (told["tokens"], told["max_tokens"]) == (turn.context.tokens, 700)
+    lisbon = next(one for one in told["recalls"] if one["text"] == "Lives in Lisbon.")
+    assert set(lisbon["signals"]) >= {"relevance", "recency"}
+    assert sum(lisbon["signals"].values()) == pytest.approx(lisbon["score"])
+    assert lisbon["tokens"] > 0
+
+
+def test_the_history_of_facts(service: Service) -> None:
+    """Wrong: what was superseded is not told, or is told to who asks for what holds."""
+    key = service.key("ana", rights="read")
+    holds = {one["text"] for one in service.call("list_facts", key).json["facts"]}
+    assert "Lives in Lisbon." in holds
+    assert "Lives in Porto." not in holds
+    every = service.call("list_facts", key, {"superseded": True}).json["facts"]
+    by_text = {one["text"]: one for one in every}
+    porto = by_text["Lives in Porto."]
+    assert porto["superseded_by"] == by_text["Lives in Lisbon."]["id"]
+    assert (porto["why"], by_text["Has a dog named Rex."]["why"]) == ("updated", "contradicted")
+    assert holds < set(by_text)
+
+
+def test_users(service: Service) -> None:
+    """Wrong: a user with a session is left out, or a shared namespace is taken for one."""
+    service.memory.share("team").grant("ana", "write")
+    service.memory.share("team").agent("ana").update("t", {"role": "user", "content": "hello"})
+    admin = service.key("*", rights="admin")
+    told = service.call("list_users", admin).json
+    assert [one["id"] for one in told["users"]] == ["ana", "ben"]
+    assert (told["total"], told["users"][1]["sessions"]) == (2, 2)
+    sizes = [len(service.memory.history(one)) for one in ("ben-1", "ben-scan")]
+    assert told["users"][1]["messages"] == sum(sizes)
+    page = service.call("list_users", admin, {"limit": 1}).json
+    assert [one["id"] for one in page["users"]] == ["ana"]
+    rest = service.call("list_users", admin, {"after": page["next"]}).json
+    assert [one["id"] for one in rest["users"]] == ["ben"]
+    service.memory.share("team").delete()
+
+
+def test_what_was_spent(service: Service) -> None:
+    """Wrong: a purpose is missing, or what other processes counted is."""
+    admin = service.key("*", rights="admin")
+    assert service.ask("GET", "/metrics", admin).status == 200  # adds what this process counted
+    told = service.call("read_spending", admin).json
+    assert set(told["purposes"]) >= {"extraction", "summary"}
+    assert told["purposes"]["extraction"]["calls"] > 0
+    assert told["today"] is None  # nothing is limited
+    assert 0 < told["kept_tokens"] <= told["prompt_tokens"]
+    assert told["recalls"] > 0
+
+
+def test_what_was_spent_today(tmp_path: Path) -> None:
+    """Wrong: where a limit is set it is not told how much of it is used."""
+    limits = {"total": {"calls": 100}}
+    with paging(tmp_path, model_of_a_year(), spending_limits=limits) as (service, _):
+        said = {"role": "user", "content": "I live in Porto."}
+        service.memory.update("s", said, user_id="ana")
+        service.memory.flush()
+        today = service.call("read_spending", service.key("*", rights="admin")).json["today"]
+        assert today["calls"] > 0
+        assert today["reached"] is None

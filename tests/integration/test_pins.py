@@ -1,0 +1,212 @@
+"""What is pinned stays in the window, or is recalled first; within the budget, and for its user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    ExtractiveMemory,
+    Summarize,
+    Trim,
+    operations,
+)
+from agent_memory.errors import InvalidInput, SessionOfAnotherUser
+from agent_memory.ltm_blocks.extractive import ImportanceScorer
+from tests.integration.fact_model import Model, absorbed, remembering, said
+
+STRATEGIES = [
+    Trim(),
+    Trim(by="importance"),
+    Summarize(max_summary_tokens=60),
+    Trim(take_messages=2),
+]
+
+
+def chat(memory: AgentMemory, first: int, last: int) -> None:
+    for i in range(first, last):
+        memory.update("s", {"role": "user", "content": f"Message {i} of many, a short one."})
+        memory.update("s", {"role": "assistant", "content": f"Answer {i}."})
+
+
+def shown(memory: AgentMemory) -> str:
+    context = memory.get("s")
+    assert context.tokens <= context.max_tokens
+    return str([one for one in context.to_messages() if "<summary>" not in str(one["content"])])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
+def test_a_pinned_message_stays(strategy: Any) -> None:
+    """Wrong: what a person called important leaves the window with the rest, or stays for good."""
+    with AgentMemory("memory://", max_tokens=400, overflow=strategy, blocks=[]) as memory:
+        session = memory.session("s")
+        chat(memory, 0, 3)
+        session.pin(3)
+        session.pin(4)  # an answer takes its question along
+        chat(memory, 3, 60)
+        assert "Message 1 of" in shown(memory)
+        assert "Answer 1." in shown(memory)
+        assert strategy.by == "importance" or "Message 0 of" not in shown(memory)
+        session.unpin(3)
+        session.unpin(4)
+        chat(memory, 60, 90)
+        assert strategy.by == "importance" or "Message 1 of" not in shown(memory)
+
+
+def test_a_message_that_left_comes_back_whole() -> None:
+    """Wrong: pinning something old does nothing, or shows a tool's result without its call."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
+        session = memory.session("s")
+        memory.update("s", {"role": "user", "content": "Look it up."})
+        memory.update("s", {"role": "assistant", "content": None, "tool_calls": [call]})
+        memory.update("s", {"role": "tool", "tool_call_id": "c", "content": "It is QX-7."})
+        chat(memory, 0, 40)
+        assert "QX-7" not in shown(memory)
+        session.pin(3)
+        session.pin(3)
+        assert "QX-7" in shown(memory)
+        roles = [one["role"] for one in memory.get("s").to_messages()][:3]
+        assert roles == ["user", "assistant", "tool"]
+        chat(memory, 40, 80)
+        assert "QX-7" in shown(memory)
+        with pytest.raises(InvalidInput):
+            session.pin(9999)
+
+
+def test_pins_leave_room_for_what_is_new() -> None:
+    """Wrong: pins fill the window until nothing new is seen, or each message cuts again."""
+    with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
+        starts = set()
+        for i in range(60):
+            chat(memory, i, i + 1)
+            memory.session("s").pin(2 * i + 1)
+            head = memory.head("s")
+            assert head is not None
+            assert head.window_tokens <= 400
+            starts.add(head.start)
+            assert f"Answer {i}." in shown(memory)
+        assert len(starts) < 30
+
+
+def test_a_pin_is_of_the_message_and_not_of_its_number() -> None:
+    """Wrong: another message that has the number by now is kept."""
+    with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
+        chat(memory, 0, 2)
+        memory.session("s").pin(3)
+        memory.pop("s", 2)
+        chat(memory, 7, 60)
+        assert "Message 7 of" not in shown(memory)
+
+
+def test_a_pinned_note_is_recalled_first_with_any_question() -> None:
+    """Wrong: what matters always is left out since it has no word of the question, or takes the
+    place of what bears on it; or another user sees it."""
+    with AgentMemory("memory://") as memory:
+        ana = memory.user("ana")
+        allergy = memory.remember("Ana is allergic to peanuts.", user_id="ana")
+        memory.remember("The harbour opens at seven in the morning.", user_id="ana")
+        question = "When does the harbour open in the morning?"
+        assert len(memory.get("s", question, user_id="ana").recalls) == 1
+        ana.pin(allergy.id)
+        recalls = memory.get("s", question, user_id="ana").recalls
+        assert ["peanuts" in one.text for one in recalls] == [True, False]
+        assert recalls[0].pinned
+        assert memory.get("t", question, user_id="ben").recalls == []
+        assert memory.get("s", "Thanks!", user_id="ana").recalls == []
+        ana.unpin(allergy.id)
+        assert len(memory.get("s", question, user_id="ana").recalls) == 1
+
+
+def test_pinned_recalls_keep_to_the_budget() -> None:
+    """Wrong: ten long pins pass `max_recall_tokens`."""
+    with AgentMemory("memory://", max_tokens=1000, max_recall_tokens=200) as memory:
+        for i in range(10):
+            note = memory.remember(f"Rule {i}: " + "never do this again " * 8, user_id="ana")
+            memory.user("ana").pin(note.id)
+        context = memory.get("s", "What about the harbour?", user_id="ana")
+        assert 0 < len(context.recalls) < 10
+        assert sum(one.tokens for one in context.recalls) <= 200
+        assert context.tokens <= 1000
+
+
+def test_a_pinned_fact_is_recalled_first() -> None:
+    """Wrong: facts cannot be pinned, or one that does not hold any more is recalled for it."""
+    model = Model()
+    model.tell("I live in Oslo", "Lives in Oslo.", category="home")
+    model.tell("I row", "Rows.", category="sport")
+    with remembering(model) as memory:
+        absorbed(memory, "a", said("I live in Oslo"), said("I row"))
+        home = next(one for one in memory.user("ada").facts() if "Oslo" in one.text)
+        memory.user("ada").pin(home.id)
+        found = memory.get("new", "Does she row?", user_id="ada").extracted_facts
+        assert [one.text for one in found] == ["Lives in Oslo.", "Rows."]
+        memory.user("ada").forget(home.id)
+        found = memory.get("new", "Does she row?", user_id="ada").extracted_facts
+        assert [one.text for one in found] == ["Rows."]
+
+
+def test_a_model_pins_what_it_writes() -> None:
+    """Wrong: only people can say what matters."""
+    with AgentMemory("memory://") as memory:
+        session = memory.session("s", "ana")
+        text = "Ana is allergic to peanuts."
+        session.call_tool("memory_write", {"text": text, "pinned": True})
+        assert [one.pinned for one in session.get("What of the harbour?").recalls] == [True]
+        session.call_tool("memory_write", {"text": text, "pinned": False})
+        assert not any(one.pinned for one in session.get("What of the harbour?").recalls)
+
+
+def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
+    """Wrong: a snapshot loses what was pinned, a deletion leaves it, or another user may pin."""
+    with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
+        memory.update("s", {"role": "user", "content": "Keep this: QX-7."}, user_id="ana")
+        memory.session("s", "ana").pin(1)
+        with pytest.raises(SessionOfAnotherUser):
+            memory.session("s", "ben").pin(1)
+        memory.session("s", "ana").export(tmp_path / "s.jsonl")
+        memory.delete("s")
+        assert "'pinned'" not in str(list(memory.components.store.all_records()))
+    with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
+        operations.import_session(memory, tmp_path / "s.jsonl")
+        chat(memory, 0, 60)
+        assert "QX-7" in shown(memory)
+
+
+def test_what_was_recalled_often_counts_where_asked_for() -> None:
+    """Wrong: it is not counted, counted where nobody asks, or makes no difference."""
+    model = Model()
+    model.tell("I sail", "Sails on the lake on Sundays.", category="sport")
+    model.tell("I row", "Rows on the lake on Fridays.", category="sport")
+    question = "What about the lake?"
+    often = ImportanceScorer(relevance=0.01, recency=0, use=0, confidence=0, recalled=1)
+    for scorer in (often, ImportanceScorer()):
+        block = ExtractiveMemory(scorer=scorer)
+        with remembering(model, block=block, min_share=0.99) as memory:
+            absorbed(memory, "a", said("I sail"), said("I row"))
+            for _ in range(5):
+                memory.get("new", "Does she sail on Sundays?", user_id="ada")
+            kept = str(list(memory.components.store.all_records()))
+            assert ("'recalled'" in kept) == (scorer is often)
+            found = memory.search(question, user_id="ada", blocks=["extractive"])
+            if scorer is often:
+                assert found[0].text.startswith("Sails")
+                assert found[0].views["recalled"] > found[1].views["recalled"]
+                memory.delete_user("ada")
+                assert "'recalled'" not in str(list(memory.components.store.all_records()))
+
+
+def test_what_is_distinct_counts_where_asked_for() -> None:
+    """Wrong: a fact that says what all others say ranks with one that nothing else says."""
+    scorer = ImportanceScorer(relevance=0, recency=0, use=0, confidence=0, distinct=1)
+    model = Model()
+    for day in ("Monday", "Tuesday", "Friday"):
+        model.tell(f"I row on {day}", f"Rows on the lake on {day}.", category="sport")
+    model.tell("I fear heights", "Fears heights.", category="fear")
+    with remembering(model, block=ExtractiveMemory(scorer=scorer)) as memory:
+        absorbed(memory, "a", *[said(quote) for quote in model.finds])
+        best = memory.get("new", "Rows she on the lake, and what of heights?", user_id="ada")
+    assert best.extracted_facts[0].text == "Fears heights."

@@ -1,0 +1,147 @@
+"""What should not be kept is in no part of a memory, where that is asked for; and what was changed
+is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    FileMemory,
+    FlushToLTM,
+    NoteMemory,
+    Redactor,
+    SpatialMemory,
+    Summarize,
+    VectorMemory,
+    WorkingMemory,
+)
+from agent_memory.errors import ConfigError
+
+IBAN, PASSWORD, MAIL = "DE89 3704 0044 0532 0130 00", "hunter2!x", "ana@example.org"
+SAID = f"My account is {IBAN}, my password is {PASSWORD}, write to {MAIL}."
+TOLD = "My account is [iban], my password is [password], write to [email]."
+SECRETS = (IBAN, PASSWORD, MAIL, "0532 0130")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Pay to DE89370400440532013000 now", "Pay to [iban] now"),
+        ("gb82 west 1234 5698 7654 32.", "[iban]."),
+        ("DE88 3704 0044 0532 0130 00", "DE88 3704 0044 0532 0130 00"),  # its check number is wrong
+        ("The password is swordfish.", "The password is [password]."),
+        ("password: 'two words'; ok", "password: [password]; ok"),
+        ("My PIN is 4711, remember", "My PIN is [password], remember"),
+        ('{"password": "a1b2c3"}', '{"password": [password]}'),
+        ("Das Passwort ist Geheim9", "Das Passwort ist [password]"),
+        ("The password is wrong.", "The password is wrong."),
+        ("A password is required here", "A password is required here"),
+        ("pins and needles", "pins and needles"),
+    ],
+)
+def test_accounts_and_passwords_are_known(said: str, told: str) -> None:
+    """Wrong: an account or a password is kept, a sentence about passwords is torn; or redacting
+    again changes something."""
+    redact = Redactor(phones=False, cards=False)
+    assert redact(said) == told
+    assert redact(told) == told
+    assert Redactor(phones=False, cards=False, ibans=False, passwords=False)(said) == said
+
+
+def everywhere(folder: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in folder.rglob("*") if one.is_file())
+
+
+def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
+    """Wrong: a part of the memory keeps what was to be taken out: the log, vectors, the summary,
+    notes, files, working memory, places; in any shape a message has."""
+    blocks = [VectorMemory(), NoteMemory(), FileMemory(), WorkingMemory(), SpatialMemory()]
+    fields: dict[str, Any] = {"redact": Redactor(phones=False), "max_tokens": 600}
+    strategy = FlushToLTM(blocks=blocks, absorb="every_update", max_turns=3)
+    call = {"id": "c", "type": "function",
+            "function": {"name": "pay", "arguments": json.dumps({"to": IBAN, "n": 3})}}  # fmt: skip
+    with AgentMemory(f"sqlite:///{tmp_path}/m.db", overflow=strategy, **fields) as memory:
+        session = memory.session("s", "ana")
+        session.update({"role": "user", "content": SAID, "metadata": {"from": MAIL, "n": 1}})
+        session.update({"role": "user", "content": [{"type": "text", "text": SAID}]})
+        session.update(
+            [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c", "content": json.dumps({"mail": MAIL})},
+            ]
+        )
+        session.update({"type": "message", "role": "user",
+                        "content": [{"type": "input_text", "text": SAID}]})  # fmt: skip
+        session.edit(lambda log: [*log, {"role": "assistant", "content": SAID}])
+        memory.remember(SAID, user_id="ana")
+        memory.remember(SAID, user_id="ana")
+        owner = session.owner()
+        reply = owner.files().create("/memories/a.md", SAID)
+        owner.files().write("/memories/b.md", SAID)
+        session.working().set("who", {"mail": [MAIL], "n": 4})
+        owner.spatial().observe(SAID, (1.0, 2.0))
+        memory.flush()
+
+        log = [entry.message for entry in memory.history("s")]
+        assert log[0].content == TOLD
+        assert log[0].metadata == {"from": "[email]", "n": 1, "redacted": ["content", "metadata"]}
+        arguments = (log[2].tool_calls or [])[0]["function"]["arguments"]
+        assert json.loads(arguments) == {"to": "[iban]", "n": 3}
+        assert log[2].metadata["redacted"] == ["tool_calls"]
+        assert json.loads(str(log[3].content)) == {"mail": "[email]"}
+        assert len(owner.notes().all()) == 1
+        assert "replaced before it was kept" in reply
+        assert owner.files().read("/memories/b.md") == TOLD
+        assert session.working().get("who") == {"mail": ["[email]"], "n": 4}
+        shown = str(session.get("What is my account?").to_messages())
+        assert not [one for one in SECRETS if one in shown]
+    kept = everywhere(tmp_path)
+    assert b"[iban]" in kept
+    assert not [one for one in SECRETS if one.encode() in kept]
+
+
+def test_what_holds_nothing_is_kept_as_it_is() -> None:
+    """Wrong: redaction changes the order of fields, times or types of what it need not touch."""
+    plain = {"role": "user", "content": "Hello.", "name": "ana", "custom": {"b": 1, "a": [2.5]}}
+    with AgentMemory("memory://", blocks=[], redact=Redactor(phones=False)) as memory:
+        memory.update("s", plain, key="k")
+        memory.update("s", plain, key="k")
+        (entry,) = memory.history("s")
+        assert entry.message.to_dict() == plain
+
+
+def test_a_retry_is_known_though_its_text_was_changed() -> None:
+    """Wrong: the same message, sent again under its key or its id, is stored twice or refused."""
+    with AgentMemory("memory://", blocks=[], redact=Redactor(phones=False)) as memory:
+        for _ in range(2):
+            memory.update("s", {"role": "user", "content": SAID}, key="k")
+            memory.update("s", {"role": "user", "content": SAID, "id": "m-1"})
+        assert len(memory.history("s")) == 2
+
+
+def test_a_function_of_ones_own_redacts_and_summaries_have_no_more(tmp_path: Path) -> None:
+    """Wrong: only a `Redactor` is taken, or the summary has what the log has not."""
+    strategy = Summarize(max_summary_tokens=60, max_turns=2)
+    with AgentMemory(
+        f"sqlite:///{tmp_path}/m.db",
+        blocks=[],
+        overflow=strategy,
+        redact=lambda text: text.replace("Ana Nin", "[name]"),
+    ) as memory:
+        for i in range(12):
+            memory.update("s", {"role": "user", "content": f"Ana Nin asks {i}, code QX-{i}."})
+        head = memory.head("s")
+        assert head is not None
+        assert head.summary is not None
+    assert b"Ana Nin" not in everywhere(tmp_path)
+
+
+def test_what_is_sent_is_not_kept_beside_it() -> None:
+    """Wrong: `keep_contexts` keeps the question that the log was spared."""
+    with pytest.raises(ConfigError, match="keep_contexts"):
+        AgentMemory("memory://", redact=Redactor(phones=False), keep_contexts=True)

@@ -1,0 +1,250 @@
+"""What models were sent is told to the byte, for as long as what it was made of is there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, StaticMemory, Summarize, Trim, VectorMemory
+from agent_memory.core.reserved import SENT, SENT_TEXTS
+from agent_memory.errors import SessionOfAnotherUser
+
+BLOCKS = [VectorMemory(), StaticMemory(facts=["The shop opens at nine."])]
+
+
+@pytest.fixture
+def memory() -> Iterator[AgentMemory]:
+    with AgentMemory(
+        store="memory://", keep_contexts=True, max_tokens=1500, blocks=BLOCKS, min_share=0
+    ) as memory:
+        yield memory
+
+
+def said(text: str, answer: str = "I see.") -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
+
+
+def known(memory: AgentMemory) -> None:
+    memory.update("before", said("I moved to Lisbon with Bruno in May."), user_id="ana")
+    memory.end("before")
+
+
+def records(memory: AgentMemory) -> list[str]:
+    there = memory.components.store.all_records()
+    return [
+        f"{one.text} {one.metadata}"
+        for block, one in there
+        if block in (SENT.name, SENT_TEXTS.name)
+    ]
+
+
+@pytest.mark.parametrize("strategy", [Trim(), Summarize(max_summary_tokens=100)])
+def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
+    """Wrong: what is told is made anew, of a window that has moved on."""
+    chance = random.Random(7)
+    sent = {}
+    with AgentMemory(
+        store="memory://", keep_contexts=True, max_tokens=800, overflow=strategy, blocks=BLOCKS
+    ) as memory:
+        memory.update("s", {"role": "system", "content": "Be kind & brief."}, user_id="ana")
+        for number in range(40):
+            question = f"Question {number} on Lisbon: " + "word " * chance.randint(1, 60)
+            turn = memory.before_turn("s", question, user_id="ana")
+            sent[memory.after_turn(turn, "Answer. " * chance.randint(1, 90)).end - 1] = turn
+        told = memory.contexts("s", user_id="ana")
+    assert [one.turn for one in told] == sorted(sent)
+    for one in told:
+        assert one.exact
+        assert not one.missing
+        assert one.messages == sent[one.turn].messages
+        assert one.context.recalls == [] or one.context.recalls[0].text
+        assert one.context.tokens == sent[one.turn].context.tokens
+    assert any(one.shortened for one in told) or any(one.window[0] > 1 for one in told[1:])
+
+
+def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
+    """Wrong: of several rounds only one is told."""
+    call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    asked: list[dict[str, Any]] = [{"role": "user", "content": "What time is it?"}]
+    first = memory.before_turn("s", asked, user_id="ana")
+    asked += [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "12:00"},
+    ]
+    second = memory.before_turn("s", asked, user_id="ana")
+    memory.after_turn(second, "Noon.")
+    told = memory.contexts("s")
+    # the session begins with its first message: of what came before it the latest is kept
+    assert [one.messages for one in told] == [second.messages]
+    first = memory.before_turn("s", "And now?", user_id="ana")
+    asked = [{"role": "user", "content": "And now?"}, *asked[1:]]
+    second = memory.before_turn("s", asked, user_id="ana")
+    assert [one.messages for one in memory.contexts("s", after=4)] == [
+        first.messages,
+        second.messages,
+    ]
+
+
+@pytest.mark.parametrize("form", ["openai.responses", "anthropic.messages"])
+def test_another_format_is_told_as_it_was_sent(memory: AgentMemory, form: str) -> None:
+    """Wrong: it is told in the form of a chat."""
+    known(memory)
+    memory.update("s", said("Hello"), user_id="ana")
+    sent = memory.get("s", "Where do I live?", user_id="ana", format=form)
+    [told] = memory.contexts("s", after=2)
+    assert told.exact
+    assert told.messages == sent.to_messages()
+
+
+def test_a_window_of_a_framework_is_told_as_it_was_sent(memory: AgentMemory) -> None:
+    """Wrong: messages that no log has are looked for there."""
+    memory.update("s", said("Hello"), user_id="ana")
+    own = [{"role": "system", "content": "You are Max."}, *said("Hi Max"), *said("And?")[:1]]
+    sent = memory.get("s", user_id="ana", window=own)
+    [told] = memory.contexts("s")
+    assert told.exact
+    assert told.messages == sent.to_messages()
+
+
+def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
+    """Wrong: it is kept in memory alone."""
+    path = tmp_path / "m.db"
+    with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_share=0) as memory:
+        known(memory)
+        memory.remember("Ana is allergic to nuts.", user_id="ana")
+        turn = memory.before_turn("s", "Where did I move? Can I eat nuts?", user_id="ana")
+        memory.after_turn(turn, "In Lisbon.")
+    with AgentMemory(path, blocks=BLOCKS, min_share=0) as memory:
+        [told] = memory.contexts("s")
+        assert told.exact
+        assert told.messages == turn.messages
+        assert {one.block for one in told.context.recalls} == {"vector", "notes", "static"}
+        memory.get("s", "Another question", user_id="ana")
+        assert len(memory.contexts("s")) == 1  # it is not kept where the settings do not say so
+
+
+def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
+    """Wrong: a deleted chat lives on in what other chats were sent."""
+    known(memory)
+    turn = memory.before_turn("s", "Where did I move?", user_id="ana")
+    assert "Bruno" in str(turn.messages)
+    memory.after_turn(turn, "I would have to look.")
+    assert memory.contexts("s")[0].exact
+    assert "Bruno" in str(records(memory))
+    memory.delete("before", user_id="ana")
+    [told] = memory.contexts("s")
+    assert not told.exact
+    assert told.missing
+    assert "Bruno" not in str(records(memory))
+    assert "Bruno" not in str(told)
+    memory.delete("s")
+    assert records(memory) == []
+
+
+def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
+    """Wrong: what was taken back is told still, here or where it was recalled."""
+    for number in range(3):
+        turn = memory.before_turn("s", f"Question {number}", user_id="ana")
+        memory.after_turn(turn, f"Answer {number}")
+    memory.end("s")
+    memory.update("other", said("Hello"), user_id="ana")
+    memory.get("other", "Question 2", user_id="ana")
+    assert "Question 2" in str(memory.contexts("other")[-1].context.recalls)
+    memory.pop("s", 2)
+    assert [one.turn for one in memory.contexts("s")] == [1, 3]
+    told = memory.contexts("other")[-1]
+    assert "Answer 2" not in str(told.context.recalls)
+    assert not told.exact
+
+
+def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
+    """Wrong: a text that was deleted outright stays in what was sent."""
+    note = memory.remember("Ana is allergic to nuts.", user_id="ana")
+    turn = memory.before_turn("s", "Can I eat nuts?", user_id="ana")
+    memory.after_turn(turn, "Better not.")
+    assert memory.contexts("s")[0].exact
+    memory.user("ana").notes().delete(note.id)
+    [told] = memory.contexts("s")
+    assert told.missing == 1
+    assert not told.exact
+    assert "allergic" not in str(records(memory))
+
+
+def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
+    """Wrong: messages that have expired are told by what was sent."""
+    with AgentMemory(
+        store="memory://", keep_contexts=True, max_tokens=600, retention="window", blocks=[]
+    ) as memory:
+        for number in range(30):
+            turn = memory.before_turn("s", f"Question {number} " + "word " * 40, user_id="ana")
+            memory.after_turn(turn, "Yes.")
+        head = memory.head("s")
+        assert head is not None
+        assert head.expired > 10
+        told = memory.contexts("s")
+        assert told
+        assert all(one.turn > head.expired for one in told)
+
+
+def test_deleting_a_user_leaves_nothing(memory: AgentMemory) -> None:
+    """Wrong: what was sent outlives the user."""
+    known(memory)
+    memory.update("s", said("Hello"), user_id="ana")
+    memory.get("s", "Where do I live?", user_id="ana")
+    assert records(memory)
+    memory.delete_user("ana")
+    assert records(memory) == []
+
+
+def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
+    """Wrong: whoever knows a session's id reads what was sent there."""
+    memory.update("s", said("Hello"), user_id="ana")
+    memory.get("s", "Where do I live?", user_id="ana")
+    with pytest.raises(SessionOfAnotherUser):
+        memory.contexts("s", user_id="eve")
+    assert memory.contexts("none") == []
+
+
+def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
+    """Wrong: one sees what was recalled, and not why the rest was not."""
+    for number in range(30):
+        memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
+        memory.end(f"c{number}")
+    memory.update("s", said("Hello"), user_id="ana")
+    memory.get("s", "Which house did I see in Lisbon?", user_id="ana")
+    told = memory.contexts("s")[-1]
+    assert told.left_out
+    assert all(one.why and one.recall.text.startswith("In Lisbon") for one in told.left_out)
+
+
+def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:
+    """Wrong: a question, with all that was recalled for it, goes to whoever begins a session under
+    the id that it was asked for; or one user's keeps another's from being told."""
+    known(memory)
+    memory.get("plan", "Is it open?", user_id="ben")
+    memory.get("plan", "Where does Bruno live?", user_id="ana")
+    memory.update("plan", said("Hello"), user_id="ben")
+    assert [one.question for one in memory.contexts("plan", user_id="ben")] == ["Is it open?"]
+    assert "Bruno" not in str(records(memory))
+
+
+@pytest.mark.parametrize("deleting", ["user", "session"])
+def test_what_was_asked_before_a_deletion_is_gone(tmp_path: Path, deleting: str) -> None:
+    """Wrong: a question for a session that had not begun, as far as this process knew, outlives the
+    user or the session, if another process deletes them."""
+    settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/m.db", "keep_contexts": True}
+    with AgentMemory(**settings) as here, AgentMemory(**settings) as there:
+        here.get("s", "Where do I live?", user_id="ana")
+        there.update("s", said("Hello"), user_id="ana")
+        if deleting == "user":
+            there.delete_user("ana")
+        else:
+            there.delete("s", user_id="ana")
+        here.update("s", said("Hello again"), user_id="ana")
+        assert here.contexts("s", user_id="ana") == []
+        here.get("s", "And now?", user_id="ana")
+        assert [one.question for one in here.contexts("s", user_id="ana")] == ["And now?"]

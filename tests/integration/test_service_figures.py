@@ -1,0 +1,229 @@
+"""What the service tells of the memory: figures of all processes together, a look at the sessions
+now and then only, and an error where nothing is absorbed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, VectorMemory
+from agent_memory.core.usage import Usage
+from agent_memory.engine.figures import Figures
+from agent_memory.engine.stats import Counted, PromptStats, RecallStats
+from agent_memory.errors import StoreUnavailable
+from agent_memory.server.application import Application
+from agent_memory.server.credentials import Credentials
+from agent_memory.server.keys import KeyRing
+from agent_memory.server.metrics import Metrics
+from agent_memory.server.watching import LONG_SECONDS, Watch
+from agent_memory.stores import MemoryStore
+from agent_memory.testing import FakeLLM
+from tests.integration.serving import ANYTHING, Service, serving
+
+SAID = {"role": "user", "content": "The canary lives in Lisbon."}
+QUESTION = "Where does the canary live?"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path) as one:
+        yield one
+
+
+def figures_of(service: Service) -> dict[str, float]:
+    """What `/metrics` says now."""
+    service.app.figures._until = 0.0
+    body = service.ask("GET", "/metrics", service.key("*", rights="admin")).body.decode()
+    lines = (line.rpartition(" ") for line in body.splitlines() if not line.startswith("#"))
+    return {name.removeprefix("agent_memory_"): float(value) for name, _, value in lines}
+
+
+def another(service: Service) -> Service:
+    """Another process over the same store, as far as one process can have it."""
+    memory = AgentMemory(store=service.memory.components.store, blocks=[VectorMemory()])
+    ring = KeyRing(memory.components.store)
+    app = Application(AsyncAgentMemory(memory), Credentials(ring), Metrics(), ANYTHING)
+    return Service(memory, app, ring)
+
+
+def test_recalls_that_found_nothing_are_told(service: Service) -> None:
+    """Wrong: who runs it does not see that memory gives nothing; or thanks count as a question."""
+    service.memory.update("s-1", SAID, user_id="ana")
+    service.memory.flush("s-1")
+    service.memory.get("s-2", QUESTION, user_id="ana")
+    service.memory.get("s-2", "thanks!", user_id="ana")
+    service.memory.get("s-3", QUESTION, user_id="carl")
+    service.memory.search(QUESTION, user_id="carl")
+    service.memory.search(QUESTION, user_id="ana")
+    told = figures_of(service)
+    assert (told["recalls_total"], told["recalls_empty_total"]) == (4, 2)
+
+
+def test_the_part_of_the_prompt_that_is_kept_is_told(service: Service) -> None:
+    """Wrong: a cache that never hits is not seen."""
+    for text in ("One.", "Two.", "Three."):
+        service.memory.update("s-1", {"role": "user", "content": text}, user_id="ana")
+        service.memory.get("s-1")
+    told = figures_of(service)
+    assert 0 < told["prompt_kept_tokens_total"] < told["prompt_tokens_total"]
+
+
+def test_model_calls_are_told_by_purpose(service: Service) -> None:
+    """Wrong: what facts cost cannot be told from what answers cost."""
+    service.memory.update("s-1", SAID, user_id="ana")
+    service.memory.flush("s-1")
+    service.memory.completion("s-1", "turn: hello", user_id="ana")
+    told = figures_of(service)
+    for purpose in ("extraction", "completion"):
+        assert told[f'model_calls_total{{kind="language",purpose="{purpose}"}}'] == 1
+        assert told[f'model_tokens_total{{kind="prompt",purpose="{purpose}"}}'] > 0
+        assert f'model_cost_dollars_total{{purpose="{purpose}"}}' in told
+
+
+def test_processes_count_together_and_each_once(service: Service) -> None:
+    """Wrong: each of several processes tells of itself alone, or a part is counted twice."""
+    other = another(service)
+    for one in (service, other, other):
+        one.memory.search(QUESTION, user_id="carl")
+        assert figures_of(one)["recalls_total"] <= 3
+    for one in (service, other, service):
+        assert figures_of(one)["recalls_total"] == 3
+    other.memory.close()
+
+
+def test_many_processes_lose_no_count() -> None:
+    """Wrong: of two that add at the same time one is lost."""
+    store = MemoryStore()
+    counted = [0] * 4
+
+    def count(own: int) -> None:
+        figures = Figures(store)
+        for number in range(1, 26):
+            usage = {"extraction": Usage(calls=number, cost=0.5 * number)}
+            while not figures.add(Counted(usage, PromptStats(), RecallStats(number, 0))):
+                pass
+            counted[own] = number
+
+    threads = [threading.Thread(target=count, args=[own]) for own in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counted == [25] * 4
+    found = Figures(store).read()
+    assert found.usage == {"extraction": Usage(calls=100, cost=50.0)}
+    assert found.recalls == RecallStats(100, 0)
+
+
+def test_what_the_store_does_not_take_is_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: an outage loses what was counted meanwhile."""
+    store, once = MemoryStore(), Counted({}, PromptStats(), RecallStats(3, 1))
+    figures = Figures(store)
+    swap = store.swap_record
+
+    def down(*given: Any) -> bool:
+        raise StoreUnavailable("down")
+
+    monkeypatch.setattr(store, "swap_record", down)
+    assert not figures.add(once)
+    monkeypatch.setattr(store, "swap_record", swap)
+    assert figures.add(once)
+    assert figures.add(once)
+    assert figures.read().recalls == RecallStats(3, 1)
+
+
+def test_a_scrape_looks_at_no_session_anew(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: whoever scrapes every second has all sessions read every second."""
+    looks: list[int] = []
+    stats = service.memory.stats
+
+    def counted() -> Any:
+        looks.append(1)
+        return stats()
+
+    monkeypatch.setattr(service.memory, "stats", counted)
+    key = service.key("*", rights="admin")
+    for _ in range(5):
+        assert b"agent_memory_up 1.0" in service.ask("GET", "/metrics", key).body
+    assert len(looks) == 1
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 2_000_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_by(self, watch: Watch) -> list[str]:
+        """Let long enough pass, with a look at its beginning and one at its end."""
+        watch.look()
+        self.now += LONG_SECONDS
+        watch.look()
+        return [f"{one.block}: {one.why}" for one in watch.stalled]
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+
+
+def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: nobody sees that no worker runs, and for weeks nothing is remembered."""
+    with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
+        memory.update("s-1", SAID, user_id="ana")
+        watch = Watch(memory.components, clock=(clock := Clock()))
+        watch.look()
+        assert watch.stalled == []  # it may have begun just now
+        assert clock.pass_by(watch) == ["vector: no worker runs"]
+        assert errors(caplog) == ["Nothing is absorbed, although messages wait"]
+        metrics = Metrics()
+        app = Application(AsyncAgentMemory(memory), Credentials(KeyRing(MemoryStore())), metrics)
+        app.figures.watch = watch
+        told = metrics.text(app.figures._found()).decode()
+        assert 'not_absorbing_seconds{block="vector",why="no worker runs"} 900.0' in told
+        memory.flush("s-1")
+        assert clock.pass_by(watch) == []
+
+
+def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: an alarm although somebody works, so that soon nobody heeds it; or none after that."""
+    with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
+        memory.update("s-1", SAID, user_id="ana")
+        memory.components.signs.beat()  # as each worker does every minute
+        seen = memory.components.signs.read().worker
+        watch = Watch(memory.components, clock=(clock := Clock()))
+        clock.now = seen - 60
+        watch.look()
+        clock.now = seen + LONG_SECONDS - 1
+        watch.look()
+        assert watch.stalled == []
+        assert errors(caplog) == []
+        clock.now += 1
+        watch.look()
+        assert [one.why for one in watch.stalled] == ["no worker runs"]
+
+
+def test_a_block_that_always_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: workers run and the model is down for hours, and the log has warnings at most."""
+    with FakeLLM() as fake:
+        fake.outage("error")
+        blocks = [VectorMemory(embedding="openai/embed")]
+        asked: dict[str, Any] = {"api_base": fake.api_base, "api_key": "k"}
+        with AgentMemory(store="memory://", blocks=blocks, **asked) as memory:
+            memory.update("s-1", SAID, user_id="ana")
+            memory.flush("s-1")
+            watch = Watch(memory.components, clock=(clock := Clock()))
+            clock.now += LONG_SECONDS
+            assert "vector: every batch fails" in clock.pass_by(watch)
+            fake.clear()
+            memory.flush("s-1")
+            memory.components.signs.beat()
+            watch.look()
+            assert watch.stalled == []

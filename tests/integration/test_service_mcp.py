@@ -1,0 +1,254 @@
+"""The service at `/mcp`: the credentials, rights and limits of `/v1`, asked by a real client."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from agent_memory.server.limits import Limits
+from agent_memory.server.rights import RIGHTS
+from tests.integration.serving import Service, fill, listening, serving
+from tests.integration.tracing import traced
+
+Mode = Literal["legacy", "auto"]
+MODES: tuple[Mode, ...] = ("legacy", "auto")
+JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+READING = {
+    *("search_memories", "get_context", "memory_read_message"),
+    *("skills_find", "skills_load", "spatial_near", "spatial_within"),
+}
+WRITING = {"add_memory", "skills_save", "spatial_observe"}
+OFFERED = {
+    "read": READING,
+    "write": WRITING,
+    "read write": READING | WRITING,
+    "delete": {"delete_memory"},
+    "write delete": WRITING | {"update_memory", "delete_memory"},
+    "read write delete": READING | WRITING | {"update_memory", "delete_memory", "files"},
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two users with something of everything."""
+    with serving(tmp_path_factory.mktemp("service")) as service:
+        fill(service)
+        yield service
+
+
+@pytest.fixture(scope="module")
+def url(service: Service) -> Iterator[str]:
+    with listening(service) as address:
+        yield f"{address}/mcp"
+
+
+@asynccontextmanager
+async def connected(url: str, key: str, mode: Mode = "auto") -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {key}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+async def told(client: Client, name: str, **arguments: Any) -> str:
+    """What a tool that fails says."""
+    done = await client.call_tool(name, arguments)
+    assert done.is_error, done
+    return str(done.content[0].text)
+
+
+async def call(client: Client, name: str, **arguments: Any) -> Any:
+    done = await client.call_tool(name, arguments)
+    assert not done.is_error, done.content
+    return done.structured_content or done.content[0].text
+
+
+async def resource(client: Client, uri: str) -> str:
+    return str((await client.read_resource(uri)).contents[0].text)
+
+
+def post(url: str, headers: Any, body: Any = LIST) -> httpx2.Response:
+    return httpx2.post(url, json=body, headers=[*JSON.items(), *headers], timeout=60)
+
+
+def bearer(key: str) -> list[tuple[str, str]]:
+    return [("Authorization", f"Bearer {key}")]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_credential_says_whose_memory(service: Service, url: str, mode: Mode) -> None:
+    """Wrong: by some tool or resource a key gives something of another user's; or an id of theirs
+    is told from one that nobody has."""
+
+    async def talk() -> None:
+        ana, theirs = service.key("ana"), service.ids["ana"]
+        async with connected(url, service.key("ben"), mode) as ben:
+            seen = [
+                await call(ben, "search_memories", query="canary", limit=50),
+                await call(ben, "search_memories"),
+                await call(ben, "get_context", session_id="s-ben", query="canary"),
+                await call(ben, "skills_find", query="what the canary does"),
+                await call(ben, "spatial_near", position=[1, 2]),
+                await call(ben, "files", command="view", path="/memories"),
+                await resource(ben, "memory://sessions"),
+                await resource(ben, "memory://sessions/s-ben"),
+            ]
+            assert "bencanary" in str(seen)
+            assert "anacanary" not in str(seen)
+            assert "s-ana" not in str(seen)
+            asked = {
+                "delete_memory": ("id", {}),
+                "update_memory": ("id", {"text": "x"}),
+                "get_context": ("session_id", {}),
+                "memory_read_message": ("session_id", {"seq": 1}),
+            }
+            for name, (field, more) in asked.items():
+                for id in (theirs["note_id"], theirs["fact_id"], theirs["session_id"]):
+                    none = "x" * len(id)
+                    absent = await told(ben, name, **{field: none}, **more)
+                    foreign = await told(ben, name, **{field: id}, **more)
+                    assert foreign.replace(id, none) == absent
+            for wrong in ("s-ana", "s-nobody", "s-none"):
+                with pytest.raises(MCPError, match="There is no session"):
+                    await resource(ben, f"memory://sessions/{wrong}")
+            assert "user_id" in await told(ben, "search_memories", query="x", user_id="ana")
+        async with connected(url, ana, mode) as client:
+            assert "anacanary note" in str(await call(client, "search_memories"))
+
+    anyio.run(talk)
+
+
+def test_a_credential_for_several_names_one_of_them(service: Service, url: str) -> None:
+    """Wrong: the query is obeyed against the credential, or it tells which users there are."""
+
+    async def talk() -> None:
+        async with connected(f"{url}?user_id=ana", service.key("an*", "ben")) as client:
+            assert "anacanary" in str(await call(client, "search_memories"))
+
+    anyio.run(talk)
+    key = bearer(service.key("be*", "cleo"))
+    refused = [post(f"{url}?user_id={user}", key) for user in ("ana", "nobody")]
+    assert [one.status_code for one in refused] == [404, 404]
+    assert refused[0].content == refused[1].content
+    for query in ("", "?user_id=ben&user_id=ana", "?user_id=ben&more=1"):
+        assert post(f"{url}{query}", key).status_code == 422
+    assert post(f"{url}?user_id=ana", bearer(service.key("ben"))).status_code == 404
+
+
+@pytest.mark.parametrize("rights", [*OFFERED, *RIGHTS])
+def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights: str) -> None:
+    """Wrong: a key that may only read is offered what writes, or can call it all the same; or who
+    may not read is given a conversation."""
+    has = frozenset(rights.split())
+    wanted = OFFERED.get(rights, set())
+
+    async def talk() -> None:
+        key = service.key("*", rights=rights)
+        async with connected(f"{url}?user_id=ana", key) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == wanted
+            for name in OFFERED["read write delete"] - wanted:
+                words = await told(client, name, text="x", id="x")
+                assert words.startswith(f"There is no tool {name!r}")
+            uri = "memory://sessions"
+            if "read" in has:
+                assert "s-ana" in await resource(client, uri)
+            else:
+                with pytest.raises(MCPError, match="right to read"):
+                    await resource(client, uri)
+
+    anyio.run(talk)
+    notes = [note.text for note in service.memory.user("ana").notes().all()]
+    assert notes == ["anacanary note"]
+
+
+def test_nobody_comes_in_without_a_valid_credential(service: Service, url: str) -> None:
+    """Wrong: something is answered to a key that is over, or it is told what is wrong with one."""
+    valid, revoked = service.key("ana"), service.key("ana")
+    assert post(url, bearer(revoked)).status_code == 200
+    service.ring.revoke(revoked[:15])
+    shown = [
+        [],
+        bearer(revoked),
+        bearer(valid[:-1]),
+        bearer("nobody"),
+        [("X-API-Key", revoked)],
+        [*bearer(valid), ("X-API-Key", valid)],
+        [*bearer("nobody"), ("MCP-Protocol-Version", "2026-07-28")],
+    ]
+    answers = [post(url, headers) for headers in shown]
+    at_v1 = httpx2.get(url.replace("/mcp", "/v1/sessions"))
+    assert {(one.status_code, one.content) for one in answers} == {(401, at_v1.content)}
+    assert all("bearer" in one.headers["www-authenticate"].lower() for one in answers)
+    assert post(url, [("X-API-Key", valid)]).status_code == 200
+
+
+def test_what_stands_around_a_call_is_that_of_v1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: at `/mcp` a credential has another rate, a body another limit, a hanging call no end;
+    or it is missing in the figures, the answer's headers and the trace."""
+    spans = traced(monkeypatch)
+    limits = Limits(body_bytes=2_000, per_second=0.001, burst=6, call_seconds=0.5)
+    with serving(tmp_path, limits=limits) as service, listening(service) as address:
+        url, key = f"{address}/mcp", service.key("ana")
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        parent = ("traceparent", f"00-{trace}-b7ad6b7169203331-01")
+        asked = {"name": "search_memories", "arguments": {"query": "x"}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+        answer = post(url, [*bearer(key), parent], body)
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-request-id"]
+        (looked,) = spans.all("search_memory")
+        assert looked.context.trace_id == int(trace, 16)
+        assert post(url, bearer(key), {"x": "y" * 3_000}).status_code == 413
+        got = httpx2.get(url, headers=bearer(key))
+        assert (got.status_code, got.headers["allow"]) == (405, "POST")
+
+        store, held = service.memory.components.store, threading.Event()
+        read = store.head
+
+        def head(session_id: str) -> Any:
+            held.wait(30)
+            return read(session_id)
+
+        store.head = head  # type: ignore[method-assign]
+        try:
+            asked = {"name": "get_context", "arguments": {"session_id": "s"}}
+            for version in ({}, {"MCP-Protocol-Version": "2025-06-18"}):
+                slow = post(url, [*bearer(key), *version.items()], {**body, "params": asked})
+                assert slow.status_code == 504
+        finally:
+            held.set()
+            del store.head
+        assert httpx2.get(f"{address}/v1/sessions", headers=bearer(key)).status_code == 200
+        assert post(url, bearer(key)).status_code == 200
+        refused = post(url, bearer(key))
+        assert (refused.status_code, int(refused.headers["retry-after"]) > 1) == (429, True)
+        admin = service.key("*", rights="admin")
+        figures = httpx2.get(f"{address}/metrics", headers=bearer(admin)).text
+        assert 'agent_memory_requests_total{method="POST",route="/mcp",status="200"} 2.0' in figures
+        assert 'route="/mcp",status="429"} 1.0' in figures
+
+
+def test_bodies_that_are_none(service: Service, url: str) -> None:
+    """Wrong: what is no request of the protocol breaks the service, or is no error."""
+    key = bearer(service.key("ana"))
+    for body in (b"", b"{", b"[]", b"[" * 50_000, b"\xff", b'{"jsonrpc": "2.0", "id": 1}', b"null"):
+        for more in ([], [("MCP-Protocol-Version", "2026-07-28")]):
+            answer = httpx2.post(url, content=body, headers=[*JSON.items(), *key, *more])
+            assert 400 <= answer.status_code < 500, (body[:9], answer.status_code)
+    assert json.loads(post(url, key).content)["result"]["tools"]

@@ -1,0 +1,259 @@
+"""Spans that the library makes where the application takes them: names and attributes of the GenAI
+conventions, no content unless it is asked for, and nothing at all where nobody takes any."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, VectorMemory
+from agent_memory.core import tracing
+from agent_memory.errors import InvalidInput, ModelError
+from agent_memory.testing import FakeLLM
+from tests.integration.fact_model import Model
+from tests.integration.tracing import Spans, traced
+
+SAID = {"role": "user", "content": "The canary lives in Lisbon."}
+QUESTION = "Where does the canary live?"
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
+    return traced(monkeypatch)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeLLM]:
+    with FakeLLM() as server:
+        yield server
+
+
+def memory_of(fake: FakeLLM, **fields: Any) -> AgentMemory:
+    asked = {"model": "openai/any", "api_base": fake.api_base, "api_key": "k"}
+    blocks = [VectorMemory()]
+    given = {"store": "memory://", "namespace": "ns", "blocks": blocks, **asked, **fields}
+    return AgentMemory(**given)
+
+
+def test_each_operation_is_a_span_of_the_conventions_name(spans: Spans, fake: FakeLLM) -> None:
+    """Without the names of the conventions no tool would know what the spans are."""
+    with memory_of(fake) as memory:
+        memory.update("s-1", [SAID, SAID], user_id="ana")
+        assert memory.search(QUESTION, user_id="ana", session_id="s-1")
+        note = memory.remember("Ana likes tea.", user_id="ana")
+        memory.user("ana").notes().update(note.id, "Ana likes coffee.")
+        memory.user("ana").notes().delete(note.id)
+        memory.delete("s-1")
+    told = {
+        "gen_ai.operation.name": "upsert_memory",
+        "gen_ai.provider.name": "agent_memory",
+        "gen_ai.memory.store.id": "ns",
+        "gen_ai.conversation.id": "s-1",
+        "gen_ai.memory.record.count": 2,
+    }
+    assert spans.of("upsert_memory") == told
+    assert spans.of("search_memory")["gen_ai.memory.record.count"] >= 1
+    assert spans.of("search_memory")["gen_ai.conversation.id"] == "s-1"
+    assert spans.of("create_memory")["gen_ai.memory.record.id"] == note.id
+    assert spans.of("update_memory")["gen_ai.memory.record.id"] == note.id
+    noted, session = (dict(one.attributes or {}) for one in spans.all("delete_memory"))
+    assert (noted["gen_ai.memory.record.id"], noted["gen_ai.memory.record.count"]) == (note.id, 1)
+    assert "gen_ai.memory.record.id" not in session
+    assert all(one.kind.name == "INTERNAL" for one in spans.all())
+
+
+def test_a_turn_tells_recall_model_tools_and_storing(spans: Spans, fake: FakeLLM) -> None:
+    """A model call without its tokens, or a tool without its name, would leave holes in a trace."""
+    fake.call(("memory_write", {"text": "Ana likes tea."}))
+    fake.reply("Noted.")
+    with memory_of(fake) as memory:
+        memory.completion("s-1", "I like tea.", user_id="ana", tools=memory.tools("s-1"))
+    first, second = (dict(one.attributes or {}) for one in spans.all("chat any"))
+    assert first["gen_ai.operation.name"] == "chat"
+    assert first["gen_ai.provider.name"] == "openai"
+    assert first["gen_ai.request.model"] == "any"
+    assert first["gen_ai.response.finish_reasons"] == ("tool_calls",)
+    assert first["agent_memory.purpose"] == "completion"
+    assert first["gen_ai.usage.input_tokens"] > 0
+    assert second["gen_ai.usage.output_tokens"] > 0
+    assert (first["server.address"], type(first["server.port"])) == ("127.0.0.1", int)
+    assert all(one.kind.name == "CLIENT" for one in spans.all("chat any"))
+    assert spans.of("execute_tool memory_write")["gen_ai.tool.name"] == "memory_write"
+    assert spans.parents("create_memory") == ["execute_tool memory_write"]
+    assert spans.of("upsert_memory")["gen_ai.memory.record.count"] == 4
+
+
+def test_a_streamed_answer_is_one_span_to_its_end(spans: Spans, fake: FakeLLM) -> None:
+    """A span that stayed current between chunks would have the caller's own spans as its parts."""
+    with memory_of(fake) as memory, tracing.span("mine", {}):
+        before = tracing.ids()
+        for _ in memory.completion("s-1", "Hello", stream=True):
+            assert tracing.ids() == before
+    told = spans.of("chat any")
+    assert told["gen_ai.request.stream"] is True
+    assert told["gen_ai.response.finish_reasons"] == ("stop",)
+    assert spans.parents("chat any") == ["mine"]
+
+
+def test_what_blocks_ask_of_models_is_a_part_of_what_they_do(spans: Spans, fake: FakeLLM) -> None:
+    """Blocks run on threads of their own: a lost parent would leave each call a trace alone."""
+    fake.default = Model()
+    blocks = [VectorMemory(), ExtractiveMemory()]
+    with memory_of(fake, blocks=blocks, embedding="openai/embed") as memory:
+        memory.update("s-1", SAID, user_id="ana")
+        memory.flush("s-1")
+        absorbed = spans.all("upsert_memory")[1:]
+        assert {one.attributes["agent_memory.block"] for one in absorbed} == {
+            "vector",
+            "extractive",
+        }
+        assert spans.parents("chat any") == ["upsert_memory"]
+        assert spans.of("chat any")["agent_memory.purpose"] == "extraction"
+        embedded = len(spans.all("embeddings embed"))
+        memory.search("Something else", user_id="ana")
+    last = spans.all("embeddings embed")[embedded:]
+    assert len(last) == 1
+    assert last[0].attributes["gen_ai.usage.input_tokens"] > 0
+    assert last[0].parent.span_id == spans.one("search_memory").context.span_id
+
+
+def test_both_faces_continue_the_callers_trace(spans: Spans, fake: FakeLLM) -> None:
+    """A call that begins a trace of its own could not be found from the request that made it."""
+
+    async def ask(memory: AgentMemory) -> None:
+        face = AsyncAgentMemory(memory)
+        with tracing.span("asked", {}):
+            await face.update("s-1", SAID, user_id="ana")
+            await face.search(QUESTION, user_id="ana")
+
+    with memory_of(fake) as memory:
+        asyncio.run(ask(memory))
+        assert spans.parents("upsert_memory") == ["asked"]
+        assert spans.parents("search_memory") == ["asked"]
+        with tracing.span("called", {}):
+            memory.get("s-1", QUESTION)
+    assert {one.parent and one.parent.span_id for one in spans.all("search_memory")} == {
+        spans.one("asked").context.span_id,
+        spans.one("called").context.span_id,
+    }
+
+
+def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
+    """A trace goes to a third party: whatever stands in it has left the house."""
+    with memory_of(fake) as memory:
+        busy(memory, fake)
+    told = json.dumps([[one.name, dict(one.attributes or {})] for one in spans.all()])
+    assert "canary" not in told
+    assert "Good to know" not in told
+    assert not any(one.events or one.status.description for one in spans.all())
+
+
+@pytest.mark.parametrize("asked", ["true", "SPAN_ONLY", "span_and_event"])
+def test_content_is_told_where_it_is_asked_for(
+    spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for content wants it in the forms of the conventions."""
+    monkeypatch.setenv(tracing.CONTENT, asked)
+    with memory_of(fake) as memory:
+        busy(memory, fake)
+    search = spans.of("search_memory")
+    assert search["gen_ai.memory.query.text"] == QUESTION
+    (found, *_) = json.loads(search["gen_ai.memory.records"])
+    assert "canary" in found["content"]
+    assert found["metadata"] == {"block": "vector"}
+    (stored,) = json.loads(spans.all("upsert_memory")[0].attributes["gen_ai.memory.records"])
+    assert stored["content"] == SAID
+    chat = spans.of("chat any")
+    *_, last = json.loads(chat["gen_ai.input.messages"])
+    assert last["role"] == "user"
+    assert last["parts"][0]["content"].endswith(QUESTION)
+    (answer,) = json.loads(chat["gen_ai.output.messages"])
+    assert answer["parts"] == [{"type": "text", "content": "Good to know."}]
+    assert answer["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("asked", ["", "false", "NO_CONTENT", "EVENT_ONLY"])
+def test_other_values_ask_for_none(
+    spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content in spans that were to have none could not be taken back."""
+    monkeypatch.setenv(tracing.CONTENT, asked)
+    with memory_of(fake) as memory:
+        memory.update("s-1", SAID)
+    assert "gen_ai.memory.records" not in spans.of("upsert_memory")
+
+
+def busy(memory: AgentMemory, fake: FakeLLM) -> None:
+    memory.update("s-1", SAID, user_id="ana")
+    memory.flush("s-1")
+    fake.reply("Good to know.")
+    memory.completion("s-2", QUESTION, user_id="ana")
+
+
+def test_what_fails_is_told_by_its_kind(spans: Spans, fake: FakeLLM) -> None:
+    """A failure without its kind says nothing; with its sentence it may say too much."""
+    with memory_of(fake) as memory:
+        with pytest.raises(InvalidInput):
+            memory.update("s-1", {"role": "canary"})
+        fake.fail(400)
+        with pytest.raises(ModelError):
+            memory.completion("s-1", "Hello")
+    assert spans.of("upsert_memory")["error.type"] == "agent_memory.errors.InvalidMessage"
+    assert spans.of("chat any")["error.type"] == "agent_memory.errors.ModelRefused"
+    assert spans.one("chat any").status.status_code.name == "ERROR"
+
+
+def test_an_address_of_ones_own_is_told_the_trace(spans: Spans, fake: FakeLLM) -> None:
+    """Without it a gateway's spans of the same call would be a trace of their own."""
+    with memory_of(fake, embedding="openai/embed") as memory:
+        memory.search(QUESTION, user_id="ana")
+        memory.completion("s-1", "Hello")
+    for name, path in (("embeddings embed", "/embeddings"), ("chat any", "/chat/completions")):
+        ids = {f"{one.context.trace_id:032x}-{one.context.span_id:016x}" for one in spans.all(name)}
+        sent = [
+            headers["traceparent"].removeprefix("00-")[:49]
+            for headers, request in zip(fake.headers, fake.requests, strict=True)
+            if request["path"].endswith(path)
+        ]
+        assert sent
+        assert set(sent) <= ids
+
+
+def test_a_public_provider_is_told_no_trace(fake: FakeLLM) -> None:
+    """Nothing leaves with a request where nobody takes spans."""
+    with memory_of(fake) as memory:
+        memory.completion("s-1", "Hello")
+    assert all("traceparent" not in headers for headers in fake.headers)
+
+
+def test_without_a_provider_nothing_of_opentelemetry_is_imported(tmp_path: Path) -> None:
+    """Importing it would cost every process that nobody traces."""
+    code = (
+        "import sys\nfrom agent_memory import AgentMemory, VectorMemory\n"
+        "with AgentMemory(store='memory://', blocks=[VectorMemory()]) as memory:\n"
+        "    memory.update('s', {'role': 'user', 'content': 'x'})\n"
+        "    memory.get('s', 'x')\n"
+        "print(sorted(one for one in sys.modules if one.startswith('opentelemetry')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_imported_without_a_provider_it_makes_no_span() -> None:
+    """The API's own stand-in takes spans too, and throws them away: that is work for nothing."""
+    pytest.importorskip("opentelemetry.trace")
+    assert not tracing.is_on()
+    assert tracing.here() is None
+    assert tracing.leaving() == {}
+    with tracing.span("x", {}) as span:
+        assert span is None
+        assert tracing.ids() is None

@@ -1,0 +1,124 @@
+"""Blocks are told where a turn begins and where it ends, with all that was said in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import PrivateAttr
+
+from agent_memory import AgentMemory, CompositeMemory, Message, Recall, StaticMemory, Turn
+from agent_memory.core.records import Scope
+from agent_memory.errors import ModelError
+from agent_memory.ltm_blocks.base import ManualBlock
+from agent_memory.testing import FakeLLM
+
+
+class Diary(ManualBlock):
+    """Notes what it is told."""
+
+    kind: str = "diary"
+    _told: list[tuple[Any, ...]] = PrivateAttr(default_factory=list)
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def delete(self, scope: Scope) -> None:
+        """Nothing."""
+
+    def turn_began(self, scope: Scope, turn: Turn) -> None:
+        self._told.append(("began", scope.user_id, turn.session_id, turn.asked[-1].text()))
+
+    async def turn_ended(self, scope: Scope, turn: Turn, said: Sequence[Message]) -> None:
+        roles = [f"{one.role}:{len(one.tool_calls or [])}" for one in said]
+        self._told.append(("ended", scope.user_id, turn.session_id, roles, said[-1].text()))
+
+
+class Plain:
+    """An object that is like a block, and wants to be told of ends."""
+
+    name = "plain"
+
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+
+    def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        return []
+
+    def update(self, scope: Scope, entries: Any) -> None:
+        """Nothing."""
+
+    def delete(self, scope: Scope) -> None:
+        """Nothing."""
+
+    def turn_ended(self, scope: Scope, turn: Turn, said: Sequence[Message]) -> None:
+        self.ends.append(said[-1].text())
+        raise RuntimeError("a block's own mistake")
+
+
+def told(memory: AgentMemory) -> list[tuple[Any, ...]]:
+    block = memory.blocks["diary"]
+    assert isinstance(block, Diary)
+    return block._told
+
+
+def test_a_turn_of_ones_own_loop_is_told() -> None:
+    """Wrong: a block learns of a turn before it is stored, twice, or not at all; or a block's
+    mistake loses the turn."""
+    plain = Plain()
+    with AgentMemory("memory://", blocks=[Diary(), plain]) as memory:
+        turn = memory.before_turn("s", "Hello?", user_id="ana")
+        assert told(memory) == [("began", "ana", "s", "Hello?")]
+        assert memory.history("s") == []
+        memory.after_turn(turn, "Hi.")
+        assert told(memory)[1:] == [("ended", "ana", "s", ["user:0", "assistant:0"], "Hi.")]
+        assert plain.ends == ["Hi."]
+        assert len(memory.history("s")) == 2
+        memory.after_turn(memory.regenerate("s"), "Hello!")
+        assert [one[0] for one in told(memory)] == ["began", "ended", "began", "ended"]
+        assert told(memory)[-1][-1] == "Hello!"
+
+
+def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
+    """Wrong: a block sees the answer without what the tools did for it; or is told of the end of a
+    turn that failed."""
+    with (
+        FakeLLM() as fake,
+        AgentMemory(
+            "memory://", model="openai/m", api_base=fake.api_base, api_key="k", blocks=[Diary()]
+        ) as memory,
+    ):
+        fake.call(("memory_write", {"text": "Ana is vegetarian."}))
+        fake.reply("Noted.")
+        tools = memory.tools("s", user_id="ana")
+        memory.completion("s", "I am vegetarian.", user_id="ana", tools=tools)
+        roles = ["user:0", "assistant:1", "tool:0", "assistant:0"]
+        assert told(memory) == [
+            ("began", "ana", "s", "I am vegetarian."),
+            ("ended", "ana", "s", roles, "Noted."),
+        ]
+        fake.fail(401)
+        with pytest.raises(ModelError):
+            memory.completion("s", "And now?", user_id="ana")
+        assert [one[0] for one in told(memory)][2:] == ["began"]
+
+
+def test_in_a_composite_the_homes_blocks_are_told() -> None:
+    """Wrong: a composite forgets to tell them."""
+    home = AgentMemory("memory://", blocks=[Diary()])
+    with CompositeMemory({"home": home, "rules": StaticMemory(facts=["Be kind."])}) as both:
+        both.after_turn(both.before_turn("s", "Hello?"), "Hi.")
+        assert [one[0] for one in told(home)] == ["began", "ended"]
+
+
+def test_in_a_shared_namespace_it_is_the_namespaces_turn() -> None:
+    """Wrong: blocks are told that a private session of the same id had the turn."""
+    with AgentMemory("memory://", blocks=[Diary()]) as memory:
+        memory.update("s", {"role": "user", "content": "Mine."}, user_id="ana")
+        team = memory.share("team")
+        team.grant("ann", "write")
+        agent = team.agent("ann")
+        agent.after_turn(agent.before_turn("s", "Ours?"), "Yes.")
+        assert len({one[1:3] for one in told(memory)}) == 1
+        assert all(one[1] != "ana" and one[2] != "s" for one in told(memory))

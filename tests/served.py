@@ -1,0 +1,73 @@
+"""The tests of the engine that are run over the service too, by its client: `pytest --service`.
+
+They are the modules of `tests/integration` that call a memory as users do. What looks inside one,
+or is about what no wire carries, is named here, with the why.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+_INSIDE = "it looks inside the memory, at its blocks, its store or its settings"
+_WATCHED = "it stops the store in the middle of a call, and the client tries again"
+_OPENED = "a handle is opened without asking; its first call says what is wrong"
+_NOT_JSON = "a number that JSON does not have cannot be sent"
+
+MODULES: dict[str, dict[str, str]] = {
+    "engine": {},
+    "explain": {},
+    "listing": {},
+    "search_filters": {},
+    "turns": {
+        "test_answers_of_providers_are_taken": "it needs litellm's import, which takes long",
+        "test_a_failing_store_stores_all_or_nothing": _WATCHED,
+        "test_a_turn_outlasts_what_others_do_meanwhile": _INSIDE,
+    },
+    "values": {"test_a_users_values_go_with_the_user": _INSIDE},
+    "once": {
+        "test_every_face_takes_keys": _INSIDE,
+        "test_an_agent_whose_first_write_was_retried_is_redacted": _INSIDE,
+    },
+    "notes": {
+        "test_they_are_recalled_where_they_bear_on_the_question": _INSIDE,
+        "test_while_the_embedder_is_down_words_find_them": _INSIDE,
+        "test_another_user_may_have_come_first": "whose a session is, is asked at each call",
+    },
+    "working": {
+        "test_it_is_in_each_context_of_its_session_only": _INSIDE,
+        "test_what_was_changed_last_is_shown_first": _INSIDE,
+        "test_a_value_that_is_set_while_its_session_is_deleted": _WATCHED,
+        "test_a_model_works_with_it": _NOT_JSON,
+        "test_it_is_configured_by_its_kind": _OPENED,
+    },
+    "bound_sessions": {
+        "test_a_session_of_a_composite_refuses_another_user": _INSIDE,
+        "test_an_owner_is_asked_again_with_each_call": _OPENED,
+    },
+}
+"""The modules, and for each the tests that are left out, with the why."""
+
+
+def chosen(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The tests that are run over the service, and those that are not; from here on their modules
+    open memories behind one."""
+    kept, left = [], []
+    for item in items:
+        module = item.path.stem.removeprefix("test_")
+        name = getattr(item, "originalname", item.name)
+        wanted = module in MODULES and name not in MODULES[module]
+        (kept if wanted else left).append(item)
+    _replace()
+    return kept, left
+
+
+def _replace() -> None:
+    from tests.integration.remotely import FACES
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests.integration.") and name != "tests.integration.remotely":
+            for attribute, value in list(vars(module).items()):
+                if isinstance(value, type) and value in FACES:
+                    setattr(module, attribute, FACES[value])

@@ -1,0 +1,292 @@
+"""Segments: what they find, what becomes of them, and how they stand in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory.retrieval.compact import LEAST_LENGTH, Vectors
+from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.index import SegmentIndex
+from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments, rounded
+from agent_memory.stores.catalogs import Catalog, CatalogChange, Part, changed, opened
+from agent_memory.stores.segment_bytes import bytes_of, segment_of
+from agent_memory.testing.features import for_words, units, worded
+
+WIDE = LEAST_LENGTH
+HEX = [f"{n:032x}" for n in range(1, 400)]
+words = st.lists(st.sampled_from(["fox", "owl", "den", "red"]), max_size=5).map(" ".join)
+texts = st.lists(words, min_size=1, max_size=12)
+
+
+def features(said: Sequence[str], width: int = WIDE, seed: int = 1) -> Features:
+    rows = units(len(said), width, seed, signed=True) if width else None
+    return worded(said, said[::-1], rows, None if rows is None else np.roll(rows, 1, axis=1))
+
+
+def segment(ids: Sequence[str], said: Sequence[str], width: int = WIDE, seed: int = 1) -> Segment:
+    return Segment.of(ids, features(said, width, seed), compact=True)
+
+
+def found(*segments: Segment, depth: int = 99) -> dict[str, tuple[float, ...]]:
+    """What an index of segments finds."""
+    width = segments[0].dimension if segments else 0
+    query = for_words("fox red", units(1, width, 9, signed=True)[0] if width else None)
+    candidates = SegmentIndex(width, segments).search(query, depth)
+    return {
+        name: tuple(row)
+        for name, row in zip(candidates.ids, candidates.scores.tolist(), strict=True)
+    }
+
+
+def same(one: Segment, other: Segment) -> bool:
+    return bytes_of(one) == bytes_of(other)
+
+
+@settings(deadline=None)
+@given(texts, st.sampled_from([0, 5, WIDE, 3 * WIDE]), st.booleans())
+def test_bytes_are_what_was_written(said: list[str], width: int, own_ids: bool) -> None:
+    """Wrong: a store gives back something else than was put there, or in another order."""
+    ids = HEX[: len(said)] if own_ids else [f"é\x00\ud800 {n}" for n in range(len(said))]
+    given_ = segment(ids, said, width)
+    back = segment_of(bytes_of(given_))
+    assert back.names.all() == ids
+    assert found(back) == found(given_)
+    assert same(back, given_)
+    for got, wanted in zip(back.features().words, given_.features().words, strict=True):
+        assert (got.ids == wanted.ids).all()
+        assert (got.weights == wanted.weights).all()
+
+
+@settings(deadline=None)
+@given(texts, st.data())
+def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> None:
+    """Wrong: to join segments changes what is found, or what it is worth."""
+    at = data.draw(st.integers(0, len(said)))
+    some = features(said)
+    parts = [
+        Segment.of(HEX[since:until], some.part(since, until), compact=True)
+        for since, until in ((0, at), (at, len(said)))
+        if since < until
+    ]
+    whole = Segment.of(HEX[: len(said)], some, compact=True)
+    joined = Segment.joined(parts)
+    one, other = found(joined), found(*parts)
+    assert one.keys() == other.keys()
+    assert np.allclose([*one.values()], [other[name] for name in one], rtol=1e-5)
+    if all(part.meaning.scales is not None for part in (*parts, whole)):
+        assert same(joined, whole)
+
+
+@settings(deadline=None)
+@given(texts, st.data())
+def test_nothing_is_left_of_what_is_taken_out(said: list[str], data: st.DataObject) -> None:
+    """Wrong: a record's id, vector or words stay in the bytes, or others go with them."""
+    gone = data.draw(st.sets(st.integers(0, len(said) - 1)))
+    some = features(said)
+    left = [place for place in range(len(said)) if place not in gone]
+    whole = Segment.of(HEX[: len(said)], some, compact=True)
+    rest = whole.without({HEX[place] for place in gone})
+    assert rest.names.all() == [HEX[place] for place in left]
+    if left and whole.meaning.scales is not None:
+        assert same(rest, Segment.of([HEX[place] for place in left], some.at(left), compact=True))
+
+
+def test_bytes_that_nobody_wrote_are_refused() -> None:
+    """Wrong: a damaged segment gives what is found wrong scores, or ends a search."""
+    data = bytes_of(segment(HEX[:3], ["fox", "owl", "den fox"]))
+    for end in (0, 3, 40, 90, len(data) - 16):
+        assert opened(data[:end]) is None
+    assert opened(None) is None
+    assert opened(b"AMSG\x02" + data[5:]) is None
+    refused = 0
+    for at in range(4, len(data), 7):
+        broken = bytearray(data)
+        broken[at] ^= 0xFF
+        read = opened(bytes(broken))
+        refused += read is None
+        if read is not None:
+            assert len(found(read)) <= 3
+    assert refused > 5
+
+
+def test_rounding_again_changes_nothing() -> None:
+    """Wrong: what is moved from store to store, or through a snapshot, drifts."""
+    given_ = features([f"fox {n}" for n in range(50)], 200)
+    once = rounded(given_)
+    halved = Features(
+        once.meaning.astype(np.float16).astype(np.float32),
+        once.meaning_around.astype(np.float16).astype(np.float32),
+        once.words,
+        once.words_around,
+    )
+    for again in (rounded(once), rounded(halved)):
+        assert (again.meaning == once.meaning).all()
+        assert (again.meaning_around == once.meaning_around).all()
+    assert np.abs(once.meaning - given_.meaning).max() < np.abs(given_.meaning).max() / 250
+
+
+def test_vectors_alone_stay_exact() -> None:
+    """Wrong: an index of vectors, which promises cosines, finds the nearly nearest."""
+    rows = units(9, 3 * WIDE, signed=True)
+    for kept in (Features.of_vectors(rows), worded(["fox"] * 8 + [""], None, rows, rows)):
+        assert (Segment.of(HEX[:9], kept, compact=True).features().meaning == rows).all()
+
+
+@pytest.mark.parametrize("row", [[0.0] * WIDE, [1e-9] * WIDE, [1e9] * WIDE, [3e38] * WIDE])
+def test_vectors_of_any_size(row: list[float]) -> None:
+    """Wrong: a vector that is not of unit length becomes zeros, or no number."""
+    matrix = np.array([row, units(1, WIDE)[0]], np.float32)
+    kept = Vectors.of(matrix, True).floats()
+    assert np.allclose(kept, matrix, rtol=1e-2, atol=1e-2 * float(np.abs(matrix[1]).max()))
+
+
+def test_many_records_make_several_segments() -> None:
+    """Wrong: the place of a record is more than two bytes can tell, or a value is too large."""
+    some = features(["fox"] * 5_000, 0)
+    ids = [f"{n}" for n in range(5_000)]
+    assert max(part.records for part in in_segments(ids, some)) <= MOST_ROWS
+    assert SegmentIndex(0).extended(ids, some).held(ids) == set(ids)
+    long = features(["fox"] * 50, 8_000)
+    sizes = [len(bytes_of(one)) for one in in_segments(HEX[:50], long)]
+    assert len(sizes) > 1
+    assert max(sizes) < 3 * 2**20
+
+
+def test_names_are_found_whatever_their_form() -> None:
+    """Wrong: of records with ids of one's own, or nearly like those of the library, one is taken
+    for another."""
+    upper = HEX[0].upper().replace("0", "A")
+    for ids in (HEX[:300], [*HEX[:3], "short"], [upper, HEX[1]]):
+        index = SegmentIndex(0).extended(ids, features(["fox"] * len(ids), 0))
+        assert index.held([*ids[::7], "other", HEX[-1], "é" * 32]) == set(ids[::7])
+        assert sorted(index.search(Query(np.empty(0), for_words("fox").words), 999).ids) == sorted(
+            ids
+        )
+
+
+class Kept:
+    """An owner's segments as a store keeps them, and what should be in them."""
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self.most_bytes = most_bytes
+        self.catalog = Catalog()
+        self.bodies: dict[int, bytes] = {}
+        self.there: dict[int, str] = {}
+        self.written = 0
+
+    def change(self, gone: Sequence[int], said: Sequence[str]) -> CatalogChange:
+        numbers = {number: self.there.pop(number) for number in gone}
+        first = self.catalog.next
+        new = {first + n: f"{first + n}" for n in range(len(said))}
+        ids, most = list(new.values()), self.most_bytes
+        some = [*in_segments(ids, features(said, 0), most_bytes=most)] if said else []
+        change = changed(self.catalog, numbers, some, self.read, most_bytes=most)
+        self.there |= new
+        for name in change.dropped:
+            del self.bodies[name]
+        self.bodies |= change.written
+        self.written += sum(map(len, change.written.values()))
+        self.catalog = Catalog.of(change.catalog.text)
+        return change
+
+    def read(self, names: Sequence[int]) -> Mapping[int, bytes]:
+        return {name: self.bodies[name] for name in names if name in self.bodies}
+
+    def check(self) -> None:
+        """Everything is there, once, within the numbers that the catalog says."""
+        assert self.bodies.keys() == set(self.catalog.names)
+        found: list[str] = []
+        last = 0
+        for part in self.catalog.parts:
+            one = segment_of(self.bodies[part.name])
+            ids = one.names.all()
+            assert last < part.first <= part.last < self.catalog.next
+            assert all(part.first <= int(name) <= part.last for name in ids)
+            assert (part.records, part.size) == (len(ids), len(self.bodies[part.name]))
+            assert 0 < part.records <= MOST_ROWS
+            found += ids
+            last = part.last
+        assert found == list(self.there.values())
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 60), st.sets(st.integers(0, 10**6), max_size=9))))
+def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> None:
+    """Wrong: after some order of writes a record is in no segment, in two, or is not gone."""
+    kept = Kept()
+    for count, picks in steps:
+        numbers = list(kept.there)
+        gone = sorted({numbers[pick % len(numbers)] for pick in picks}) if numbers else []
+        kept.change(gone, ["fox owl"] * count)
+        kept.check()
+
+
+def test_segments_stay_few_and_are_written_a_few_times() -> None:
+    """Wrong: a user who says one thing at a time has thousands of segments; or all that was said
+    is written anew with each message."""
+    kept = Kept()
+    once = len(bytes_of(segment(["1"], ["fox"], 0)))
+    for n in range(3_000):
+        kept.change([], ["fox"])
+        assert len(kept.catalog.parts) <= 8 * 4 + n // (MOST_ROWS // 2), n
+    kept.check()
+    assert kept.written < 3 * 3_000 * once
+    for first in range(1, 3_001, 50):
+        kept.change([*range(first, first + 49)], [])
+    kept.check()
+    assert len(kept.there) == 60
+    assert len(kept.catalog.parts) <= 8
+
+
+def test_to_add_a_little_reads_little() -> None:
+    """Wrong: with each message the largest segments are read and written anew."""
+    kept = Kept()
+    for _ in range(25):
+        kept.change([], ["fox"] * 900)
+    large = {part.name for part in kept.catalog.parts if part.records > 500}
+    for _ in range(60):
+        change = kept.change([], ["fox"])
+        assert not large & {*change.dropped}
+
+
+def test_a_database_may_take_small_values_alone() -> None:
+    """Wrong: on a MySQL server with a small `max_allowed_packet` nothing can be written any more
+    once segments are joined."""
+    kept = Kept(20_000)
+    for count in (700, *([9] * 300)):
+        kept.change([], ["fox owl den"] * count)
+    kept.check()
+    assert max(part.size for part in kept.catalog.parts) <= 20_000
+    assert len(kept.catalog.parts) < 60
+
+
+def test_what_cannot_be_read_concerns_itself_alone() -> None:
+    """Wrong: with one damaged segment nothing can be written or deleted any more; or it stays when
+    all of its records are gone."""
+    kept = Kept()
+    for _ in range(2):
+        kept.change([], ["fox"] * 600)
+    first, second = kept.catalog.parts
+    kept.bodies[first.name] = b"broken"
+    for _ in range(20):
+        kept.change([], ["fox"] * 100)
+    kept.change([1, 2, 601], [])
+    assert kept.catalog.parts[0] == first._replace(records=598)
+    assert second.name not in kept.catalog.names
+    kept.change([*range(3, 601)], [])
+    kept.check()
+
+
+def test_a_catalog_that_nobody_wrote_is_told() -> None:
+    """Wrong: a broken row reads as an empty memory, and what is written next is lost."""
+    for text in ("", "{", "[1]", "[1, 0, [[1, 2]]]", "[1, 0, [[1, 2, 3, 4, null]]]"):
+        with pytest.raises(ValueError, match="damaged"):
+            Catalog.of(text)
+    assert Catalog.of(None) == Catalog(loose=True)
+    full = Catalog(7, (Part(2**61, 1, 6, 5, 90),), loose=True)
+    assert Catalog.of(full.text) == full
