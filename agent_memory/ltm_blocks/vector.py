@@ -18,13 +18,12 @@ from agent_memory.errors import (
     DimensionMismatch,
     ModelUnavailable,
     StoreUnavailable,
-    UnknownStore,
 )
 from agent_memory.ltm_blocks.base import Block, Resources, message_id
 from agent_memory.ltm_blocks.waiting import Group, Waiting
 from agent_memory.models.embedders.base import Embedder
 from agent_memory.retrieval.views import LEAST, RRF, VIEWS, WEIGHTS, Fusion, depth_for
-from agent_memory.stores import check_url
+from agent_memory.stores import check_url, serves
 from agent_memory.stores.base import VectorStore, swaps_vectors
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.url import check_qdrant_url, is_qdrant
@@ -131,10 +130,7 @@ class VectorMemory(Block):
     @classmethod
     def _scheme(cls, value: str | None) -> str | None:
         if value is not None:
-            try:
-                check_url(value)
-            except UnknownStore:  # another database's it is not
-                check_qdrant_url(value)
+            (check_url if serves(value) else check_qdrant_url)(value)
         return value
 
     @property

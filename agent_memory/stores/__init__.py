@@ -43,6 +43,7 @@ __all__ = [
     "VectorStore",
     "check_url",
     "open_store",
+    "serves",
     "url_of",
 ]
 
@@ -80,6 +81,12 @@ def check_url(url: str) -> None:
         raise UnknownStore(f"{named} {_SERVED}")
     elif rest:
         raise UnknownStore("memory:// takes nothing behind it. Write memory:// alone.")
+
+
+def serves(url: str) -> bool:
+    """Whether a store has the scheme of a URL, whatever the rest of it is."""
+    known = ("memory", "sqlite", "folder", *_REDIS, *_SQL_SERVERS, *_MONGODB)
+    return url.partition("://")[0] in known and "://" in url
 
 
 def url_of(place: str | Path) -> str:

@@ -239,9 +239,9 @@ def _follow_within(
     first = _first(known, after[1])
     if is_large(within, first):
         return None
-    if not within.run("append", first):
+    if not within.run("append_alone", first):
         woken = within.run("fall_due", {**at, "now": first["now"]})
-        if not woken or not within.run("append", first):
+        if not woken or not within.run("append_alone", first):
             return None
     # where the first fits all do: no other writer can come between them
     if len(after[1]) > 1:

@@ -126,6 +126,28 @@ _HOLD = (
     .values(lease_owner=_TAKER, lease_until=bindparam("until", type_=BigInteger))
 )
 
+
+def _append(**hold: bool) -> ClauseElement:
+    """An entry after the end of a session that is as it is known, and due.
+
+    Args:
+        hold: How servers keep the head until the transaction ends, see `with_for_update`.
+    """
+    return (
+        insert(ENTRIES)
+        .prefix_with("OR IGNORE", dialect="sqlite")
+        .prefix_with("IGNORE", dialect="mysql")
+        .prefix_with("IGNORE", dialect="mariadb")
+        .from_select(
+            ["session", *_ENTRY],
+            select(_s.key, *[bindparam(name, type_=_e[name].type) for name in _ENTRY])
+            .where(_s.key == bindparam("of_key"), _s.version == bindparam("was"), _s.due_at <= _now)
+            .with_for_update(**hold)
+            .suffix_with("ON CONFLICT DO NOTHING", dialect="postgresql"),
+        )
+    )
+
+
 _VERSION: Any = literal_column("'schema_version'")
 
 STATEMENTS: dict[str, ClauseElement] = {
@@ -141,17 +163,10 @@ STATEMENTS: dict[str, ClauseElement] = {
     # One statement, no transaction around it: the head's version says that the session is as it is
     # known, and the log's primary key that nobody appended to it meanwhile. Servers hold the head
     # until the entry is in the log.
-    "append": insert(ENTRIES)
-    .prefix_with("OR IGNORE", dialect="sqlite")
-    .prefix_with("IGNORE", dialect="mysql")
-    .prefix_with("IGNORE", dialect="mariadb")
-    .from_select(
-        ["session", *_ENTRY],
-        select(_s.key, *[bindparam(name, type_=_e[name].type) for name in _ENTRY])
-        .where(_s.key == bindparam("of_key"), _s.version == bindparam("was"), _s.due_at <= _now)
-        .with_for_update(read=True)
-        .suffix_with("ON CONFLICT DO NOTHING", dialect="postgresql"),
-    ),
+    "append": _append(read=True),
+    # In a transaction that may change the head afterwards: two that shared it would wait for each
+    # other for ever.
+    "append_alone": _append(key_share=True),
     "head": _HEADS.where(_OF_SESSION),
     "tail": select(*_TAIL).where(_OF_SESSION),
     "sessions": _PAGE,
