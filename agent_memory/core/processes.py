@@ -22,8 +22,9 @@ T = TypeVar("T")
 _IMPORT_SECONDS = 20.0
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
-_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
-_known: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+# Locks by their ids, and whether a fork waits for them. No weak set: threads add to one while
+# another iterates over it.
+_known: dict[int, tuple[weakref.ref[threading.RLock], bool]] = {}
 _held: list[threading.RLock] = []
 _anew: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
@@ -35,16 +36,25 @@ def fork_safe_lock() -> threading.RLock:
     go on with half-done. Who holds one takes no other, and does not fork. It is taken by `with`
     alone, which no signal's exception can tear; a signal's handler takes it again.
     """
-    lock = known_lock()
-    _locks.add(lock)
-    return lock
+    return _kept(True)
 
 
 def known_lock() -> threading.RLock:
     """A lock that `holds_a_lock` knows."""
+    return _kept(False)
+
+
+def _kept(forks_wait: bool) -> threading.RLock:
     lock = threading.RLock()
-    _known.add(lock)
+    number = id(lock)
+    _known[number] = weakref.ref(lock, lambda _: _known.pop(number, None)), forks_wait
     return lock
+
+
+def _locks(*kinds: bool) -> list[threading.RLock]:
+    every = list(_known.values())  # one step of C: no other thread comes between
+    found = [reference() for reference, forks_wait in every if forks_wait in kinds]
+    return [lock for lock in found if lock is not None]
 
 
 def is_own(lock: threading.RLock) -> bool:
@@ -53,11 +63,13 @@ def is_own(lock: threading.RLock) -> bool:
 
 
 def holds_a_lock() -> bool:
-    """Whether this thread holds a lock that others may wait for.
+    """Whether this is the main thread, and holds a lock that others may wait for.
 
-    A signal's handler finds it so, where it interrupts who works under one.
+    A signal's handler finds it so, where it interrupts who works under one: on the main thread.
     """
-    return any(is_own(lock) for lock in list(_known))
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return any(map(is_own, _locks(True, False)))
 
 
 def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
@@ -108,7 +120,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def _before_fork() -> None:
-    for lock in list(_locks):
+    for lock in _locks(True):
         lock.acquire()
         _held.append(lock)
     wait_for_imports()

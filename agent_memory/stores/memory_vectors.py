@@ -32,6 +32,12 @@ class _Owned:
     def __bool__(self) -> bool:
         return bool(self._state[2])
 
+    def now(self) -> _Owned:
+        """What the owner has now, which no write changes."""
+        same = _Owned()
+        same._state = self._state
+        return same
+
     @property
     def next(self) -> int:
         """See `Catalog.next`."""
@@ -127,8 +133,9 @@ class MemoryVectors(MemoryRecords):
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         with self._lock:
-            owned = self._owned.get((block, owner), _Owned())
-            index = self._indexes.follow((block, owner), owned)
+            owned = self._owned.get((block, owner), _Owned()).now()
+        # not under the lock: who holds one that forks wait for takes no other
+        index = self._indexes.follow((block, owner), owned)
 
         def read(ids: Sequence[str]) -> dict[str, Record]:
             return {record.id: record for _, record in self._by_ids(block, owner, ids)}

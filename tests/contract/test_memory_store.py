@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,8 @@ from agent_memory.testing import (
     VectorStoreContract,
     WorkStoreContract,
 )
+from agent_memory.testing.contract import record
+from agent_memory.testing.features import for_words, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
@@ -54,3 +57,19 @@ def test_a_lock_that_was_given_back_leaves_nothing() -> None:
     store.unlock("l", "w")
     store.unlock("l", "w")
     assert not store._held
+
+
+def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
+    """Else: a fork has one of two locks and waits for the other, whose holder waits for the one."""
+    store = MemoryStore()
+    store.open_vectors("v", 0, "m")
+    store.put_vectors("v", [record("a", owner="u")], worded(["fox"]))
+    searching = threading.Thread(target=lambda: store.search_vectors("v", "u", for_words("fox"), 3))
+    with store._indexes._lock:
+        searching.start()
+        searching.join(0.2)
+        assert store._lock.acquire(timeout=10)
+        store._lock.release()
+        assert searching.is_alive()
+    searching.join()
+    store.close()
