@@ -16,7 +16,7 @@ from random import random
 from time import sleep
 from typing import cast, get_args
 
-from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.processes import begin_anew_in_child, known_lock
 from agent_memory.core.records import Record
 from agent_memory.core.reserved import FIGURES
 from agent_memory.core.threads import repeated
@@ -44,8 +44,12 @@ class Figures:
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
-        self._lock = fork_safe_lock()
         self._added: Mapping[str, float] = {}
+        self._let_go()
+        begin_anew_in_child(self, Figures._let_go)
+
+    def _let_go(self) -> None:
+        self._lock = known_lock()  # no fork waits for it: it is held while the store is asked
 
     def add(self, counted: Counted) -> bool:
         """Add what this process counted and has not added yet; whether that is done.
