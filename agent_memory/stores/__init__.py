@@ -43,7 +43,6 @@ __all__ = [
     "VectorStore",
     "check_url",
     "open_store",
-    "serves",
     "url_of",
 ]
 
