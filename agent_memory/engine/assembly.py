@@ -15,7 +15,6 @@ from agent_memory.core.limits import text_of
 from agent_memory.core.packing import Packer
 from agent_memory.core.receipts import Part
 from agent_memory.core.records import Head, Scope
-from agent_memory.engine.append import Gate
 from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.edit.edit import Editor
 from agent_memory.engine.edit.receipts import Deleted, Receipts
@@ -78,7 +77,6 @@ class Components:
     leases: Leases
     dead_letters: DeadLetters
     absorber: Absorber
-    gate: Gate
     windows: Windows
     compaction: Compaction
     deletion: Deletion
@@ -353,7 +351,6 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         leases=leases,
         dead_letters=dead_letters,
         absorber=absorber,
-        gate=Gate(closed=not store.remote),
         windows=windows,
         compaction=compaction,
         deletion=deletion,

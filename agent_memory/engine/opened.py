@@ -71,7 +71,6 @@ class OpenMemory:
         self._appender = Appender(
             parts.store,
             self._counter,
-            parts.gate,
             parts.windows,
             self.config.max_message_bytes,
             self.config.keep_keys,
