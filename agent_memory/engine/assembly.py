@@ -47,6 +47,7 @@ from agent_memory.engine.sharing.redaction import Redaction
 from agent_memory.engine.stats import BlockStats, Counted, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.values.key_values import Cache, KeyValues
+from agent_memory.engine.warming import warm_up
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
@@ -176,6 +177,13 @@ class Components:
         resume, beat = self.deletion.resume, self.signs.beat
         housekeeping = Housekeeping(self.store, self.records, resume, beat, jobs)
         return Worker(self.store, self.work, housekeeping.run, threads, on_done)
+
+    def warm_up(self, config: AgentMemoryConfig, scope: Scope | None = None) -> None:
+        """See `AgentMemory.warm_up`."""
+        asks_models = config.model or config.language_models or is_remote(config.embedding)
+        counter = self.services.resources.counter
+        blocks = self.all_blocks.values()
+        warm_up(counter, blocks, asks_models=bool(asks_models), scope=scope)
 
     def close(self) -> None:
         """Release connections."""
