@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agent_memory.core.once import Append, Appended
 from agent_memory.core.records import Draft, Entry, Head, empty_head
@@ -29,8 +28,7 @@ _TEXT = 2_000
 _REFUSALS = (AccessDenied, Damaged, InvalidInput, SessionDeleting)
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedHead:
+class _CachedHead(NamedTuple):
     """A session as it was seen last.
 
     Attributes:
