@@ -3,7 +3,7 @@
 Each call into C (a tokenizer, SQLite) lets go of the interpreter for some microseconds. Where other
 threads wait to take it meanwhile, getting it back takes longer than the call. Threads that wait at
 a gate don't. And what they wait with is appended by the one that is inside, in one transaction:
-where each commit waits for the disk, eight threads append several times as much.
+where each commit waits for the disk, eight threads append up to three times as much.
 """
 
 from __future__ import annotations
