@@ -97,6 +97,7 @@ class AsyncAgentMemory:
     values = awaited(AgentMemory.values)
     open = awaited(AgentMemory.open)
     stats = awaited(AgentMemory.stats)
+    warm_up = awaited(AgentMemory.warm_up)
 
     def session(self, session_id: str, user_id: str | None = None) -> AsyncSession:
         """As `AgentMemory.session`."""

@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,7 @@ from agent_memory.cli.common import (
     open_memory,
 )
 from agent_memory.core.processes import share_arenas
+from agent_memory.core.threads import start
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -83,6 +85,9 @@ def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
         typer.echo("An MCP client is to start this, and speak with it. Ctrl-C ends it.", err=True)
     streams = wire()  # before anything is loaded that might print
     with open_memory(settings(), create=True) as memory:
+        start(
+            "warm-up", partial(memory.warm_up, user)
+        )  # the client's greeting is answered beside it
         serve(build(memory, lambda asked: user), *streams)
 
 
@@ -98,6 +103,7 @@ def _serve_http(
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda number, frame: sys.exit(0))
     with listen(host, port) as listener, open_memory(settings(), create=True) as memory:
+        memory.warm_up()
         address, port = listener.getsockname()[:2]
         if not ip_address(address.partition("%")[0]).is_loopback:
             typer.echo(

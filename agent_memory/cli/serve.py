@@ -97,6 +97,7 @@ def serve(
         from agent_memory.server.metrics import Metrics
         from agent_memory.server.tokens import Tokens
 
+        memory.warm_up()  # who connects meanwhile waits, and is answered by a process that is warm
         address, port = listener.getsockname()[:2]
         ring = KeyRing(memory.components.store)
         _check_credentials(ring, trusted, address)

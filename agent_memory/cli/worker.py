@@ -74,6 +74,7 @@ def worker(
         report = Report(lambda: stops.put("Nobody reads this any more."))
         working = parts.worker(threads or settings.background_threads, report.on_done)
         if not once:
+            parts.warm_up(settings)
             typer.echo(f"Working on {place}. Ctrl-C stops it.")
         _work(working, once, stops)
     typer.echo(report.summary())

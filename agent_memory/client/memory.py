@@ -109,6 +109,9 @@ class RemoteMemory(AgentMemory):
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def warm_up(self, user_id: str | None = None) -> None:
+        """Nothing: what takes long is loaded where the service runs, which does so as it starts."""
+
     def close(self) -> None:
         """Release the connections. Idempotent. Other calls raise `MemoryClosed` afterwards."""
         self._remote.service.close()

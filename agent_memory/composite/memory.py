@@ -368,6 +368,13 @@ class CompositeMemory:
         """`AgentMemory.stats` of each memory, by its name."""
         return {name: memory.stats() for name, memory in self.memories.items()}
 
+    def warm_up(self, user_id: str | None = None) -> None:
+        """`AgentMemory.warm_up` of each memory; blocks that are members load too."""
+        for memory in self.memories.values():
+            memory.warm_up(user_id)
+        for block in self.blocks.values():
+            block.load()
+
     def close(self) -> None:
         """Close every member. Idempotent.
 

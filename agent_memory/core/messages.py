@@ -25,7 +25,6 @@ _NESTED = ("content", "tool_calls", "function_call")
 TIMES = ("create_time", "timestamp")
 """Fields of others that date a message which has no `created_at`; never sent to a model."""
 
-_CHAT = ("role", "content", "name", "tool_calls", "tool_call_id")
 _OURS = {"created_at", "metadata", "raw", "format", *TIMES}
 _MAX_DEPTH = 100  # pydantic and the JSON encoder give up a little above twice that
 _MAX_BITS = 4096  # Python refuses to write integers of more than 4,300 digits
@@ -184,6 +183,8 @@ class Message(BaseModel):
 
     @classmethod
     def _build(cls, fields: Mapping[str, Any]) -> Message:
+        if len(fields) == 2 and cls is Message and (said := _said(fields)) is not None:
+            return said
         if fields.get("created_at", ...) is None:
             fields = {key: value for key, value in fields.items() if key != "created_at"}
         given = dict(fields)
@@ -224,14 +225,19 @@ class Message(BaseModel):
 
         The format of a raw item says how it is shown; see `agent_memory.core.formats.registry`.
         """
-        if self.role is None:
+        values = self.__dict__
+        role, content = values["role"], values["content"]
+        if role is None:
             return [*views_of(self.raw or {}, self.format)]
-        if type(self.content) is str and self.tool_calls is None and not self.model_extra:
+        if type(content) is str and values["tool_calls"] is None and not self.__pydantic_extra__:
             # nearly all messages: their fields are texts, which no serializer need look at
-            values, said = self.__dict__, self.__pydantic_fields_set__
-            given = {key: values[key] for key in _CHAT if key in said}
-        else:
-            given = self.model_dump(exclude_unset=True, exclude=_OURS)
+            view: dict[str, Any] = {"role": role, "content": content}
+            if values["name"] is not None:
+                view["name"] = values["name"]
+            if values["tool_call_id"] is not None:
+                view["tool_call_id"] = values["tool_call_id"]
+            return [view]
+        given = self.model_dump(exclude_unset=True, exclude=_OURS)
         return [
             {key: value for key, value in given.items() if value is not None or key == "content"}
         ]
@@ -245,7 +251,7 @@ class Message(BaseModel):
     def is_flat(self) -> bool:
         """Whether it holds no lists or dicts that somebody could change."""
         nested = isinstance(self.content, list) or self.tool_calls or self.raw
-        return not (nested or self.metadata or self.model_extra)
+        return not (nested or self.metadata or self.__pydantic_extra__)
 
     def detached(self) -> Message:
         """Itself, or a copy where it holds lists or dicts that somebody could change."""
@@ -274,6 +280,24 @@ class Message(BaseModel):
         values["created_at"] = created_at if own is None else datetime.fromisoformat(own)
         extra = {key: values.pop(key) for key in given if key not in _FIELDS}
         return _validated(values, given, extra)
+
+
+def _said(fields: Mapping[str, Any]) -> Message | None:
+    """The message of a role and a text alone, as nearly all are; None where there is more to check.
+
+    What validation would make of it, in a fifth of the time.
+    """
+    role, text = fields.get("role"), fields.get("content")
+    if type(role) is not str or role not in ROLES or type(text) is not str or not text.isascii():
+        return None
+    values: dict[str, Any] = {
+        **_UNSET,
+        "role": role,
+        "content": text,
+        "created_at": _now(),
+        "metadata": {},
+    }
+    return _validated(values, _SAID, {})
 
 
 def _refusal(error: ValidationError) -> InvalidMessage:
@@ -312,6 +336,7 @@ def _is_response(value: Mapping[str, Any]) -> bool:
 _set = object.__setattr__
 _FIELDS = frozenset(Message.model_fields)
 _UNSET = dict.fromkeys(Message.model_fields)
+_SAID = ("role", "content")
 
 
 def _validated(values: dict[str, Any], given: Iterable[str], extra: dict[str, Any]) -> Message:

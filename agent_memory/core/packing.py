@@ -148,7 +148,8 @@ class Packer:
             asked: The turn so far. A system message in it stands for the session's.
             once: Whether what was asked is left out where the window ends with it already.
         """
-        own = [self._counted(entry) for entry in entries]
+        encoding = self.counter.encoding
+        own = [one if one.encoding == encoding else self._counted(one) for one in entries]
         was_cut = head is not None and head.start > 0
         systems = [message for message in asked if message.is_system]
         given = [message for message in asked if not message.is_system] if systems else asked
@@ -342,8 +343,6 @@ class Packer:
 
     def _counted(self, entry: Entry) -> Entry:
         """The entry with the configured tokenizer's count, should another one have counted it."""
-        if entry.encoding == self.counter.encoding:
-            return entry
         return replace(entry, tokens=self.counter.message(entry.message))
 
 

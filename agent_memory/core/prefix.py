@@ -7,24 +7,15 @@ counted by whole messages: what two different messages begin with alike is not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
-from typing import NamedTuple
+from typing import TypeAlias
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Recall
 from agent_memory.core.window import is_user
 
-
-class Piece(NamedTuple):
-    """A message of a prompt, or its memory element.
-
-    Attributes:
-        key: Says whether two are the same.
-        tokens: What it costs.
-    """
-
-    key: int
-    tokens: int
+Piece: TypeAlias = tuple[int, int]
+"""A message of a prompt, or its memory element: a key that says whether two are the same, and the
+tokens that it costs. A context has one for each of its messages, so it is a bare tuple."""
 
 
 def pieces(
@@ -44,14 +35,20 @@ def pieces(
         recall_tokens: What that costs.
         leads: Whether it stands at the end of the first message instead.
     """
-    above = [Piece(hash((one.role, _content(one))), tokens) for one, tokens in leading]
-    below = [Piece(hash((one.seq, one.tokens, _content(one.message))), one.tokens) for one in said]
+    above: list[Piece] = [
+        (hash((one.role, one.content if type(one.content) is str else None)), tokens)
+        for one, tokens in leading
+    ]
+    below: list[Piece] = []
+    for entry in said:
+        content, tokens = entry.message.content, entry.tokens
+        text = content if type(content) is str else None
+        below.append((hash((entry.seq, tokens, text)), tokens))
     if recalls:
-        memory = Piece(hash(tuple([(one.block, str(one)) for one in recalls])), recall_tokens)
+        memory = hash(tuple([(one.block, str(one)) for one in recalls])), recall_tokens
         if leads:
-            first = above[0] if above else Piece(0, 0)
-            one = Piece(hash((first.key, memory.key)), first.tokens + recall_tokens)
-            return [one, *above[1:], *below]
+            key, tokens = above[0] if above else (0, 0)
+            return [(hash((key, memory[0])), tokens + recall_tokens), *above[1:], *below]
         places = [place for place, entry in enumerate(said) if is_user(entry)]
         below.insert(places[-1] if places else 0, memory)
     return [*above, *below]
@@ -59,9 +56,9 @@ def pieces(
 
 def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
     """Tokens at the beginning of a prompt that are the same as in another one."""
-    alike = takewhile(lambda pair: pair[0].key == pair[1].key, zip(before, now, strict=False))
-    return sum(one.tokens for _, one in alike)
-
-
-def _content(message: Message) -> str | None:
-    return message.content if isinstance(message.content, str) else None
+    kept = 0
+    for (was, _), (key, tokens) in zip(before, now, strict=False):
+        if was != key:
+            break
+        kept += tokens
+    return kept

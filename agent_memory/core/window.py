@@ -294,20 +294,30 @@ def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
 
 
 def _shown(entries: Sequence[Entry]) -> list[Entry]:
-    layout = _layout(entries)
-    return [entry for entry, ok in zip(entries, layout.shown, strict=True) if ok]
+    if _are_plain(entries):
+        return list(entries)
+    return [entry for entry, ok in zip(entries, _layout(entries).shown, strict=True) if ok]
+
+
+def _are_plain(entries: Sequence[Entry]) -> bool:
+    """Whether all of them are; nearly always they are, and each context asks."""
+    for entry in entries:
+        message = entry.message
+        if message.role not in _PLAIN or message.tool_calls or message.__pydantic_extra__:
+            return False
+    return True
 
 
 def _is_plain(message: Message) -> bool:
     """Whether it can neither call nor answer, and is shown."""
-    return message.role in _PLAIN and not message.tool_calls and not message.model_extra
+    return message.role in _PLAIN and not message.tool_calls and not message.__pydantic_extra__
 
 
 def _layout(entries: Sequence[Entry]) -> _Layout:
     """Pair calls with results, newest unanswered call first where an id is used again."""
     group = list(range(len(entries)))
     shown = [True] * len(entries)
-    if all(_is_plain(entry.message) for entry in entries):
+    if _are_plain(entries):
         return _Layout(shown, group, None)
     waiting: dict[_CallId, int] = {}
     missing: dict[int, set[_CallId]] = {}

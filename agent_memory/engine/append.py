@@ -1,17 +1,10 @@
-"""Appending to a session: who waits, what is refused, and what becomes of the rest.
-
-Threads that append to a database in this process do it one after another. Each call into C (a
-tokenizer, SQLite) lets go of the interpreter for some microseconds. Where other threads wait to
-take it meanwhile, getting it back takes longer than the call. Threads that wait at a gate don't:
-eight of them append a quarter more in the same time.
-"""
+"""Appending to a session: what is refused, and what becomes of the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agent_memory.core.messages import Message
 from agent_memory.core.once import (
@@ -25,9 +18,9 @@ from agent_memory.core.once import (
     key_of_import,
     key_of_message,
 )
-from agent_memory.core.processes import begin_anew_in_child, known_lock
 from agent_memory.core.records import Draft
 from agent_memory.core.redacting import redacted
+from agent_memory.engine.gate import Gate
 from agent_memory.errors import MessageTooLarge
 from agent_memory.stores.base import groups_appends
 
@@ -43,27 +36,6 @@ _WIDEST = 6  # bytes of a character in JSON
 _FRAME = 2_000  # bytes of a flat message beside its content, names apart
 
 
-class Gate:
-    """Lets one thread through at a time, where that is faster.
-
-    Args:
-        closed: Whether it is: with a server, all wait for answers at the same time.
-    """
-
-    def __init__(self, *, closed: bool) -> None:
-        self._closed = closed
-        self._begin_anew()
-        begin_anew_in_child(self, Gate._begin_anew)
-
-    def _begin_anew(self) -> None:
-        self._lock = known_lock()  # a signal's handler may append meanwhile
-
-    def turn(self, given: Sequence[Any]) -> AbstractContextManager[object]:
-        """Held while messages, as they were given, are made ready and appended."""
-        alone = self._closed and len(given) == 1 and _is_short_text(given[0])
-        return self._lock if alone else nullcontext()
-
-
 class Update(NamedTuple):
     """What a caller gives; see `AgentMemory.update`, and `Append` for `own`."""
 
@@ -75,13 +47,16 @@ class Update(NamedTuple):
     own: bool = False
 
 
+_Stored: TypeAlias = tuple["Head", "KeptKey | None"]
+"""The head after an append; and where all was appended before, what is kept of that."""
+
+
 class Appender:
     """Appends what callers give.
 
     Args:
         store: The log.
         counter: Counts tokens.
-        gate: Lets threads through.
         windows: What was read of the log.
         max_message_bytes: What one message may have, as JSON.
         keep_keys: How long keys are known.
@@ -92,7 +67,6 @@ class Appender:
         self,
         store: SessionStore,
         counter: TokenCounter,
-        gate: Gate,
         windows: Windows,
         max_message_bytes: int,
         keep_keys: KeepKeys,
@@ -100,7 +74,9 @@ class Appender:
     ) -> None:
         self._store = store
         self._counter = counter
-        self._gate = gate
+        self._grouping = store if groups_appends(store) else None
+        # with a server, all wait for answers at the same time
+        self._gate = None if store.remote else Gate(self._append, self._append_all)
         self._windows = windows
         self._max_message_bytes = max_message_bytes
         self._keep_keys: KeepKeys = keep_keys
@@ -119,18 +95,23 @@ class Appender:
         Returns:
             The head as it is now; and where all was appended before, what is kept of that.
         """
-        with self._gate.turn(given):
-            asked = self._asked(Update(session_id, given, user_id, key, expected_end))
-            if asked.once is None:
-                head = self._store.append(session_id, asked.drafts, user_id)
-                self._windows.appended(head, asked.drafts)
-                return head, None
-            done = self._store.append_once(session_id, asked.drafts, asked.once, user_id)
-            return self._done(asked, done)
+        update = Update(session_id, given, user_id, key, expected_end)
+        if self._gate is not None and is_brief(given):
+            return self._gate.made(update)
+        return self._append(update)
+
+    def _append(self, update: Update) -> _Stored:
+        asked = self._asked(update)
+        if asked.once is None:
+            head = self._store.append(asked.session_id, asked.drafts, asked.user_id)
+            self._windows.appended(head, asked.drafts)
+            return head, None
+        done = self._store.append_once(asked.session_id, asked.drafts, asked.once, asked.user_id)
+        return self._done(asked, done)
 
     def append_all(
         self, updates: Sequence[Update], check: Callable[[str, str | None], None]
-    ) -> list[tuple[Head, KeptKey | None] | Exception] | None:
+    ) -> list[_Stored | Exception] | None:
         """Append for several callers in one transaction, each as `append` does it; what is refused
         gives its error. None where the store has no such transactions: nothing was done.
 
@@ -138,17 +119,25 @@ class Appender:
             updates: What they give.
             check: Refuses ids that are not usable.
         """
-        if not groups_appends(self._store):
-            return None
-        asked: dict[int, Append] = {}
-        found: dict[int, tuple[Head, KeptKey | None] | Exception] = {}
+        return None if self._grouping is None else self._append_all(updates, check)
+
+    def _append_all(
+        self,
+        updates: Sequence[Update],
+        check: Callable[[str, str | None], None] = lambda session_id, user_id: None,
+    ) -> list[_Stored | Exception]:
+        store, asked = self._grouping, dict[int, Append]()
+        found: dict[int, _Stored | Exception] = {}
         for place, update in enumerate(updates):
             try:
                 check(update.session_id, update.user_id)
-                asked[place] = self._asked(update)
+                if store is None:
+                    found[place] = self._append(update)
+                else:
+                    asked[place] = self._asked(update)
             except Exception as error:  # noqa: BLE001 - whatever its messages are, the others go on
                 found[place] = error
-        done = self._store.append_all(list(asked.values()))
+        done = [] if store is None else store.append_all(list(asked.values()))
         for (place, one), result in zip(asked.items(), done, strict=True):
             found[place] = result if isinstance(result, Exception) else self._done(one, result)
         return [found[place] for place in range(len(updates))]
@@ -279,8 +268,11 @@ def check_size(messages: Sequence[Message], most: int) -> None:
             )
 
 
-def _is_short_text(message: Any) -> bool:
-    """Whether it is of a kind that runs no code of others, and little of ours."""
+def is_brief(given: Sequence[Any]) -> bool:
+    """Whether it is one message, of a kind that runs no code of others, and little of ours."""
+    if len(given) != 1:
+        return False
+    message = given[0]
     if type(message) is dict:
         content = message.get("content")
         plain = "tool_calls" not in message

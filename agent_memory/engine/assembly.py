@@ -15,7 +15,6 @@ from agent_memory.core.limits import text_of
 from agent_memory.core.packing import Packer
 from agent_memory.core.receipts import Part
 from agent_memory.core.records import Head, Scope
-from agent_memory.engine.append import Gate
 from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.edit.edit import Editor
 from agent_memory.engine.edit.receipts import Deleted, Receipts
@@ -48,6 +47,7 @@ from agent_memory.engine.sharing.redaction import Redaction
 from agent_memory.engine.stats import BlockStats, Counted, Stats
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.values.key_values import Cache, KeyValues
+from agent_memory.engine.warming import warm_up
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import Block, FactBlock, ManualBlock, NoteBlock
@@ -78,7 +78,6 @@ class Components:
     leases: Leases
     dead_letters: DeadLetters
     absorber: Absorber
-    gate: Gate
     windows: Windows
     compaction: Compaction
     deletion: Deletion
@@ -178,6 +177,13 @@ class Components:
         resume, beat = self.deletion.resume, self.signs.beat
         housekeeping = Housekeeping(self.store, self.records, resume, beat, jobs)
         return Worker(self.store, self.work, housekeeping.run, threads, on_done)
+
+    def warm_up(self, config: AgentMemoryConfig, scope: Scope | None = None) -> None:
+        """See `AgentMemory.warm_up`."""
+        asks_models = config.model or config.language_models or is_remote(config.embedding)
+        counter = self.services.resources.counter
+        blocks = self.all_blocks.values()
+        warm_up(counter, blocks, asks_models=bool(asks_models), scope=scope)
 
     def close(self) -> None:
         """Release connections."""
@@ -353,7 +359,6 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         leases=leases,
         dead_letters=dead_letters,
         absorber=absorber,
-        gate=Gate(closed=not store.remote),
         windows=windows,
         compaction=compaction,
         deletion=deletion,

@@ -71,7 +71,6 @@ class OpenMemory:
         self._appender = Appender(
             parts.store,
             self._counter,
-            parts.gate,
             parts.windows,
             self.config.max_message_bytes,
             self.config.keep_keys,
@@ -94,6 +93,24 @@ class OpenMemory:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def warm_up(self, user_id: str | None = None) -> None:
+        """Load now what the first calls of this process would load, each at its own cost: the
+        tokenizer, local embedders, what blocks need, and litellm where models are asked.
+
+        For services, before they say that they are ready: a first `completion` takes seconds else.
+        Nothing is stored, and nobody is asked over the network. What cannot be loaded is logged,
+        and met again by the call that needs it.
+
+        Args:
+            user_id: A user whose index blocks read too, as for the user's first `get`.
+
+        Raises:
+            InvalidId: The id is not usable.
+        """
+        self._guard.check(None, user_id)
+        scope = None if user_id is None else Scope(user_id)
+        self.components.warm_up(self.config, scope)
 
     def close(self) -> None:
         """Finish background work, release connections. Idempotent.

@@ -175,6 +175,11 @@ class Block(BaseModel, ABC):
         answered too; ten seconds at most are waited for it.
         """
 
+    def warm(self, scope: Scope) -> None:
+        """Called by `AgentMemory.warm_up`, after `load`: read what the first `get` for a scope
+        would read. No model is asked.
+        """
+
     def prepare(self, entries: Sequence[Entry]) -> None:
         """Told what the next calls of `update` will bring, of several sessions.
 

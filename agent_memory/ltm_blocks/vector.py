@@ -215,6 +215,18 @@ class VectorMemory(Block):
 
         self.resources.embedders(self.embedding).load()
 
+    def warm(self, scope: Scope) -> None:
+        if self._qdrant is not None:  # its index is on a server
+            return
+        import numpy as np
+
+        from agent_memory.retrieval.features import Query
+
+        stored = self._vectors.vector_blocks().get(self.name)
+        if stored is not None:
+            nothing = Query.of("", np.zeros(stored[0], np.float32))
+            self._vectors.search_vectors(self.name, scope.owner, nothing, 1)
+
     def close(self) -> None:
         if self._qdrant is not None:
             self._vectors.close()

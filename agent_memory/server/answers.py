@@ -21,6 +21,8 @@ ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff
 
 def encoded(value: object) -> bytes:
     """A value as JSON; what UTF-8 cannot say is escaped."""
+    if is_dataclass(value):
+        value = _plain(value)
     try:
         return _AS_IT_IS.encode(value).encode()
     except UnicodeEncodeError:  # lone surrogates, which a log keeps as they were said

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
 import traceback
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from agent_memory.core.tracing import ids
 
@@ -44,12 +46,47 @@ class JsonLines(logging.Formatter):
         return json.dumps(told, ensure_ascii=True)
 
 
+class Lines(logging.StreamHandler[TextIO]):
+    """Writes lines to stderr; those of one turn of an event loop at once.
+
+    To write lets go of the interpreter, which then is to be had back from the threads that do what
+    is asked: at each request that takes longer than to write.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+        self._waiting: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """As `logging.StreamHandler.emit`."""
+        if record.levelno > logging.INFO:
+            self.flush()
+            super().emit(record)
+            return
+        try:
+            self._waiting.append(self.format(record) + self.terminator)
+            if len(self._waiting) == 1:
+                asyncio.get_running_loop().call_soon(self.flush)
+        except RuntimeError:  # on a thread without a loop
+            self.flush()
+        except Exception:  # noqa: BLE001 - as the standard library's: no line is worth a request
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self.lock or nullcontext():
+            waiting, self._waiting = self._waiting, []
+            with suppress(OSError):  # nobody reads stderr any more: there is nobody to tell
+                self.stream.write("".join(waiting))
+                super().flush()
+
+
 def log_as_json() -> None:
     """Have this process log so, to stderr: its own requests, and what others warn of."""
     # what no line tells need not be looked up for each (see "Optimization" in the docs of logging)
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    handler = logging.StreamHandler(sys.stderr)
+    handler = Lines()
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -17,11 +17,22 @@ if TYPE_CHECKING:
 LOST = "Another worker took session {!r} over. What this one was about to write was refused."
 
 
-def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
-    """The head after an append, and the entries to write.
+def extend(
+    head: Head,
+    drafts: Sequence[Draft],
+    user_id: str | None,
+    tail: tuple[int, int] | None = None,
+) -> tuple[Head, list[Entry]]:
+    """The head after an append, which is the caller's own, and the entries to write.
 
     Repeating the system message as it stands leaves the version alone, so that a caller who sends
     it with every update makes nobody lose a compare-and-swap.
+
+    Args:
+        head: The session's.
+        drafts: What is appended.
+        user_id: Who appends, if that is named.
+        tail: The log's end and total, where they have gone on since the head was read.
 
     Raises:
         SessionOfAnotherUser: The session has another user.
@@ -33,9 +44,13 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         )
     if user_id is not None and head.user_id not in (None, user_id):
         raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
-    entries = entries_after(head.session_id, head.end, head.total, drafts)
-    system = next((draft for draft in reversed(drafts) if draft.message.is_system), None)
-    after = with_tail(head, head.end + len(entries), entries[-1].total if entries else head.total)
+    end, total = tail or (head.end, head.total)
+    entries = entries_after(head.session_id, end, total, drafts)
+    system: Draft | None = None
+    for draft in drafts:
+        if draft.message.is_system:
+            system = draft
+    after = with_tail(head, end + len(entries), entries[-1].total if entries else total)
     claimed = user_id is not None and head.user_id is None
     if claimed:
         after = replace(after, user_id=user_id, cursors={})
@@ -44,7 +59,11 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         after = replace(after, system=system.message, system_tokens=system.tokens)
     if claimed or ruled or head.version == 0:
         after = replace(after, version=head.version + 1)
-    return after, [_written(*one) for one in zip(entries, drafts, strict=True)]
+    for place, draft in enumerate(drafts):
+        if draft.placed is not None:
+            message = draft.placed(entries[place].seq)
+            entries[place] = replace(entries[place], message=message, created_at=message.created_at)
+    return after, entries
 
 
 def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]) -> list[Entry]:
@@ -56,14 +75,6 @@ def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]
         made = message.created_at
         entries.append(Entry(session_id, seq, message, tokens, total, draft.encoding, made))
     return entries
-
-
-def _written(entry: Entry, draft: Draft) -> Entry:
-    """The entry as it is to be written at its place."""
-    if draft.placed is None:
-        return entry
-    message = draft.placed(entry.seq)
-    return replace(entry, message=message, created_at=message.created_at)
 
 
 def with_tail(head: Head, end: int, total: int) -> Head:

@@ -103,7 +103,7 @@ def test_each_call_of_the_library_asks_or_refuses() -> None:
     """Wrong: a call of the library's is added, and the client runs the engine's code for it, which
     has no store here."""
     tabled = {one.name for one in CALLS if one.subject == "memory"}
-    kept = {"session", "user", "share", "values", "open", "replay", "edit", "close"}
+    kept = {"session", "user", "share", "values", "open", "replay", "edit", "close", "warm_up"}
     for name, _ in inspect.getmembers(AgentMemory):
         if not name.startswith("_"):
             assert name in vars(RemoteMemory), name

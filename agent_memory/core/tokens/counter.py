@@ -71,6 +71,11 @@ class TokenCounter:
         """Fixed cost of a context, over the sum of its messages."""
         return _REPLY_PRIMING
 
+    def load(self) -> None:
+        """Build the tokenizer now, which the first texts would have built beside them."""
+        if isinstance(self._texts, Encoding):
+            self._texts.build()
+
     def text(self, text: str) -> int:
         """Tokens of a bare text."""
         return self._texts.count(text)

@@ -102,7 +102,8 @@ class View(NamedTuple):
         query = self.seen.query
         text = query.text() if query is not None else ""
         floors = {} if all_of_it else self.seen.packer.floors(text)
-        return merge(self.found, window.sources, self.among, floors)
+        shown = self.seen.scope.shown if window is self.seen.window else window.sources
+        return merge(self.found, shown, self.among, floors)
 
     def left_out(self, context: MemoryContext, window: Shown) -> list[LeftOut]:
         """What blocks recalled for a context and it has not, with the why."""
@@ -304,7 +305,8 @@ class Contexts:
                 (one for one in said if role_of(one) == "user"), None
             )
         scope = scope_of(head, user_id, session_id)
-        scope = replace(scope, shown=window.sources)
+        if self.blocks:
+            scope = replace(scope, shown=window.sources)
         return Seen(packer, head, entries, asked, query and asked_for(query), scope, window)
 
     def _view(self, seen: Seen) -> View:

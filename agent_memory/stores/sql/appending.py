@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from agent_memory.core.once import Append, Appended
 from agent_memory.core.records import Draft, Entry, Head, empty_head
@@ -17,7 +16,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
 )
 from agent_memory.stores.coding import now_micros, to_micros
-from agent_memory.stores.log import copy_for_caller, extend
+from agent_memory.stores.log import extend, with_tail
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.keys import read_keys, write_keys
 from agent_memory.stores.sql.pieces import is_large, write_entries
@@ -29,12 +28,27 @@ _TEXT = 2_000
 _REFUSALS = (AccessDenied, Damaged, InvalidInput, SessionDeleting)
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedHead:
-    """A session as it was seen last: its row's key, and its head, which is no caller's."""
+class _CachedHead(NamedTuple):
+    """A session as it was seen last.
+
+    Attributes:
+        key: Of its row.
+        head: Its head, which is no caller's; of before the appends that changed only its tail.
+        tail: The log's end and total.
+    """
 
     key: int
     head: Head
+    tail: tuple[int, int]
+
+    @classmethod
+    def of(cls, key: int, head: Head) -> _CachedHead:
+        """As it stands in the database."""
+        return cls(key, head, (head.end, head.total))
+
+    def whole(self) -> Head:
+        """The head now, for a caller."""
+        return with_tail(self.head, *self.tail)
 
 
 class Appender:
@@ -62,8 +76,8 @@ class Appender:
         if known is not None:
             after = _follow(connection, known, one)
             if after is not None:
-                self._remember(after)
-                return _whole(after.head, one)
+                self._remember(after[0])
+                return _done(after[1], one)
         (done,) = self.append_all(connection, [one])
         if isinstance(done, Exception):
             raise done
@@ -103,8 +117,8 @@ class Appender:
         if known is not None:
             after = _follow_within(within, known, one, self._at(one.session_id))
             if after is not None:
-                fresh[one.session_id] = after
-                return _whole(after.head, one)
+                fresh[one.session_id] = after[0]
+                return _done(after[1], one)
         row, before = self._look(within, one.session_id)
         if one.own and row is not None and before.user_id is None:
             raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
@@ -112,7 +126,7 @@ class Appender:
         if once is None:
             written, _ = self._extend(within, row, before, drafts, one.user_id)
             fresh[one.session_id] = written
-            return _whole(written.head, one)
+            return _done(written.whole(), one)
         extend(before, (), one.user_id)  # who is refused learns nothing of keys
         names = once.names
         found = read_keys(within, self._at(one.session_id), names) if row and names else []
@@ -125,7 +139,7 @@ class Appender:
             within.run("prune_keys", {"of_key": written.key, "since": to_micros(once.since)})
         write_keys(within, written.key, once.kept(chosen.places, entries, written.head))
         fresh[one.session_id] = written
-        return Appended(copy_for_caller(written.head), chosen.places)
+        return Appended(written.whole(), chosen.places)
 
     def begin(self, connection: SQLConnection, head: Head, now: int) -> None:
         """Write the head of a session that is not there, due at a time, without its log."""
@@ -172,7 +186,7 @@ class Appender:
                 connection.run("fall_due", {**at, "now": now})
         if entries:
             write_entries(connection, row.key, entries)
-        return _CachedHead(row.key, head), entries
+        return _CachedHead.of(row.key, head), entries
 
     def _remember(self, one: _CachedHead) -> None:
         name = one.head.session_id
@@ -198,45 +212,53 @@ def swap(before: Head, after: Head) -> dict[str, Any]:
     return {"was": before.version, "begun": to_micros(before.created_at), **new}
 
 
-def _whole(head: Head, one: Append) -> Appended:
-    return Appended(copy_for_caller(head), tuple(range(len(one.drafts))))
+def _done(head: Head, one: Append) -> Appended:
+    return Appended(head, tuple(range(len(one.drafts))))
 
 
-def _next(known: _CachedHead, one: Append) -> tuple[_CachedHead, Sequence[Entry]] | None:
+_Next: TypeAlias = tuple[_CachedHead, Head]
+"""A session after an append: as it is remembered, and as its caller gets it."""
+
+
+def _next(known: _CachedHead, one: Append) -> tuple[_Next, Sequence[Entry]] | None:
     """A session after an append, and what to write; None where it has to be looked at first."""
     head, once = known.head, one.once
     if not one.drafts or one.user_id not in (None, head.user_id):
         return None
-    if once is not None and (once.names or once.expected_end != head.end):
+    if once is not None and (once.names or once.expected_end != known.tail[0]):
         return None
-    after, entries = extend(head, one.drafts, one.user_id)
-    return None if after.version != head.version else (_CachedHead(known.key, after), entries)
+    after, entries = extend(head, one.drafts, one.user_id, known.tail)
+    if after.version != head.version:
+        return None
+    return (_CachedHead(known.key, head, (after.end, after.total)), after), entries
 
 
 def _first(known: _CachedHead, entries: Sequence[Entry]) -> dict[str, Any]:
-    facts = {"of_key": known.key, "was": known.head.version, "now": now_micros()}
-    return {**entry_values(entries[0]), **facts}
+    values = entry_values(entries[0])
+    values.update(of_key=known.key, was=known.head.version, now=now_micros())
+    return values
 
 
-def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _CachedHead | None:
+def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _Next | None:
     """Append in one statement to a session that is as it is known, and due; None: it was not."""
-    after = _next(known, one)
-    if after is None or len(after[1]) > 1:
+    if len(one.drafts) > 1 or (found := _next(known, one)) is None:
         return None
-    first = _first(known, after[1])
+    after, entries = found
+    first = _first(known, entries)
     if is_large(connection, first) or connection.run("append", first) != 1:
         return None
-    return after[0]
+    return after
 
 
 def _follow_within(
     within: SQLConnection, known: _CachedHead, one: Append, at: Mapping[str, Any]
-) -> _CachedHead | None:
+) -> _Next | None:
     """The same in a transaction: several entries, and the session need not be due so far."""
-    after = _next(known, one)
-    if after is None:
+    found = _next(known, one)
+    if found is None:
         return None
-    first = _first(known, after[1])
+    after, entries = found
+    first = _first(known, entries)
     if is_large(within, first):
         return None
     if not within.run("append_alone", first):
@@ -244,6 +266,6 @@ def _follow_within(
         if not woken or not within.run("append_alone", first):
             return None
     # where the first fits all do: no other writer can come between them
-    if len(after[1]) > 1:
-        write_entries(within, known.key, after[1][1:])
-    return after[0]
+    if len(entries) > 1:
+        write_entries(within, known.key, entries[1:])
+    return after

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from agent_memory.core.lazy import made_once
@@ -31,10 +32,10 @@ class Statement:
     list_name: str | None = None
     mark: str = field(default="?", repr=False)
 
-    def filled(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    def filled(self, values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
         """Text and parameters for these values."""
         if self.list_name is None:
-            return self.text, [values[name] for name in self.names]
+            return self.text, self._taken(values)
         marks = ", ".join([self.mark] * len(values[self.list_name]))
         parameters: list[Any] = []
         for name in self.names:
@@ -43,6 +44,13 @@ class Statement:
             else:
                 parameters.append(values[name])
         return self.text.replace(f"[{self.list_name}]", marks), parameters
+
+    @made_once
+    def _taken(self) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+        """Takes the parameters out of values."""
+        if len(self.names) > 1:
+            return itemgetter(*self.names)
+        return lambda values: [values[name] for name in self.names]
 
     @made_once
     def row(self) -> Callable[[Iterable[Any]], Any]:

@@ -1,0 +1,101 @@
+"""Threads that wait to append at the same time: what each of them is told, and what is stored."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory
+from agent_memory.errors import Conflict, InvalidMessage, SessionOfAnotherUser, StoreUnavailable
+
+
+def said(text: str, role: str = "user") -> dict[str, Any]:
+    """A message."""
+    return {"role": role, "content": text}
+
+
+@pytest.fixture(params=["sqlite", "memory", "power"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemory]:
+    """A memory whose threads take turns, over a store with transactions of several or without."""
+    store = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+    durability = "power" if request.param == "power" else "process"
+    with AgentMemory(store=store, blocks=[], durability=durability) as memory:
+        yield memory
+
+
+def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
+    """What comes of calls that wait, in this order, until all of them do."""
+    gate = memory._appender._gate
+    assert gate is not None
+    futures: list[Future[Any]] = [Future() for _ in calls]
+
+    def run(future: Future[Any], call: Callable[[], Any]) -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001 - told by the future
+            future.set_exception(error)
+
+    with gate._lock:
+        for count, (future, call) in enumerate(zip(futures, calls, strict=True), 1):
+            threading.Thread(target=run, args=(future, call), daemon=True).start()
+            while len(gate._waiting) < count:
+                pass
+    return futures
+
+
+def update(memory: AgentMemory, session: str, message: Any, **more: Any) -> Callable[[], Any]:
+    """An update, to be made."""
+    return lambda: memory.update(session, message, **more)
+
+
+def test_each_is_told_of_its_own(memory: AgentMemory) -> None:
+    """Wrong: one that is refused takes its neighbours with it, or one gets the head of another."""
+    memory.update("anas", said("first"), user_id="ana")
+    memory.update("bens", said("ben's"), user_id="ben")
+    one, of_ben, no_role, late, two, again, other, new = at_once(
+        memory,
+        [
+            update(memory, "anas", said("one"), user_id="ana"),
+            update(memory, "bens", said("not ben"), user_id="ana"),
+            update(memory, "anas", said("?", "nobody"), user_id="ana"),
+            update(memory, "anas", said("late"), user_id="ana", expected_end=1),
+            update(memory, "anas", said("two"), user_id="ana", key="k"),
+            update(memory, "anas", said("two"), user_id="ana", key="k"),
+            update(memory, "anas", said("else"), user_id="ana", key="k"),
+            update(memory, "new", said("hello"), user_id="cy"),
+        ],
+    )
+    assert [head.result(30).end for head in (one, two, again, new)] == [2, 3, 3, 1]
+    assert new.result().user_id == "cy"
+    errors = [future.exception(30) for future in (of_ben, no_role, late, other)]
+    expected = [SessionOfAnotherUser, InvalidMessage, Conflict, Conflict]
+    assert [type(error) for error in errors] == expected
+    log = [(entry.seq, entry.message.content) for entry in memory.history("anas")]
+    assert log == [(1, "first"), (2, "one"), (3, "two")]
+    assert [one.content for one in memory.get("anas").messages] == ["first", "one", "two"]
+    assert [entry.message.content for entry in memory.history("bens")] == ["ben's"]
+
+
+def test_many_to_one_session_keep_their_order(memory: AgentMemory) -> None:
+    """Wrong: of more than one turn takes, some are lost, doubled, or share a place; or who came
+    later stands before who came first."""
+    calls = [update(memory, "s", said(str(n)), user_id="ana") for n in range(50)]
+    ends = [future.result(30).end for future in at_once(memory, calls)]
+    assert ends == list(range(1, 51))
+    assert [entry.message.content for entry in memory.history("s")] == list(map(str, range(50)))
+
+
+def test_an_outage_is_told_to_all_that_wait(tmp_path: Path) -> None:
+    """Wrong: of those whose commit failed some are told that they are stored, or wait for ever."""
+    path = tmp_path / "m.db"
+    with AgentMemory(store=f"sqlite:///{path}", blocks=[]) as memory:
+        memory.update("s", said("kept"))
+        path.rename(tmp_path / "elsewhere.db")
+        calls = [update(memory, "s", said(str(n))) for n in range(3)]
+        errors = [future.exception(30) for future in at_once(memory, calls)]
+        assert [type(error) for error in errors] == [StoreUnavailable] * 3

@@ -1,0 +1,141 @@
+"""`warm_up`: what first calls would load is loaded before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import (
+    AgentMemory,
+    AsyncAgentMemory,
+    CompositeMemory,
+    NullMemory,
+    StaticMemory,
+    VectorMemory,
+)
+from agent_memory.core.records import Scope
+from agent_memory.errors import InvalidId, MemoryClosed
+
+SAID = {"role": "user", "content": "My sister lives in Porto."}
+
+_LOADED = """
+import sys
+from agent_memory import AgentMemory
+with AgentMemory(store="memory://", **{fields}) as memory:
+    memory.warm_up()
+    texts = memory.components.services.resources.counter._texts
+    print("litellm" in sys.modules, texts._built is not None)
+"""
+
+
+class Told(StaticMemory):
+    """A block that notes what it is told to load."""
+
+    loaded: list[str] = []
+
+    def load(self) -> None:
+        self.loaded.append("load")
+
+    def warm(self, scope: Scope) -> None:
+        self.loaded.append(scope.owner)
+
+
+class Broken(StaticMemory):
+    """A block that cannot load."""
+
+    def load(self) -> None:
+        raise OSError("no disk")
+
+
+@pytest.mark.parametrize("model", [None, "openai/any"])
+def test_a_process_has_loaded_what_it_will_need(model: str | None) -> None:
+    """Wrong: the first `completion` of a service takes seconds; or a memory without a model loads
+    litellm, which takes as long."""
+    code = _LOADED.format(fields={"model": model} if model else {})
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(model is not None), "True"]
+
+
+def test_blocks_load_and_read_for_a_user() -> None:
+    """Wrong: the first question of a user waits for an index; or one is read though nobody is
+    named."""
+    block = Told(name="told", facts=[])
+    with AgentMemory(store="memory://", blocks=[block]) as memory:
+        memory.warm_up()
+        assert block.loaded == ["load"]
+        memory.warm_up("ada")
+        assert block.loaded == ["load", "load", Scope("ada").owner]
+        with pytest.raises(InvalidId):
+            memory.warm_up("")
+    with pytest.raises(MemoryClosed):
+        memory.warm_up()
+
+
+def test_the_index_of_a_user_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what is stored of a user is read at the first question, whatever was warmed up; or to
+    warm up counts as a question, or changes what is found."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
+        memory.update("s", SAID, user_id="ada")
+        memory.flush()
+    with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
+        read: list[Any] = []
+        run = memory._store._database.read  # type: ignore[attr-defined]
+
+        def noted(work: Any) -> Any:
+            read.append(work)
+            return run(work)
+
+        monkeypatch.setattr(memory._store._database, "read", noted)  # type: ignore[attr-defined]
+        memory.warm_up("ada")
+        warmed = len(read)
+        read.clear()
+        assert memory.search("Where does my sister live?", user_id="ada")
+        cold = len(read)
+        assert warmed
+        read.clear()
+        assert memory.search("Where does my sister live?", user_id="ada")
+        assert len(read) == cold  # nothing more was read the first time
+        assert memory.stats().recalls.asked == 2
+
+
+def test_what_cannot_be_loaded_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: a service does not start, since an embedder's file is missing."""
+    blocks = [Broken(name="broken", facts=[]), Told(name="told", facts=[], loaded=[])]
+    with AgentMemory(store="memory://", blocks=blocks) as memory:
+        with caplog.at_level(logging.WARNING):
+            memory.warm_up()
+        assert "broken" in caplog.text
+        assert blocks[1].loaded == ["load"]  # type: ignore[attr-defined]
+        assert memory.update("s", SAID).end == 1
+
+
+def test_every_face_has_it() -> None:
+    """Wrong: code that is written for one face fails on another."""
+    block = Told(name="told", facts=[], loaded=[])
+
+    async def main() -> None:
+        async with AsyncAgentMemory(store="memory://", blocks=[block]) as memory:
+            await memory.warm_up("ada")
+
+    asyncio.run(main())
+    assert block.loaded == ["load", Scope("ada").owner]
+    with NullMemory() as nothing:
+        nothing.warm_up("ada")
+    member, beside = (
+        Told(name="told", facts=[], loaded=[]),
+        Told(name="beside", facts=[], loaded=[]),
+    )
+    with (
+        AgentMemory(store="memory://", blocks=[member]) as memory,
+        CompositeMemory({"home": memory, "beside": beside}) as composite,
+    ):
+        composite.warm_up()
+    assert member.loaded == ["load"]
+    assert composite.blocks["beside"].loaded == ["load"]  # type: ignore[attr-defined]
