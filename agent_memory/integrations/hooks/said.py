@@ -11,40 +11,94 @@ import sqlite3
 from typing import NamedTuple
 
 from agent_memory.errors import StoreUnavailable
+from agent_memory.integrations.hooks.postings import Postings
 
 VERSION = 7
 """The version of the tables that it can read."""
 
-BREAK = "\x00"
-"""Stands between messages: JSON has it escaped."""
-
+_BREAK = "\x00"  # stands between messages: JSON has it escaped
 _WAIT_SECONDS = 0.2
 _SESSIONS = (
-    "SELECT key, session_id FROM agent_memory_sessions_v7 WHERE namespace = ? AND user_id = ? "
-    "AND NOT deleting ORDER BY key DESC"
+    "SELECT key, session_id, "
+    "(SELECT min(seq) FROM agent_memory_entries_v7 WHERE session = key), "
+    "(SELECT max(seq) FROM agent_memory_entries_v7 WHERE session = key) "
+    "FROM agent_memory_sessions_v7 WHERE namespace = ? AND user_id = ? AND NOT deleting "
+    "ORDER BY key DESC"
 )
-_CHOSEN = (  # comparing is quicker than LIKE
-    "FROM agent_memory_entries_v7 WHERE session = ? AND "
+_WORDS = (
+    "SELECT first, last, body FROM agent_memory_facts_v7 "
+    "WHERE namespace = ? AND block = '_words' AND session_id = ? ORDER BY first"
+)
+_SPOKEN = (  # comparing is quicker than LIKE
     '(message BETWEEN \'{"role":"assistant"\' AND \'{"role":"assistant"~\' '
-    'OR message BETWEEN \'{"role":"user"\' AND \'{"role":"user"~\') ORDER BY seq DESC LIMIT ?'
+    'OR message BETWEEN \'{"role":"user"\' AND \'{"role":"user"~\')'
 )
 _MESSAGES = (  # as one text: a row for each takes four times as long
-    f"SELECT group_concat(message, char(0)) FROM (SELECT message {_CHOSEN})"
+    "SELECT group_concat(seq), group_concat(message, char(0)) FROM (SELECT seq, message FROM "
+    "agent_memory_entries_v7 WHERE session = ? AND (seq < ? OR seq > ?) "
+    f"AND {_SPOKEN} ORDER BY seq DESC LIMIT ?)"
 )
-_MOMENT = f"SELECT created_at {_CHOSEN} OFFSET ?"
+_MESSAGE = (
+    "SELECT message, created_at FROM agent_memory_entries_v7 "
+    f"WHERE session = ? AND seq = ? AND {_SPOKEN}"
+)
 
 
-class Session(NamedTuple):
-    """What one session says.
+_TEXT = '{"text":"'
+
+
+class Message(NamedTuple):
+    """A message as it is kept.
 
     Attributes:
-        key: Its key in the file.
-        messages: The JSON of what its user and its assistant said, newest first, parted by
-            `BREAK`.
+        json: What it is.
+        micros: When it was said, in microseconds since 1970.
     """
 
-    key: int
-    messages: str
+    json: str
+    micros: int
+
+
+class Part:
+    """Some messages of one session, as they stand there.
+
+    Attributes:
+        session: The session's key in the file.
+        count: How many.
+    """
+
+    def __init__(self, session: int, seqs: str, messages: str) -> None:
+        self.session = session
+        self._seqs = [int(seq) for seq in seqs.split(",")]
+        self.count = len(self._seqs)
+        self._texts = messages.lower().split(_BREAK)
+
+    def holding(self, root: str) -> list[int]:
+        """The places of those that have this in them."""
+        return [place for place, text in enumerate(self._texts) if root in text]
+
+    def seq(self, place: int) -> int:
+        """Where in the session a message stands."""
+        return self._seqs[place]
+
+
+class Indexed:
+    """Some messages of one session, by the words that were noted of them.
+
+    Attributes:
+        session: As of `Part`.
+        count: As of `Part`.
+    """
+
+    def __init__(self, session: int, first: int, postings: Postings) -> None:
+        self.session = session
+        self.count = postings.count
+        self.holding = postings.holding
+        self._first = first
+
+    def seq(self, place: int) -> int:
+        """As `Part.seq`."""
+        return self._first + place
 
 
 class Said:
@@ -80,29 +134,62 @@ class Said:
                 "agent-memory where the hooks run, and open the memory once."
             )
 
-    def sessions(self, namespace: str, user_id: str, most: int, without: str) -> list[Session]:
-        """A user's sessions, the one begun last first.
+    def parts(self, namespace: str, user_id: str, most: int, without: str) -> list[Part | Indexed]:
+        """What a user and the assistant said, the session begun last first.
 
         Args:
             namespace: The store's namespace.
             user_id: Whose.
-            most: At most so many messages, of them all.
+            most: At most so many messages, or a few more, of them all.
             without: A session that is passed over.
         """
-        found: list[Session] = []
-        for key, session_id in self._file.execute(_SESSIONS, (namespace, user_id)).fetchall():
-            if session_id != without and most > 0:
-                (messages,) = self._file.execute(_MESSAGES, (key, most)).fetchone()
-                if messages:
-                    found.append(Session(key, messages))
-                    most -= messages.count(BREAK) + 1
+        found: list[Part | Indexed] = []
+        rows = self._file.execute(_SESSIONS, (namespace, user_id)).fetchall()
+        for key, session_id, start, end in rows:
+            if session_id == without or start is None:
+                continue
+            if most <= 0:
+                break
+            noted, low, high = self._noted(namespace, key, session_id)
+            if start < low or end > high:
+                given = (key, low, high, most)
+                seqs, messages = self._file.execute(_MESSAGES, given).fetchone()
+                if seqs:
+                    noted.append(Part(key, seqs, messages))
+            found += noted
+            most -= sum(one.count for one in noted)
         return found
 
-    def micros(self, session: Session, place: int) -> int:
-        """When a session's message was said, in microseconds since 1970."""
-        found = self._file.execute(_MOMENT, (session.key, 1, place)).fetchone()
-        return int(found[0])
+    def _noted(
+        self, namespace: str, key: int, session_id: str
+    ) -> tuple[list[Part | Indexed], int, int]:
+        """Messages whose words are noted, from which seq on, and up to which: without a gap."""
+        noted: list[Part | Indexed] = []
+        low = high = 0
+        for first, last, body in self._file.execute(_WORDS, (namespace, session_id)):
+            if noted and first != high + 1:
+                break
+            try:
+                postings = Postings(_text(body))
+            except ValueError:  # it is no more than an index: the messages are read instead
+                break
+            low = low or first
+            high = last
+            noted.append(Indexed(key, first, postings))
+        return noted, low, high
+
+    def message(self, part: Part | Indexed, place: int) -> Message | None:
+        """A message of a part; None where it is not there any more."""
+        found = self._file.execute(_MESSAGE, (part.session, part.seq(place))).fetchone()
+        return None if found is None else Message(*found)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _text(body: str) -> str:
+    """The text of a record in which nothing has to be escaped: quicker than JSON is read."""
+    if not body.startswith(_TEXT):
+        raise ValueError("This is no record that this release can read.")
+    return body[len(_TEXT) : body.index('"', len(_TEXT))]
