@@ -22,7 +22,7 @@ from agent_memory.cli.app import app
 from agent_memory.core.records import Scope
 from agent_memory.core.reserved import WORDS
 from agent_memory.integrations.hooks import said, storing
-from agent_memory.integrations.hooks.postings import MOST, Postings, packed
+from agent_memory.integrations.hooks.word_places import MOST, WordPlaces, packed
 from agent_memory.integrations.hooks.words import bearing
 from agent_memory.retrieval.words import roots
 
@@ -329,14 +329,14 @@ def test_a_prompt_reads_words_instead_of_messages(tmp_path: Path) -> None:
     texts = [f"{n} says kestrel{n % 7} is well" for n in range(2 * MOST + 10)]
     path = write(tmp_path / "t.jsonl", claude(*texts))
     hook("Stop", event(transcript_path=path))
-    assert kinds() == [("Indexed", MOST), ("Indexed", MOST), ("Indexed", 10)]
+    assert kinds() == [("NotedPart", MOST), ("NotedPart", MOST), ("NotedPart", 10)]
     with AgentMemory("m.db") as memory:
         said_since = {"role": "user", "content": "The kestrel nests in tower nine."}
         memory.update("claude-code:s", said_since, user_id="ana")
         memory.update(
             "chat", {"role": "user", "content": "Kestrel hunts voles at dawn."}, user_id="ana"
         )
-    assert sorted(kinds())[-2:] == [("Part", 1), ("Part", 1)]
+    assert sorted(kinds())[-2:] == [("ReadPart", 1), ("ReadPart", 1)]
     for prompt, answer in (
         ("Where does the kestrel nest, in which tower?", "tower nine"),
         ("Which voles does a kestrel hunt?", "at dawn"),
@@ -344,7 +344,7 @@ def test_a_prompt_reads_words_instead_of_messages(tmp_path: Path) -> None:
     ):
         assert answer in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
     hook("Stop", event(transcript_path=path))
-    assert {name for name, _ in kinds()} == {"Indexed"}
+    assert {name for name, _ in kinds()} == {"NotedPart"}
     assert words_noted() == [(1, MOST), (MOST + 1, 2 * MOST), (2 * MOST + 1, 2 * MOST + 11)]
 
 
@@ -392,11 +392,11 @@ def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
         store = memory.components.store
         (one,) = store.records(WORDS.name, Scope(None, "claude-code:s").owner)
         store.put_records(WORDS.name, [replace(one, text=damage)])
-    assert kinds() == [("Part", 2)]
+    assert kinds() == [("ReadPart", 2)]
     prompt = "On which port does the Kestrel staging database listen?"
     assert ASKED in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
     hook("Stop", event(transcript_path=told))
-    assert kinds() == [("Indexed", 2)]
+    assert kinds() == [("NotedPart", 2)]
 
 
 def test_no_word_is_missed() -> None:
@@ -415,13 +415,13 @@ def test_no_word_is_missed() -> None:
         ),
         *("x" * 300, "", "\ud800 half"),
     ]
-    index = Postings(packed([*texts, None]))
+    index = WordPlaces(packed([*texts, None]))
     assert index.count == len(texts)
     for place, text in enumerate(texts):
         for root in roots(text).values():
             assert place in index.holding(root), (text, root)
     assert index.holding("kestrelz") == index.holding("zzz") == set()
-    assert Postings(packed([])).holding("a") == set()
+    assert WordPlaces(packed([])).holding("a") == set()
 
 
 def test_what_bears_on_a_prompt() -> None:
@@ -435,11 +435,12 @@ def test_what_bears_on_a_prompt() -> None:
     parts = {"role": "user", "content": [{"type": "text", "text": "Falcon deploys on Mondays"}]}
     sources = [say, [echo, rare, json.dumps(parts)]]
     given = [
-        said.Part(0, ",".join(str(n) for n in range(len(one))), "\x00".join(one)) for one in sources
+        said.ReadPart(0, ",".join(str(n) for n in range(len(one))), "\x00".join(one))
+        for one in sources
     ]
 
-    def read(part: said.Part | said.Indexed, place: int) -> said.Message:
-        return said.Message(sources[given.index(part)][place], place)  # type: ignore[arg-type]
+    def read(part: said.ReadPart | said.NotedPart, place: int) -> said.StoredMessage:
+        return said.StoredMessage(sources[given.index(part)][place], place)  # type: ignore[arg-type]
 
     found = bearing("How do I deploy Falcon?", given, read, 5)
     assert {(one.micros, one.role) for one in found} == {(1, "assistant"), (2, "user")}

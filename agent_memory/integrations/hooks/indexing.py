@@ -9,7 +9,7 @@ from time import monotonic
 from agent_memory.core.records import Entry, Head, Record, Scope
 from agent_memory.core.reserved import WORDS
 from agent_memory.engine.memory import AgentMemory
-from agent_memory.integrations.hooks.postings import MOST, Postings, packed
+from agent_memory.integrations.hooks.word_places import MOST, WordPlaces, packed
 from agent_memory.ltm_blocks.base import record_id
 
 _LOOKED_AT = 500  # sessions, the newest: earlier ones were looked at when they were new
@@ -51,7 +51,7 @@ def _behind(memory: AgentMemory, head: Head) -> Iterator[int]:
 
 def _covers(noted: Record, head: Head, number: int) -> bool:
     try:
-        Postings(noted.text)
+        WordPlaces(noted.text)
     except ValueError:  # another release's, or another machine's
         return False
     return noted.last >= min(head.end, (number + 1) * MOST)

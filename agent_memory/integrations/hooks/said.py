@@ -11,7 +11,7 @@ import sqlite3
 from typing import NamedTuple
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.integrations.hooks.postings import Postings
+from agent_memory.integrations.hooks.word_places import WordPlaces
 
 VERSION = 7
 """The version of the tables that it can read."""
@@ -47,7 +47,7 @@ _MESSAGE = (
 _TEXT = '{"text":"'
 
 
-class Message(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message as it is kept.
 
     Attributes:
@@ -59,7 +59,7 @@ class Message(NamedTuple):
     micros: int
 
 
-class Part:
+class ReadPart:
     """Some messages of one session, as they stand there.
 
     Attributes:
@@ -82,22 +82,22 @@ class Part:
         return self._seqs[place]
 
 
-class Indexed:
+class NotedPart:
     """Some messages of one session, by the words that were noted of them.
 
     Attributes:
-        session: As of `Part`.
-        count: As of `Part`.
+        session: As of `ReadPart`.
+        count: As of `ReadPart`.
     """
 
-    def __init__(self, session: int, first: int, postings: Postings) -> None:
+    def __init__(self, session: int, first: int, places: WordPlaces) -> None:
         self.session = session
-        self.count = postings.count
-        self.holding = postings.holding
+        self.count = places.count
+        self.holding = places.holding
         self._first = first
 
     def seq(self, place: int) -> int:
-        """As `Part.seq`."""
+        """As `ReadPart.seq`."""
         return self._first + place
 
 
@@ -134,7 +134,9 @@ class Said:
                 "agent-memory where the hooks run, and open the memory once."
             )
 
-    def parts(self, namespace: str, user_id: str, most: int, without: str) -> list[Part | Indexed]:
+    def parts(
+        self, namespace: str, user_id: str, most: int, without: str
+    ) -> list[ReadPart | NotedPart]:
         """What a user and the assistant said, the session begun last first.
 
         Args:
@@ -143,7 +145,7 @@ class Said:
             most: At most so many messages, or a few more, of them all.
             without: A session that is passed over.
         """
-        found: list[Part | Indexed] = []
+        found: list[ReadPart | NotedPart] = []
         rows = self._file.execute(_SESSIONS, (namespace, user_id)).fetchall()
         for key, session_id, start, end in rows:
             if session_id == without or start is None:
@@ -155,33 +157,33 @@ class Said:
                 given = (key, low, high, most)
                 seqs, messages = self._file.execute(_MESSAGES, given).fetchone()
                 if seqs:
-                    noted.append(Part(key, seqs, messages))
+                    noted.append(ReadPart(key, seqs, messages))
             found += noted
             most -= sum(one.count for one in noted)
         return found
 
     def _noted(
         self, namespace: str, key: int, session_id: str
-    ) -> tuple[list[Part | Indexed], int, int]:
+    ) -> tuple[list[ReadPart | NotedPart], int, int]:
         """Messages whose words are noted, from which seq on, and up to which: without a gap."""
-        noted: list[Part | Indexed] = []
+        noted: list[ReadPart | NotedPart] = []
         low = high = 0
         for first, last, body in self._file.execute(_WORDS, (namespace, session_id)):
             if noted and first != high + 1:
                 break
             try:
-                postings = Postings(_text(body))
+                places = WordPlaces(_text(body))
             except ValueError:  # it is no more than an index: the messages are read instead
                 break
             low = low or first
             high = last
-            noted.append(Indexed(key, first, postings))
+            noted.append(NotedPart(key, first, places))
         return noted, low, high
 
-    def message(self, part: Part | Indexed, place: int) -> Message | None:
+    def message(self, part: ReadPart | NotedPart, place: int) -> StoredMessage | None:
         """A message of a part; None where it is not there any more."""
         found = self._file.execute(_MESSAGE, (part.session, part.seq(place))).fetchone()
-        return None if found is None else Message(*found)
+        return None if found is None else StoredMessage(*found)
 
     def close(self) -> None:
         """Close the file."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from agent_memory.integrations.hooks.said import Indexed, Message, Part
+from agent_memory.integrations.hooks.said import NotedPart, ReadPart, StoredMessage
 from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import roots, words
@@ -50,8 +50,8 @@ class Found(NamedTuple):
 
 def bearing(
     prompt: str,
-    parts: Sequence[Part | Indexed],
-    read: Callable[[Part | Indexed, int], Message | None],
+    parts: Sequence[ReadPart | NotedPart],
+    read: Callable[[ReadPart | NotedPart, int], StoredMessage | None],
     limit: int,
 ) -> list[Found]:
     """The messages that bear on a prompt, best first.
@@ -93,7 +93,7 @@ def _ends(prompt: str) -> str:
 
 
 def _holding(
-    root_of: Mapping[str, str], asked: Sequence[str], parts: Sequence[Part | Indexed]
+    root_of: Mapping[str, str], asked: Sequence[str], parts: Sequence[ReadPart | NotedPart]
 ) -> dict[str, list[int]]:
     """Which messages have what the prompt's words begin with; of a long prompt its longest words.
 

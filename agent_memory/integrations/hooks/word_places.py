@@ -28,7 +28,7 @@ _WIDTH = 8
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 
 
-class Postings:
+class WordPlaces:
     """The words of some messages.
 
     Args:
@@ -44,15 +44,15 @@ class Postings:
     def __init__(self, text: str) -> None:
         header = a2b_base64(text[:_HEADER_TEXT])
         if len(header) != _HEADER.size:
-            raise ValueError("Postings are cut short.")
+            raise ValueError("WordPlaces are cut short.")
         mark, self.count, words, places = _HEADER.unpack(header)
         sizes = (_HEADER.size, _WIDTH * words, _END.size * words, places)
         ends = [*accumulate(_in_base64(size) for size in sizes)]
         if mark != _MARK or len(text) != ends[-1]:
-            raise ValueError("These are no postings that this release can read.")
+            raise ValueError("These are no words that this release can read.")
         numbers = a2b_base64(text[ends[0] : ends[1]])
         if len(numbers) != sizes[1]:
-            raise ValueError("Postings are damaged.")
+            raise ValueError("WordPlaces are damaged.")
         self._words = memoryview(numbers).cast("Q")
         self._text, self._ends, self._places = text, ends[1], ends[2]
 
@@ -81,7 +81,7 @@ class Postings:
 
 
 def packed(said: Sequence[str | None]) -> str:
-    """What messages say as postings.
+    """What messages say as one text.
 
     Args:
         said: The text of each, by its place; None for one that is not to be found.
