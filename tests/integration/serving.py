@@ -316,6 +316,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "memory_explain": {"question": "Where does it live?"},
     "memory_call_tool": {"name": "memory_read"},
     "user_forget": {"source": "s-none"},
+    "user_forget_all": {"found": []},
     "describe_session": {"metadata": {"title": "x"}},
     "append_messages": {"messages": [_SAID]},
     "append_shared": {"messages": [_SAID]},
