@@ -96,13 +96,14 @@ def forget_found(
 def _show(found: Sequence[Surplus]) -> None:
     from agent_memory.cli.view import cell, grid, sources
 
-    table = grid("id", "why", "block", "time", "text", "source")
+    table = grid("id", "why", "block", "time", "text", "source", "what stays")
     for one in found:
         recall, of = one.recall, one.of
         at = f"{recall.created_at:%Y-%m-%d %H:%M}" if recall.created_at else ""
         table.add_row(
             cell(_short(recall)), one.why if of is None else f"{one.why} of {_short(of)}",
             recall.block, at, cell(recall.text), cell(sources(recall)),
+            cell(of.text if of else "", "dim"),
         )  # fmt: skip
     out().print(table if found else "Nothing is kept twice, or older than was asked.")
 

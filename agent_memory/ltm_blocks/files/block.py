@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -30,6 +31,8 @@ from agent_memory.ltm_blocks.files.paths import (
 from agent_memory.ltm_blocks.files.replies import PROFILES
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
 
+_ROOT = re.compile(r"(/[A-Za-z0-9_-]{1,64}){1,8}")
+
 
 def _path(text: str) -> str:
     try:
@@ -46,6 +49,16 @@ class _StoredForm(Form):
 
     id: Name
     path: Annotated[str, AfterValidator(_path)]
+
+
+def _root(given: str) -> str:
+    root = given.rstrip("/")
+    if not _ROOT.fullmatch(root):
+        raise ValueError(
+            f"{given!r} can be no root. Give a path such as /notes: up to 8 names of ASCII "
+            "letters, digits, _ and -, each after a slash."
+        )
+    return root
 
 
 class FileMemory(ManualBlock):
@@ -70,7 +83,7 @@ class FileMemory(ManualBlock):
     max_files: int = Field(default=500, gt=0)
     max_chars: int = Field(default=100_000, gt=0)
     max_total_chars: int = Field(default=1_000_000, gt=0)
-    root: str = Field(default=ROOT, pattern=r"^(/[A-Za-z0-9_-]{1,64}){1,8}$")
+    root: Annotated[str, AfterValidator(_root)] = ROOT
     ttl: Annotated[timedelta, Field(gt=timedelta())] | None = None
     redact: Redactor | ImportString[Callable[[str], str]] | None = None
 
@@ -378,7 +391,7 @@ class Files:
 
 
 def _said(redacted: bool) -> str:
-    return " Personal data or secrets in it were replaced before it was kept." if redacted else ""
+    return "\nPersonal data or secrets in it were replaced before it was kept." if redacted else ""
 
 
 def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:
