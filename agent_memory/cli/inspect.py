@@ -127,6 +127,9 @@ def search(
             help="Only what comes from messages with this in their metadata; may be repeated.",
         ),
     ] = None,
+    least: Annotated[
+        float | None, typer.Option("--least", help="Only what has this score.")
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each score is made of.")
     ] = False,
@@ -148,6 +151,7 @@ def search(
         found = memory.search(
             query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
             since=moment_of(since), until=moment_of(until), where=_where(where),
+            least=least,
         )  # fmt: skip
         console.print(recalls_table(found, explain=explain) if found else "Nothing found.")
         if owner is not None:

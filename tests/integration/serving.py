@@ -311,12 +311,13 @@ _GIVEN: dict[str, Any] = {
     "max_tokens": 100,
     "seq": 1,
     "id": "none",
+    "found": [{"block": "log", "id": "s-ana#1", "text": "", "sources": [["s-ana", 1]]}],
 }
 _MORE: dict[str, dict[str, Any]] = {
     "memory_explain": {"question": "Where does it live?"},
     "memory_call_tool": {"name": "memory_read"},
     "user_forget": {"source": "s-none"},
-    "user_forget_all": {"found": []},
+    "user_forget_all": {"messages": True},
     "describe_session": {"metadata": {"title": "x"}},
     "append_messages": {"messages": [_SAID]},
     "append_shared": {"messages": [_SAID]},

@@ -139,6 +139,8 @@ def _form(call: Call) -> type[Form]:
     fields: dict[str, Any] = {}
     for name, one in call.takes.items():
         described = _SAID if name in MESSAGES else f"As `{one.annotation}`."
+        if "timedelta" in str(one.annotation):
+            described = "Seconds."
         is_needed = one.default is one.empty and one.kind is not one.VAR_POSITIONAL
         fields[name] = (Any, Field(... if is_needed else None, description=described))
     if call.subject in ("share", "shared"):
