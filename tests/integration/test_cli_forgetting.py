@@ -18,6 +18,7 @@ NUTS = "Ana is allergic to peanuts and all other kinds of nuts, says her {}."
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("AGENT_MEMORY_STORE", "sqlite:///m.db")
+    monkeypatch.setenv("AGENT_MEMORY_RECALL_TIMEOUT", "30")
     monkeypatch.chdir(tmp_path)
     with AgentMemory("m.db") as memory:
         for doctor in ("doctor", "new doctor"):

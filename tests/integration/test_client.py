@@ -38,7 +38,8 @@ HI = {"role": "user", "content": "I moved to Lisbon."}
 def inside(tmp_path: Path) -> Iterator[AgentMemory]:
     """The memory that is served."""
     blocks = [NoteMemory(), WorkingMemory()]
-    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=blocks) as memory:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=blocks, recall_timeout=30) as memory:
         yield memory
 
 

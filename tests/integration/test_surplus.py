@@ -196,7 +196,7 @@ def test_a_recall_carries_its_messages_metadata() -> None:
 
 def test_what_is_forgotten_twice_begins_no_session() -> None:
     """Wrong: to forget what was said in a session that was deleted since brings it back, empty."""
-    with AgentMemory("memory://", blocks=[]) as memory:
+    with AgentMemory("memory://", blocks=[], recall_timeout=30) as memory:
         memory.update("s", {"role": "user", "content": DOCK}, user_id="ana")
         found = memory.search("eastern dock", user_id="ana")
         assert found
