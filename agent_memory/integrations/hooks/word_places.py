@@ -1,7 +1,8 @@
 """Which messages have which words, as one text that is searched as it is. Pure.
 
-A word is the first eight bytes of how it is written, as a number. So the words that begin alike
-stand beside each other, and what is found is to be looked at: others may begin so too.
+A word is the first nine bytes of how it is written. So the words that begin alike stand beside each
+other, and what is found is to be looked at: others may begin so too. They are in base64, with an
+alphabet in the order of its characters: so they are looked up as they are, without decoding.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from agent_memory.retrieval.words import RUN, pairs
 MOST = 256
 """Messages of one text, at most: a place is one byte."""
 
-_MARK = b"AMW1" if sys.byteorder == "little" else b"AMWB"  # numbers are as the machine has them
+_MARK = b"AMW2" if sys.byteorder == "little" else b"AMWB"  # numbers are as the machine has them
 _HEADER = Struct("=4sIII")
 _HEADER_TEXT = 24
 _END = Struct("=I")
-_WIDTH = 8
+_WIDTH, _CHARS = 9, 12
+_IN_ORDER = bytes.maketrans(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+    b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz",
+)
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 
 
@@ -44,26 +49,26 @@ class WordPlaces:
     def __init__(self, text: str) -> None:
         header = a2b_base64(text[:_HEADER_TEXT])
         if len(header) != _HEADER.size:
-            raise ValueError("WordPlaces are cut short.")
-        mark, self.count, words, places = _HEADER.unpack(header)
-        sizes = (_HEADER.size, _WIDTH * words, _END.size * words, places)
+            raise ValueError("These words are cut short.")
+        mark, self.count, self._words, places = _HEADER.unpack(header)
+        sizes = (_HEADER.size, _WIDTH * self._words, _END.size * self._words, places)
         ends = [*accumulate(_in_base64(size) for size in sizes)]
         if mark != _MARK or len(text) != ends[-1]:
             raise ValueError("These are no words that this release can read.")
-        numbers = a2b_base64(text[ends[0] : ends[1]])
-        if len(numbers) != sizes[1]:
-            raise ValueError("WordPlaces are damaged.")
-        self._words = memoryview(numbers).cast("Q")
         self._text, self._ends, self._places = text, ends[1], ends[2]
 
     def holding(self, root: str) -> set[int]:
         """The places of the messages with a word that begins so, and maybe of some more."""
-        begun = _bytes(root)
-        low = bisect_left(self._words, int.from_bytes(begun.ljust(_WIDTH, b"\x00"), "big"))
-        high = bisect_right(self._words, int.from_bytes(begun.ljust(_WIDTH, b"\xff"), "big"), low)
+        begun, words = _bytes(root), range(self._words)
+        low = bisect_left(words, _text_of(begun.ljust(_WIDTH, b"\x00")), key=self._word)
+        high = bisect_right(words, _text_of(begun.ljust(_WIDTH, b"\xff")), low, key=self._word)
         if low == high:
             return set()
         return set(self._part(self._places, self._end(low), self._end(high)))
+
+    def _word(self, number: int) -> str:
+        at = _HEADER_TEXT + _CHARS * number
+        return self._text[at : at + _CHARS]
 
     def _end(self, word: int) -> int:
         """Where the places of the words before this one end."""
@@ -86,24 +91,27 @@ def packed(said: Sequence[str | None]) -> str:
     Args:
         said: The text of each, by its place; None for one that is not to be found.
     """
-    found: dict[int, bytearray] = {}
+    found: dict[bytes, bytearray] = {}
     for place, text in enumerate(said):
         for word in {_bytes(one) for one in _written(text)} - {b""} if text else ():
-            number = int.from_bytes(word.ljust(_WIDTH, b"\x00"), "big")
-            placed = found.setdefault(number, bytearray())
+            placed = found.setdefault(word.ljust(_WIDTH, b"\x00"), bytearray())
             if not placed or placed[-1] != place:
                 placed.append(place)
     words = sorted(found)
     ends = accumulate(len(found[word]) for word in words)
     places = b"".join([found[word] for word in words])
     count = sum(1 for text in said if text is not None)
-    parts = (
-        _HEADER.pack(_MARK, count, len(words), len(places)),
-        Struct(f"={len(words)}Q").pack(*words),
-        Struct(f"={len(words)}I").pack(*ends),
-        places,
-    )
-    return "".join([b2a_base64(part, newline=False).decode("ascii") for part in parts])
+    header = _HEADER.pack(_MARK, count, len(words), len(places))
+    kept = Struct(f"={len(words)}I").pack(*ends)
+    return "".join((_base64(header), _text_of(b"".join(words)), _base64(kept), _base64(places)))
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def _text_of(words: bytes) -> str:
+    return b2a_base64(words, newline=False).translate(_IN_ORDER).decode("ascii")
 
 
 def _in_base64(size: int) -> int:
