@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +289,7 @@ def test_the_quick_way_knows_the_tables() -> None:
         memory.update("t", {"role": "user", "content": "bob's"}, user_id="bob")
     with reading() as file:
         (part,) = file.parts("default", "ana", 10, "another")
-        read = [file.message(part, place) for place in range(part.count)]
+        read = [file.message(part.session, seq) for seq in part.seqs]
         assert [json.loads(one.json)["content"] for one in read if one] == [
             *("yes", "caf\u00e9 \u65e5\u672c")
         ]
@@ -296,8 +297,9 @@ def test_the_quick_way_knows_the_tables() -> None:
         assert read[1]
         assert read[1].micros < read[0].micros
         assert [part.holding(root) for root in ("caf", "\u65e5", "no")] == [[1], [1], []]
-        assert file.parts("default", "ana", 1, "")[0].count == 1
-        assert file.parts("default", "ana", 10, "s") == file.parts("other", "ana", 10, "") == []
+        assert [one.size for one in file.parts("default", "ana", 1, "")] == [1]
+        for namespace, without in (("default", "s"), ("other", "")):
+            assert [*file.parts(namespace, "ana", 10, without)] == []
 
 
 @contextmanager
@@ -314,7 +316,7 @@ def kinds() -> list[tuple[str, int]]:
     """In what parts a prompt looks at what was said, and how many messages each has."""
     with reading() as file:
         parts = file.parts("default", "ana", 100_000, "other")
-        return [(type(part).__name__, part.count) for part in parts]
+        return [("noted" if type(one.seqs) is range else "read", one.size) for one in parts]
 
 
 def words_noted(session: str = "claude-code:s") -> list[tuple[int, int]]:
@@ -329,14 +331,14 @@ def test_a_prompt_reads_words_instead_of_messages(tmp_path: Path) -> None:
     texts = [f"{n} says kestrel{n % 7} is well" for n in range(2 * MOST + 10)]
     path = write(tmp_path / "t.jsonl", claude(*texts))
     hook("Stop", event(transcript_path=path))
-    assert kinds() == [("NotedPart", MOST), ("NotedPart", MOST), ("NotedPart", 10)]
+    assert kinds() == [("noted", MOST), ("noted", MOST), ("noted", 10)]
     with AgentMemory("m.db") as memory:
         said_since = {"role": "user", "content": "The kestrel nests in tower nine."}
         memory.update("claude-code:s", said_since, user_id="ana")
         memory.update(
             "chat", {"role": "user", "content": "Kestrel hunts voles at dawn."}, user_id="ana"
         )
-    assert sorted(kinds())[-2:] == [("ReadPart", 1), ("ReadPart", 1)]
+    assert sorted(kinds())[-2:] == [("read", 1), ("read", 1)]
     for prompt, answer in (
         ("Where does the kestrel nest, in which tower?", "tower nine"),
         ("Which voles does a kestrel hunt?", "at dawn"),
@@ -344,7 +346,7 @@ def test_a_prompt_reads_words_instead_of_messages(tmp_path: Path) -> None:
     ):
         assert answer in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
     hook("Stop", event(transcript_path=path))
-    assert {name for name, _ in kinds()} == {"NotedPart"}
+    assert {name for name, _ in kinds()} == {"noted"}
     assert words_noted() == [(1, MOST), (MOST + 1, 2 * MOST), (2 * MOST + 1, 2 * MOST + 11)]
 
 
@@ -392,11 +394,11 @@ def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
         store = memory.components.store
         (one,) = store.records(WORDS.name, Scope(None, "claude-code:s").owner)
         store.put_records(WORDS.name, [replace(one, text=damage)])
-    assert kinds() == [("ReadPart", 2)]
+    assert kinds() == [("read", 2)]
     prompt = "On which port does the Kestrel staging database listen?"
     assert ASKED in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
     hook("Stop", event(transcript_path=told))
-    assert kinds() == [("NotedPart", 2)]
+    assert kinds() == [("noted", 2)]
 
 
 def test_no_word_is_missed() -> None:
@@ -435,12 +437,12 @@ def test_what_bears_on_a_prompt() -> None:
     parts = {"role": "user", "content": [{"type": "text", "text": "Falcon deploys on Mondays"}]}
     sources = [say, [echo, rare, json.dumps(parts)]]
     given = [
-        said.ReadPart(0, ",".join(str(n) for n in range(len(one))), "\x00".join(one))
-        for one in sources
+        said.Part(which, range(9), len(one), partial(said._holding, [text.lower() for text in one]))
+        for which, one in enumerate(sources)
     ]
 
-    def read(part: said.ReadPart | said.NotedPart, place: int) -> said.StoredMessage:
-        return said.StoredMessage(sources[given.index(part)][place], place)  # type: ignore[arg-type]
+    def read(session: int, seq: int) -> said.StoredMessage:
+        return said.StoredMessage(sources[session][seq], seq)
 
     found = bearing("How do I deploy Falcon?", given, read, 5)
     assert {(one.micros, one.role) for one in found} == {(1, "assistant"), (2, "user")}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.integrations.hooks.word_places import WordPlaces
+from agent_memory.integrations.hooks.word_places import MOST, WordPlaces
 
 VERSION = 7
 """The version of the tables that it can read."""
@@ -59,46 +61,20 @@ class StoredMessage(NamedTuple):
     micros: int
 
 
-class ReadPart:
-    """Some messages of one session, as they stand there.
+class Part(NamedTuple):
+    """Some messages of one session.
 
     Attributes:
         session: The session's key in the file.
-        count: How many.
+        seqs: Where in the session they stand.
+        size: How many are looked at.
+        holding: Gives the places of those that have this in them, and maybe of some more.
     """
 
-    def __init__(self, session: int, seqs: str, messages: str) -> None:
-        self.session = session
-        self._seqs = [int(seq) for seq in seqs.split(",")]
-        self.count = len(self._seqs)
-        self._texts = messages.lower().split(_BREAK)
-
-    def holding(self, root: str) -> list[int]:
-        """The places of those that have this in them."""
-        return [place for place, text in enumerate(self._texts) if root in text]
-
-    def seq(self, place: int) -> int:
-        """Where in the session a message stands."""
-        return self._seqs[place]
-
-
-class NotedPart:
-    """Some messages of one session, by the words that were noted of them.
-
-    Attributes:
-        session: As of `ReadPart`.
-        count: As of `ReadPart`.
-    """
-
-    def __init__(self, session: int, first: int, places: WordPlaces) -> None:
-        self.session = session
-        self.count = places.count
-        self.holding = places.holding
-        self._first = first
-
-    def seq(self, place: int) -> int:
-        """As `ReadPart.seq`."""
-        return self._first + place
+    session: int
+    seqs: Sequence[int]
+    size: int
+    holding: Callable[[str], Collection[int]]
 
 
 class Said:
@@ -134,9 +110,7 @@ class Said:
                 "agent-memory where the hooks run, and open the memory once."
             )
 
-    def parts(
-        self, namespace: str, user_id: str, most: int, without: str
-    ) -> list[ReadPart | NotedPart]:
+    def parts(self, namespace: str, user_id: str, most: int, without: str) -> Iterator[Part]:
         """What a user and the assistant said, the session begun last first.
 
         Args:
@@ -145,44 +119,39 @@ class Said:
             most: At most so many messages, or a few more, of them all.
             without: A session that is passed over.
         """
-        found: list[ReadPart | NotedPart] = []
         rows = self._file.execute(_SESSIONS, (namespace, user_id)).fetchall()
         for key, session_id, start, end in rows:
             if session_id == without or start is None:
                 continue
+            for part in self._of(namespace, key, session_id, start, end, most):
+                most -= part.size
+                yield part
             if most <= 0:
-                break
-            noted, low, high = self._noted(namespace, key, session_id)
-            if start < low or end > high:
-                given = (key, low, high, most)
-                seqs, messages = self._file.execute(_MESSAGES, given).fetchone()
-                if seqs:
-                    noted.append(ReadPart(key, seqs, messages))
-            found += noted
-            most -= sum(one.count for one in noted)
-        return found
+                return
 
-    def _noted(
-        self, namespace: str, key: int, session_id: str
-    ) -> tuple[list[ReadPart | NotedPart], int, int]:
-        """Messages whose words are noted, from which seq on, and up to which: without a gap."""
-        noted: list[ReadPart | NotedPart] = []
+    def _of(
+        self, namespace: str, key: int, session_id: str, start: int, end: int, most: int
+    ) -> Iterator[Part]:
+        """Messages whose words are noted, without a gap between them; then the rest, read."""
         low = high = 0
         for first, last, body in self._file.execute(_WORDS, (namespace, session_id)):
-            if noted and first != high + 1:
+            if low and first != high + 1:
                 break
             try:
                 places = WordPlaces(_text(body))
             except ValueError:  # it is no more than an index: the messages are read instead
                 break
-            low = low or first
-            high = last
-            noted.append(NotedPart(key, first, places))
-        return noted, low, high
+            low, high = low or first, last
+            yield Part(key, range(first, first + MOST), places.count, places.holding)
+        if start < low or end > high:
+            seqs, messages = self._file.execute(_MESSAGES, (key, low, high, most)).fetchone()
+            if seqs:
+                numbers, texts = seqs.split(","), messages.lower().split(_BREAK)
+                yield Part(key, [*map(int, numbers)], len(texts), partial(_holding, texts))
 
-    def message(self, part: ReadPart | NotedPart, place: int) -> StoredMessage | None:
-        """A message of a part; None where it is not there any more."""
-        found = self._file.execute(_MESSAGE, (part.session, part.seq(place))).fetchone()
+    def message(self, session: int, seq: int) -> StoredMessage | None:
+        """A message of a user or an assistant; None where it is not there any more."""
+        found = self._file.execute(_MESSAGE, (session, seq)).fetchone()
         return None if found is None else StoredMessage(*found)
 
     def close(self) -> None:
@@ -195,3 +164,7 @@ def _text(body: str) -> str:
     if not body.startswith(_TEXT):
         raise ValueError("This is no record that this release can read.")
     return body[len(_TEXT) : body.index('"', len(_TEXT))]
+
+
+def _holding(texts: Sequence[str], root: str) -> list[int]:
+    return [place for place, text in enumerate(texts) if root in text]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from agent_memory.integrations.hooks.said import NotedPart, ReadPart, StoredMessage
+from agent_memory.integrations.hooks.said import Part, StoredMessage
 from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import roots, words
@@ -50,28 +50,30 @@ class Found(NamedTuple):
 
 def bearing(
     prompt: str,
-    parts: Sequence[ReadPart | NotedPart],
-    read: Callable[[ReadPart | NotedPart, int], StoredMessage | None],
+    parts: Iterable[Part],
+    read: Callable[[int, int], StoredMessage | None],
     limit: int,
 ) -> list[Found]:
     """The messages that bear on a prompt, best first.
 
     Args:
         prompt: What the user says.
-        parts: Messages.
-        read: Gives one of them, by its place in its part.
+        parts: Messages. Each part is let go before the next one is taken.
+        read: Gives a message by its session and its place there.
         limit: At most so many.
     """
     prompt = _ends(prompt)
     languages = languages_of(prompt)
     asked = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
-    holding = _holding(roots(prompt, languages), asked, parts)
-    count = sum(part.count for part in parts)
+    if not asked:
+        return []
+    holding, where, count = _holding(roots(prompt, languages), asked, parts)
     rarity = {word: math.log1p(odds(count, len(holders))) for word, holders in holding.items()}
     least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
     found = []
     for which in _first_look(holding, rarity):
-        message = read(parts[which // _MOST_PLACES], which % _MOST_PLACES)
+        session, seqs = where[which // _MOST_PLACES]
+        message = read(session, seqs[which % _MOST_PLACES])
         if message is None:
             continue
         role, text = _spoken(message.json)
@@ -93,20 +95,27 @@ def _ends(prompt: str) -> str:
 
 
 def _holding(
-    root_of: Mapping[str, str], asked: Sequence[str], parts: Sequence[ReadPart | NotedPart]
-) -> dict[str, list[int]]:
+    root_of: Mapping[str, str], asked: Sequence[str], parts: Iterable[Part]
+) -> tuple[dict[str, list[int]], list[tuple[int, Sequence[int]]], int]:
     """Which messages have what the prompt's words begin with; of a long prompt its longest words.
 
-    A message's number is of its part and of its place there.
+    Returns:
+        For each word numbers of messages, which are of their part and of their place there; of each
+        part its session and where in it the messages stand; and how many messages there are.
     """
+    looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
+    begun = {word: root for word in looked if (root := root_of.get(word, word))}
     holding: dict[str, list[int]] = {}
-    for word in sorted(asked, key=len, reverse=True)[:_MOST_WORDS]:
-        if root := root_of.get(word, word):
-            for which, part in enumerate(parts):
-                if places := part.holding(root):
-                    base = which * _MOST_PLACES
-                    holding.setdefault(word, []).extend([base + place for place in places])
-    return holding
+    where: list[tuple[int, Sequence[int]]] = []
+    count = 0
+    for part in parts:
+        base = len(where) * _MOST_PLACES
+        for word, root in begun.items():
+            if places := part.holding(root):
+                holding.setdefault(word, []).extend([base + place for place in places])
+        where.append((part.session, part.seqs))
+        count += part.size
+    return holding, where, count
 
 
 def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
