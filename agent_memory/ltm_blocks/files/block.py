@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -25,13 +24,12 @@ from agent_memory.ltm_blocks.files.paths import (
     as_stored,
     below,
     checked_path,
+    checked_root,
     is_there,
     listed,
 )
 from agent_memory.ltm_blocks.files.replies import PROFILES
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget
-
-_ROOT = re.compile(r"(/[A-Za-z0-9_-]{1,64}){1,8}")
 
 
 def _path(text: str) -> str:
@@ -51,16 +49,6 @@ class _StoredForm(Form):
     path: Annotated[str, AfterValidator(_path)]
 
 
-def _root(given: str) -> str:
-    root = given.rstrip("/")
-    if not _ROOT.fullmatch(root):
-        raise ValueError(
-            f"{given!r} can be no root. Give a path such as /notes: up to 8 names of ASCII "
-            "letters, digits, _ and -, each after a slash."
-        )
-    return root
-
-
 class FileMemory(ManualBlock):
     """Files that a model writes and looks up by itself, with a tool or as Claude's memory; per
     user. Nothing of them is recalled: the model looks where it wants to.
@@ -68,8 +56,7 @@ class FileMemory(ManualBlock):
     A file goes with its user, not with the session in which it was written.
 
     Attributes:
-        profile: The words of replies: those of Anthropic's Python SDK, or of the public
-            description of its memory tool.
+        profile: Whose words replies have: Anthropic's Python SDK's, or its public description's.
         max_files: So many a user can have.
         max_chars: So many characters each can have.
         max_total_chars: So many all together can have.
@@ -83,7 +70,7 @@ class FileMemory(ManualBlock):
     max_files: int = Field(default=500, gt=0)
     max_chars: int = Field(default=100_000, gt=0)
     max_total_chars: int = Field(default=1_000_000, gt=0)
-    root: Annotated[str, AfterValidator(_root)] = ROOT
+    root: Annotated[str, AfterValidator(checked_root)] = ROOT
     ttl: Annotated[timedelta, Field(gt=timedelta())] | None = None
     redact: Redactor | ImportString[Callable[[str], str]] | None = None
 
