@@ -20,6 +20,7 @@ MODULES: dict[str, dict[str, str]] = {
     "explain": {},
     "listing": {},
     "search_filters": {},
+    "surplus": {},
     "turns": {
         "test_answers_of_providers_are_taken": "it needs litellm's import, which takes long",
         "test_a_failing_store_stores_all_or_nothing": _WATCHED,

@@ -16,6 +16,7 @@ from agent_memory.cli import (
     demo,
     doctor,
     facts,
+    forgetting,
     hook,
     importing,
     inspect,
@@ -49,6 +50,7 @@ app.command()(facts.facts)
 app.command()(facts.profile)
 app.command()(facts.audit)
 app.command()(facts.forget)
+app.command()(forgetting.surplus)
 app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(importing.import_)
@@ -62,6 +64,7 @@ app.command()(upkeep.flush)
 app.command()(worker.worker)
 app.command()(upkeep.retry)
 app.command()(upkeep.replay)
+app.command()(upkeep.prune)
 app.command()(upkeep.delete)
 app.command()(upkeep.verify)
 app.command()(migrate.migrate)

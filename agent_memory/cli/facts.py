@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +14,10 @@ from agent_memory.cli.common import (
     UserOption,
     guarded,
     load_config,
+    moment_of,
     open_memory,
     out,
+    owner_of,
 )
 from agent_memory.errors import InvalidInput
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from agent_memory.engine.memory import AgentMemory
-    from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 SessionOption = Annotated[
@@ -66,12 +67,12 @@ def facts(
 
     with _opened(store, config) as memory:
         if stale:
-            old = _owner(memory, user, session).stale()
+            old = owner_of(memory, user, session).stale()
             found = [one.fact for one in old]
             why = [one.why if one.of is None else f"{one.why} of {one.of.id[:8]}" for one in old]
         else:
-            found = _owner(memory, user, session).facts(
-                session_id=session, as_of=_moment(as_of), known_at=_moment(known_at)
+            found = owner_of(memory, user, session).facts(
+                session_id=session, as_of=moment_of(as_of), known_at=moment_of(known_at)
             )
             why = None
     out().print(_table(found, why) if found else cell("No facts."))
@@ -88,8 +89,8 @@ def profile(
 ) -> None:
     """Print the profile of a user, as JSON."""
     with _opened(store, config) as memory:
-        owner = _owner(memory, user, session)
-        found = owner.profile(as_of=_moment(as_of), known_at=_moment(known_at))
+        owner = owner_of(memory, user, session)
+        found = owner.profile(as_of=moment_of(as_of), known_at=moment_of(known_at))
     typer.echo(found.model_dump_json(indent=2))
 
 
@@ -104,7 +105,7 @@ def audit(
     from agent_memory.cli.view import NOTHING, cell, grid
 
     with _opened(store, config) as memory:
-        changes = _owner(memory, user, session).audit()
+        changes = owner_of(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")
     for one in changes:
         table.add_row(
@@ -139,7 +140,7 @@ def forget(
 
     part = _part(source)
     with _opened(store, config) as memory:
-        owner = _owner(memory, user, part[0] if isinstance(part, tuple) else part)
+        owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
         if fact is not None and part is None:
             fact = _whole_id(fact, {one.fact for one in owner.audit() if one.fact})
         gone = owner.forget(fact, source=part, why=why)
@@ -164,26 +165,6 @@ def _table(facts: list[Fact], why: list[str] | None = None) -> Table:
 
 def _span(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else str(first)
-
-
-def _owner(memory: AgentMemory, user: str | None, session: str | None) -> User:
-    """Whose facts are meant: a user's, or those of a session's user, or of the session itself.
-
-    Raises:
-        InvalidInput: Nobody is named.
-        SessionOfAnotherUser: The session belongs to another user.
-    """
-    if session is not None:
-        return memory.session(session, user).owner()
-    if user is None:
-        raise InvalidInput(
-            "Whose facts? Name a user with --user, or with --session a session of nobody's."
-        )
-    return memory.user(user)
-
-
-def _moment(given: datetime | None) -> datetime | None:
-    return None if given is None else given.replace(tzinfo=UTC)
 
 
 def _part(source: str | None) -> str | tuple[str, int, int] | None:

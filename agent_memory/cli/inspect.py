@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,10 +17,14 @@ from agent_memory.cli.common import (
     guarded,
     head_of,
     load_config,
+    moment_of,
     open_memory,
     out,
+    owner_of,
     plain,
 )
+from agent_memory.cli.forgetting import ForgetOption, WhyOption, YesOption, forget_found
+from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,9 +105,40 @@ def search(
         str | None, typer.Option("--session", metavar="ID", help="Only what comes from it.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most this many.")] = 10,
+    block: Annotated[
+        list[str] | None,
+        typer.Option("--block", metavar="NAME", help="Only what it recalls; may be repeated."),
+    ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option("--role", help="Only what such messages say; may be repeated."),
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option("--since", help="Only what was said then or later (UTC).")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option("--until", help="Only what was said before (UTC).")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="KEY=VALUE",
+            help="Only what comes from messages with this in their metadata; may be repeated.",
+        ),
+    ] = None,
+    least: Annotated[
+        float | None, typer.Option("--least", help="Only what has this score.")
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each score is made of.")
     ] = False,
+    forget: ForgetOption = False,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="With --forget: take messages out of the log too.")
+    ] = False,
+    why: WhyOption = "",
+    yes: YesOption = False,
     store: StoreOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -110,8 +147,15 @@ def search(
 
     console = out()
     with open_memory(load_config(store, config)) as memory:
-        found = memory.search(query, user_id=user, session_id=session, limit=limit)
-    console.print(recalls_table(found, explain=explain) if found else "Nothing found.")
+        owner = owner_of(memory, user, session) if forget else None
+        found = memory.search(
+            query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
+            since=moment_of(since), until=moment_of(until), where=_where(where),
+            least=least,
+        )  # fmt: skip
+        console.print(recalls_table(found, explain=explain) if found else "Nothing found.")
+        if owner is not None:
+            forget_found(owner, found, messages=messages, why=why, yes=yes)
     if explain and any(recall.views for recall in found):
         told = (
             "Each view is a share of what its best record here has; a score is their weighted "
@@ -209,6 +253,24 @@ def _about(head: Head, memory: AgentMemory) -> str:
         *(f"{name} has {lag} still to absorb" for name, lag in lags.items() if lag),
     ]
     return " · ".join(parts)
+
+
+def _where(given: list[str] | None) -> dict[str, Any] | None:
+    """What metadata must have: values are JSON, or else texts.
+
+    Raises:
+        InvalidInput: One names no key.
+    """
+    found: dict[str, Any] = {}
+    for one in given or ():
+        key, mark, value = one.partition("=")
+        if not key or not mark:
+            raise InvalidInput("--where is not usable. Say KEY=VALUE, such as --where topic=boats.")
+        try:
+            found[key] = json.loads(value)
+        except ValueError:
+            found[key] = value
+    return found or None
 
 
 def _log(memory: AgentMemory, head: Head) -> Iterator[Entry]:

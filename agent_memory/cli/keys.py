@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,12 +11,12 @@ from agent_memory.cli.common import (
     ConfigOption,
     StoreOption,
     guarded,
+    how_long,
     load_config,
     open_memory,
     out,
     quiet,
 )
-from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from agent_memory.server.keys import Key
@@ -26,9 +25,6 @@ app = typer.Typer(
     help="Make, list and revoke the keys of the service (`agent-memory serve`).",
     no_args_is_help=True,
 )
-
-_TTL = re.compile(r"([1-9][0-9]{0,5})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @app.command()
@@ -62,7 +58,7 @@ def create(
     """Make a key, and print it: it is kept nowhere else."""
     from agent_memory.server.keys import KeyRing
 
-    ttl = _ttl(expires)
+    ttl = how_long("--expires", expires)
     with quiet(), open_memory(load_config(store, config), create=True) as memory:
         ring = KeyRing(memory.components.store)
         token, _ = ring.create(label, _list(users), _list(rights), ttl=ttl)
@@ -109,20 +105,6 @@ def revoke(
 
 def _list(given: str) -> list[str]:
     return [one.strip() for one in given.split(",") if one.strip()]
-
-
-def _ttl(given: str | None) -> timedelta | None:
-    """In how long a key is over.
-
-    Raises:
-        InvalidInput: It is no such time.
-    """
-    if given is None:
-        return None
-    found = _TTL.fullmatch(given)
-    if found is None:
-        raise InvalidInput("--expires is not usable. Say in how long: 30d, 12h or 15m.")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def _state(key: Key, now: datetime) -> str:

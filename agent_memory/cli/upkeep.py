@@ -27,6 +27,7 @@ from agent_memory.errors import Damaged
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from agent_memory.core.records import Head
     from agent_memory.engine.stats import Progress as Step
 
 _INTERRUPTED = 130
@@ -121,6 +122,36 @@ def replay(
         console.print(told, style="red", markup=False)
     if errors:
         raise typer.Exit(FAILED)
+
+
+@guarded
+def prune(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")],
+    to: Annotated[
+        int, typer.Option("--to", metavar="TOKENS", help="How many the window may have.", min=1)
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    store: StoreOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Cut a session's window down to so many tokens, by the strategy. The log stays whole."""
+    console = out()
+    with open_memory(load_config(store, config)) as memory:
+        head = head_of(memory, session)
+        console.print(_window(head), markup=False)
+        if head.window_tokens <= to:
+            console.print(f"It has no more than {to} tokens: nothing is to be cut.")
+            return
+        if not yes:
+            typer.confirm(f"Cut it to {to} tokens?", abort=True)
+        console.print(_window(memory.prune(session, to)), markup=False)
+
+
+def _window(head: Head) -> str:
+    kept = len(head.pinned) + head.end - head.start
+    return (
+        f"Window of {head.session_id}: {head.window_tokens} tokens, {kept} of {head.end} messages."
+    )
 
 
 @guarded

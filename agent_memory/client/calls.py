@@ -173,9 +173,9 @@ CALLS: tuple[Call, ...] = (
     *_calls("memory", again=False, delete="pop"),
     *_calls(
         "user",
-        read="facts profile stale audit sessions",
+        read="facts profile stale audit sessions surplus",
         write="pin unpin",
-        delete="forget delete",
+        delete="forget forget_all delete",
     ),
     *_calls("notes", read="all get", write="add update", delete="delete clear"),
     *_calls("files", read="paths read version view", write="write", delete="delete clear"),

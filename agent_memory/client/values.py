@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -40,6 +40,8 @@ def plain(value: Any) -> Any:
         return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.init}
     if isinstance(value, datetime | date):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Path):  # of one machine, and of no use on another
@@ -94,6 +96,8 @@ def _made(kind: type, value: Any) -> Any:
         return Message.from_json(Message.of(value["message"]).to_json(), at)
     if kind in (datetime, date):
         return kind.fromisoformat(value)
+    if kind is timedelta:
+        return timedelta(seconds=value)
     if _is_named(kind):
         _check_list(value)
         types = _hints(kind).values()
@@ -114,8 +118,9 @@ def _of_union(args: Sequence[Any], value: Any) -> Any:
     if isinstance(value, list):
         return next((one for one in args if get_origin(one) is not None or _is_named(one)), Any)
     if isinstance(value, Mapping):
-        return next((one for one in args if is_dataclass(one) or one is Message), Any)
-    return Any
+        found = [one for one in args if isinstance(one, type) and is_dataclass(one)]
+        return max(found, key=lambda one: len(value.keys() & _hints(one).keys()), default=Any)
+    return timedelta if timedelta in args and not isinstance(value, bool) else Any
 
 
 def _is_named(kind: Any) -> bool:

@@ -294,10 +294,10 @@ class AgentMemoryConfig(Sourced):
     def lacking_models(self) -> dict[str, str]:
         """What to say of each block that needs the configured language model, where none is."""
         return {
-            block.name: f"The block {block.name!r} absorbs nothing: it needs a language model, and "
+            block.name: f"The block {block.name!r} {_without_model(block)} a language model, and "
             'none is configured. Set `model`, such as model="openai/gpt-4o-mini".'
             for block in self.all_blocks
-            if self.model is None and block.absorbs and None in block.language_models
+            if self.model is None and None in block.language_models
         }
 
     @property
@@ -307,6 +307,12 @@ class AgentMemoryConfig(Sourced):
         for block in self.all_blocks:
             asked += block.language_models
         return frozenset(name for one in asked if (name := one or self.model) is not None)
+
+
+def _without_model(block: Block) -> str:
+    if block.absorbs:
+        return "absorbs nothing: it needs"
+    return "recalls by the local ranking alone: what it is set to ask needs"
 
 
 def _default(kind: str, **fields: Any) -> Block:

@@ -94,7 +94,7 @@ _IBAN = re.compile(  # the country, two digits that check it, and up to 30 more,
 )
 _PASSWORD = re.compile(
     r"(\b(?:pass(?:word|wort|phrase|code|wd)|pwd|pin|contrase\u00f1a|mot de passe)\b"
-    r"\\?[\"']?\s{0,3}(?:[:=]|\b(?:is|was|ist|est|es)\b)\s{0,3})"
+    r"\\?[\"']?\s{0,3}(?:[:=]|\b(?:is|was|ist|lautet|est|es)\b:?)\s{0,3})"
     r"(?!\[|(?:not|no|the|a|an|too|in|on|for|that|what|your|my|wrong|incorrect|invalid|expired|weak|"
     r"strong|empty|missing|required|needed|set|correct|protected|hidden|unknown|still|now|"
     r"nicht|falsch|n\u00f6tig|pas|incorrecta?)\b)"

@@ -98,10 +98,15 @@ SENT_TEXTS = Reserved(
     "texts of such contexts: each goes with the session that it comes from",
     goes_with_session=True,
 )
+WORDS = Reserved(
+    "_words",
+    "which of a session's messages have which words: what hooks of coding agents look up",
+    goes_with_session=True,
+)
 
 RESERVED = (
     *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED),
-    *(VALUES, KEYS, SYSTEM, INDEXES, SPENDING, FIGURES, SENT, SENT_TEXTS),
+    *(VALUES, KEYS, SYSTEM, INDEXES, SPENDING, FIGURES, SENT, SENT_TEXTS, WORDS),
 )
 """All of them: deletion, export and migration handle these, and no others."""
 

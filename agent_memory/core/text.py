@@ -6,13 +6,26 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _SPACE = re.compile(r"\s+")
 _MARKED = ((0x0483, 0x0E00), (0x0F18, 0x0FC7), (0x1B00, 0x1CD0), (0xA800, 0xAC00))
-_MARKS = "".join(
-    chr(code)
+
+
+def _ranges(codes: Iterable[int]) -> str:
+    """Characters as a class of `re` has them: compiled sooner than one by one."""
+    found: list[list[int]] = []
+    for code in codes:
+        if found and found[-1][1] == code - 1:
+            found[-1][1] = code
+        else:
+            found.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in found)
+
+
+_MARKS = _ranges(
+    code
     for start, end in _MARKED
     for code in range(start, end)
     if unicodedata.category(chr(code))[0] == "M"

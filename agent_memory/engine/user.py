@@ -230,7 +230,8 @@ class User:
                 for session_id, seq in one.sources:
                     places.setdefault(session_id, {}).setdefault(seq, []).append(one)
         for session_id, seqs in places.items():
-            gone += self._take_out(session_id, seqs)
+            if self._head(session_id, scope) is not None:  # else an edit would begin it
+                gone += self._take_out(session_id, seqs)
         return gone
 
     def _take_out(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:

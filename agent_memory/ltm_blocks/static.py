@@ -42,6 +42,8 @@ class StaticMemory(Block):
     def _plain(cls, value: object) -> object:
         if isinstance(value, dict):
             value = [{key: one} for key, one in value.items()]
+        if isinstance(value, str):
+            value = [value]
         if not isinstance(value, list | tuple | set | frozenset):
             return value
         facts = (

@@ -15,10 +15,12 @@ from agent_memory.retrieval.stems import stem
 
 # scripts that are written without blanks: Thai, Lao, Burmese, Khmer, kana, Han; and Hangul, whose
 # blanks part words with their particles from others
-_RUN = re.compile(
+RUN = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
 )
+"""What stands together in a script that is written without blanks."""
+
 _HANGUL = "\uac00\ud7a3"
 _COMMON_PAIRS = frozenset().union(
     *(COMMON_WORDS[name] for name in ("chinese", "japanese", "korean"))
@@ -122,10 +124,10 @@ def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, 
 
 def _parts(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     start = 0
-    for run in _RUN.finditer(word):
+    for run in RUN.finditer(word):
         if start < run.start():
             yield from _of_letters(word[start : run.start()], languages)
-        yield from (Forms(pair, (pair,)) for pair in _pairs(run[0]) if pair not in _COMMON_PAIRS)
+        yield from (Forms(pair, (pair,)) for pair in pairs(run[0]) if pair not in _COMMON_PAIRS)
         start = run.end()
     if start < len(word):
         yield from _of_letters(word[start:], languages)
@@ -147,7 +149,8 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     yield Forms(plain, tuple(dict.fromkeys([*own, *stems])))
 
 
-def _pairs(run: str) -> Iterator[str]:
+def pairs(run: str) -> Iterator[str]:
+    """The words of a `RUN`: each two neighbouring characters, and all of it in Hangul."""
     if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
         yield run
     for place in range(len(run) - 1):

@@ -311,6 +311,7 @@ _GIVEN: dict[str, Any] = {
     "max_tokens": 100,
     "seq": 1,
     "id": "none",
+    "found": [{"block": "log", "id": "s-ana#1", "text": "", "sources": [["s-ana", 1]]}],
 }
 _MORE: dict[str, dict[str, Any]] = {
     "memory_explain": {"question": "Where does it live?"},
@@ -319,6 +320,7 @@ _MORE: dict[str, dict[str, Any]] = {
     "share_grant": {"access": "write"},
     "files_create": {"path": "/memories/old.md"},
     "files_str_replace": {"old_str": "new"},
+    "user_forget_all": {"messages": True},
     "describe_session": {"metadata": {"title": "x"}},
     "append_messages": {"messages": [_SAID]},
     "append_shared": {"messages": [_SAID]},

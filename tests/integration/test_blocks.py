@@ -176,6 +176,8 @@ def test_a_dict_of_static_facts_has_one_for_each_key() -> None:
     with AgentMemory("memory://", blocks=[StaticMemory(facts=facts)]) as memory:
         shown = [one.text for one in memory.get("s", user_id="anyone").static_facts]
     assert shown == ["office: Berlin", "leave days: 25; leave sick days: 10"]
+    with AgentMemory("memory://", blocks=[StaticMemory(facts="Be brief.")]) as memory:  # type: ignore[arg-type]
+        assert [one.text for one in memory.get("s").static_facts] == ["Be brief."]
     with pytest.raises(ValidationError):
         StaticMemory(facts=[{"a": object()}])
 

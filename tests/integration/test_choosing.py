@@ -73,7 +73,9 @@ def test_only_the_first_of_the_ranking_are_shown(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("how", ["down", "slow", "nonsense", "spent"])
-def test_the_ranking_stands_where_the_model_gives_no_answer(fake: FakeLLM, how: str) -> None:
+def test_the_ranking_stands_where_the_model_gives_no_answer(
+    fake: FakeLLM, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Wrong: an outage of the model takes facts out of contexts that are known without it."""
     more: dict[str, Any] = {}
     if how == "down":
@@ -87,6 +89,8 @@ def test_the_ranking_stands_where_the_model_gives_no_answer(fake: FakeLLM, how: 
     limits = {"total": {"calls": 0}} if how == "spent" else {}
     with opened(fake, block, spending_limits=limits, min_share=0) as memory:
         assert sorted(told(memory)) == sorted(FACTS)
+    (why,) = [one.getMessage() for one in caplog.records if "without a model" in one.getMessage()]
+    assert len(why.partition(": ")[2]) > 5
 
 
 def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
@@ -106,3 +110,11 @@ def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
         (recall,) = memory.get("b", "What may I cook tonight?", user_id="ana").extracted_facts
         assert "peanuts" in recall.text
         assert memory.get("b", "What may I cook tonight?", user_id="ben").extracted_facts == []
+
+
+def test_a_chooser_without_a_model_says_so() -> None:
+    """Wrong: nobody learns that the prompt is never read."""
+    blocks = [StaticMemory(facts=FACTS, choose=FactChooser())]
+    with AgentMemory("memory://", blocks=blocks) as memory:
+        (told_why,) = memory.get("s", BABY, user_id="ana").warnings
+        assert "'static' recalls by the local ranking alone" in told_why

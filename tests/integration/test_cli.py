@@ -40,7 +40,7 @@ COMMANDS = {
     *("demo", "chat", "sessions", "show", "search", "explain", "why", "stats", "export", "import"),
     *("facts", "profile", "audit", "forget", "mcp", "snapshot", "backup", "restore"),
     *("flush", "worker", "retry", "replay", "delete", "migrate", "shares", "doctor", "config"),
-    *("verify", "hook", "serve", "keys", "cost"),
+    *("verify", "hook", "serve", "keys", "cost", "surplus", "prune"),
 }
 runner = CliRunner()
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ HI = {"role": "user", "content": "I moved to Lisbon."}
 def inside(tmp_path: Path) -> Iterator[AgentMemory]:
     """The memory that is served."""
     blocks = [NoteMemory(), WorkingMemory()]
-    with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=blocks) as memory:
+    url = f"sqlite:///{tmp_path}/m.db"
+    with AgentMemory(store=url, blocks=blocks, recall_timeout=30) as memory:
         yield memory
 
 
@@ -207,6 +209,36 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
     with pytest.raises(SessionOfAnotherUser):
         ben.checkpoint("s")
     assert [one.message.to_dict() for one in inside.history("s")] == [HI]
+
+
+def test_a_report_is_made_and_followed(home: Home, inside: AgentMemory) -> None:
+    """Wrong: what is kept twice can be looked for by a program of the library alone, or a key is
+    enough to take out what is another's, or to learn that there is such a session."""
+    ana, ben = home.as_("ana"), home.as_("ben")
+    for doctor in ("doctor", "new doctor"):
+        ana.remember(f"Ana is allergic to peanuts and all other kinds of nuts, says her {doctor}.")
+    ana.update("s", HI)
+    report = ana.user("ana").surplus(older_than=timedelta(days=1), messages=True)
+    assert report == inside.user("ana").surplus()
+    assert [one.why for one in report] == ["duplicate"]
+    assert len(ana.user("ana").surplus(older_than=timedelta(0), messages=True)) == 3
+    said = ana.search("Lisbon")
+    assert [one.text for one in said] == ["user: I moved to Lisbon."]
+    there = ben.user("ben").forget_all(said, messages=True)
+    gone = [replace(one, sources=(("none", 1),)) for one in said]
+    assert there == ben.user("ben").forget_all(gone, messages=True) == []
+    assert ben.user("ben").forget_all(report) == []
+    with pytest.raises(AccessDenied, match="right to delete"):
+        home.as_("ana", rights="read write").user("ana").forget_all(report)
+    with pytest.raises(AccessDenied, match="right to read"):
+        home.as_("ana", rights="write").user("ana").surplus()
+    assert ana.user("ana").forget_all(iter(report)) == [report[0].recall]
+    assert ana.user("ana").surplus() == ana.user("ana").forget_all(report) == []
+    assert len(inside.history("s")) == 1
+    assert ana.user("ana").forget_all(said, messages=True) == said
+    assert inside.history("s") == []
+    with pytest.raises(InvalidInput, match="nothing to forget"):
+        ana.user("ana").forget_all(["s"])  # type: ignore[list-item]
 
 
 def test_rights_are_the_services(home: Home) -> None:

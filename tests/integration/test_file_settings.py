@@ -19,7 +19,7 @@ def files(memory: AgentMemory) -> Files:
 def test_a_root_of_ones_own() -> None:
     """Wrong: a path is told as another, the model is told of /memories, or files of one root are
     lost under the next."""
-    store = AgentMemory("memory://", blocks=[FileMemory(root="/home/notes")])
+    store = AgentMemory("memory://", blocks=[FileMemory(root="/home/notes/")])
     with store as memory:
         own = files(memory)
         told = own.create("/home/notes/a/plan.md", "one\ntwo")
@@ -41,7 +41,7 @@ def test_a_root_of_ones_own() -> None:
         ]
         assert "/memories" not in str(tool)
         assert "/home/notes" in str(tool)
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="such as /notes"):
         FileMemory(root="notes/")
 
 

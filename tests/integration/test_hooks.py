@@ -7,18 +7,25 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, Trim
 from agent_memory.cli import hook_events
 from agent_memory.cli.app import app
+from agent_memory.core.records import Scope
+from agent_memory.core.reserved import WORDS
 from agent_memory.integrations.hooks import said, storing
+from agent_memory.integrations.hooks.word_places import MOST, WordPlaces, packed
 from agent_memory.integrations.hooks.words import bearing
+from agent_memory.retrieval.words import roots
 
 ROOT = Path(__file__).parents[2]
 runner = CliRunner()
@@ -280,15 +287,143 @@ def test_the_quick_way_knows_the_tables() -> None:
         memory.update("s", {"role": "assistant", "content": "yes"}, user_id="ana")
         memory.update("s", {"role": "tool", "content": "no", "tool_call_id": "x"}, user_id="ana")
         memory.update("t", {"role": "user", "content": "bob's"}, user_id="bob")
+    with reading() as file:
+        (part,) = file.parts("default", "ana", 10, "another")
+        read = [file.message(part.session, seq) for seq in part.seqs]
+        assert [json.loads(one.json)["content"] for one in read if one] == [
+            *("yes", "caf\u00e9 \u65e5\u672c")
+        ]
+        assert read[0]
+        assert read[1]
+        assert read[1].micros < read[0].micros
+        assert [part.holding(root) for root in ("caf", "\u65e5", "no")] == [[1], [1], []]
+        assert [one.size for one in file.parts("default", "ana", 1, "")] == [1]
+        for namespace, without in (("default", "s"), ("other", "")):
+            assert [*file.parts(namespace, "ana", 10, without)] == []
+
+
+@contextmanager
+def reading() -> Iterator[said.Said]:
+    """The memory's file, as a prompt's hook reads it."""
     file = said.Said("m.db")
-    (session,) = file.sessions("default", "ana", 10, "another")
-    assert [json.loads(one)["content"] for one in session.messages.split(said.BREAK)] == [
-        *("yes", "caf\u00e9 \u65e5\u672c")
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def kinds() -> list[tuple[str, int]]:
+    """In what parts a prompt looks at what was said, and how many messages each has."""
+    with reading() as file:
+        parts = file.parts("default", "ana", 100_000, "other")
+        return [("noted" if type(one.seqs) is range else "read", one.size) for one in parts]
+
+
+def words_noted(session: str = "claude-code:s") -> list[tuple[int, int]]:
+    """The messages of a session whose words are noted: of each record the first and the last."""
+    with AgentMemory("m.db") as memory:
+        owner = Scope(None, session).owner
+        return [(one.first, one.last) for one in memory.components.store.records(WORDS.name, owner)]
+
+
+def test_a_prompt_reads_words_instead_of_messages(tmp_path: Path) -> None:
+    """Wrong: a prompt takes as long as all messages are, or passes over what came since a stop."""
+    texts = [f"{n} says kestrel{n % 7} is well" for n in range(2 * MOST + 10)]
+    path = write(tmp_path / "t.jsonl", claude(*texts))
+    hook("Stop", event(transcript_path=path))
+    assert kinds() == [("noted", MOST), ("noted", MOST), ("noted", 10)]
+    with AgentMemory("m.db") as memory:
+        said_since = {"role": "user", "content": "The kestrel nests in tower nine."}
+        memory.update("claude-code:s", said_since, user_id="ana")
+        memory.update(
+            "chat", {"role": "user", "content": "Kestrel hunts voles at dawn."}, user_id="ana"
+        )
+    assert sorted(kinds())[-2:] == [("read", 1), ("read", 1)]
+    for prompt, answer in (
+        ("Where does the kestrel nest, in which tower?", "tower nine"),
+        ("Which voles does a kestrel hunt?", "at dawn"),
+        ("What says 300 of kestrel6?", texts[300]),
+    ):
+        assert answer in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
+    hook("Stop", event(transcript_path=path))
+    assert {name for name, _ in kinds()} == {"noted"}
+    assert words_noted() == [(1, MOST), (MOST + 1, 2 * MOST), (2 * MOST + 1, 2 * MOST + 11)]
+
+
+def test_words_go_with_their_messages(tmp_path: Path) -> None:
+    """Wrong: which words a message had is known after it was taken out, redacted or deleted."""
+    texts = [f"{n} says kestrel" for n in range(MOST + 10)]
+    path = write(tmp_path / "t.jsonl", claude(*texts))
+    hook("Stop", event(transcript_path=path))
+    with AgentMemory("m.db") as memory:
+        memory.pop("claude-code:s", user_id="ana")
+    assert words_noted() == [(1, MOST)]
+    hook("Stop", event(transcript_path=path))
+    assert words_noted() == [(1, MOST), (MOST + 1, MOST + 9)]
+    with AgentMemory("m.db") as memory:
+        memory.edit("claude-code:s", lambda log: [*log[: MOST + 2], *log[MOST + 3 :]])
+    assert words_noted() == [(1, MOST)]
+    with AgentMemory("m.db") as memory:
+        memory.edit("claude-code:s", lambda log: log[1:])
+    assert words_noted() == []
+    hook("Stop", event(transcript_path=path))
+    with AgentMemory("m.db") as memory:
+        memory.delete("claude-code:s")
+    assert words_noted() == []
+
+
+def test_words_go_with_what_retention_takes(tmp_path: Path) -> None:
+    """Wrong: the log is shortened, and which words it had stays."""
+    path = write(tmp_path / "t.jsonl", claude(*[f"{n} says kestrel" for n in range(2 * MOST)]))
+    hook("Stop", event(transcript_path=path))
+    with AgentMemory(
+        "m.db", retention="window", blocks=[], max_tokens=1_000, overflow=Trim()
+    ) as memory:
+        memory.update("claude-code:s", {"role": "user", "content": "more"}, user_id="ana")
+        memory.flush()
+        expired = memory.components.store.head("claude-code:s")
+        assert expired
+        assert expired.expired > MOST
+    assert words_noted() == []
+
+
+@pytest.mark.parametrize("damage", ["", "AAAA", "QU1X" * 20, "caf\u00e9"])
+def test_damaged_words_are_passed_over(told: str, damage: str) -> None:
+    """Wrong: an index that cannot be read keeps a prompt from the messages, which can."""
+    with AgentMemory("m.db") as memory:
+        store = memory.components.store
+        (one,) = store.records(WORDS.name, Scope(None, "claude-code:s").owner)
+        store.put_records(WORDS.name, [replace(one, text=damage)])
+    assert kinds() == [("read", 2)]
+    prompt = "On which port does the Kestrel staging database listen?"
+    assert ASKED in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
+    hook("Stop", event(transcript_path=told))
+    assert kinds() == [("noted", 2)]
+
+
+def test_no_word_is_missed() -> None:
+    """Wrong: a message is passed over whose words are those of the prompt."""
+    texts = [
+        *(
+            "Kestrel's ports, listening",
+            "the staging_database: PORT 6543",
+            "d'accord, l'\u00e9t\u00e9",
+        ),
+        *(
+            "Stra\u00dfenbahnen fahren",
+            "\u6570\u636e\u5e93\u7aef\u53e3 6543",
+            "\ub370\uc774\ud130\ubca0\uc774\uc2a4\uac00",
+            "e-mail",
+        ),
+        *("x" * 300, "", "\ud800 half"),
     ]
-    assert file.micros(session, 1) < file.micros(session, 0)
-    assert file.sessions("default", "ana", 1, "")[0].messages.count(said.BREAK) == 0
-    assert file.sessions("default", "ana", 10, "s") == file.sessions("other", "ana", 10, "") == []
-    file.close()
+    index = WordPlaces(packed([*texts, None]))
+    assert index.count == len(texts)
+    for place, text in enumerate(texts):
+        for root in roots(text).values():
+            assert place in index.holding(root), (text, root)
+    assert index.holding("kestrelz") == index.holding("zzz") == set()
+    assert WordPlaces(packed([])).holding("a") == set()
 
 
 def test_what_bears_on_a_prompt() -> None:
@@ -300,15 +435,20 @@ def test_what_bears_on_a_prompt() -> None:
     rare = json.dumps({"role": "assistant", "content": "The deploy of Falcon needs the blue key."})
     echo = json.dumps({"role": "user", "content": "deploy Falcon?"})
     parts = {"role": "user", "content": [{"type": "text", "text": "Falcon deploys on Mondays"}]}
-    sources = [said.BREAK.join(say), said.BREAK.join([echo, rare, json.dumps(parts)])]
-    found = bearing("How do I deploy Falcon?", sources, 5)
-    assert [(one.source, one.place, one.role) for one in found] == [
-        (1, 1, "assistant"),
-        (1, 2, "user"),
-    ] or [(one.source, one.place) for one in found] == [(1, 2), (1, 1)]
-    assert bearing("ok, continue please", sources, 5) == []
-    assert bearing("", sources, 5) == bearing("Falcon", [], 5) == []
-    assert len(bearing("deploy number well " * 2_000, sources, 5)) == 5
+    sources = [say, [echo, rare, json.dumps(parts)]]
+    given = [
+        said.Part(which, range(9), len(one), partial(said._holding, [text.lower() for text in one]))
+        for which, one in enumerate(sources)
+    ]
+
+    def read(session: int, seq: int) -> said.StoredMessage:
+        return said.StoredMessage(sources[session][seq], seq)
+
+    found = bearing("How do I deploy Falcon?", given, read, 5)
+    assert {(one.micros, one.role) for one in found} == {(1, "assistant"), (2, "user")}
+    assert bearing("ok, continue please", given, read, 5) == []
+    assert bearing("", given, read, 5) == bearing("Falcon", [], read, 5) == []
+    assert len(bearing("deploy number well " * 2_000, given, read, 5)) == 5
 
 
 # --- as processes ---------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ SECRETS = (IBAN, PASSWORD, MAIL, "0532 0130")
         ("The password is swordfish.", "The password is [password]."),
         ("password: 'two words'; ok", "password: [password]; ok"),
         ("My PIN is 4711, remember", "My PIN is [password], remember"),
+        ("Mein Passwort lautet Geheim12.", "Mein Passwort lautet [password]."),
+        ("my password is: hunter2", "my password is: [password]"),
         ('{"password": "a1b2c3"}', '{"password": [password]}'),
         ("Das Passwort ist Geheim9", "Das Passwort ist [password]"),
         ("The password is wrong.", "The password is wrong."),
@@ -95,7 +97,7 @@ def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
         assert log[2].metadata["redacted"] == ["tool_calls"]
         assert json.loads(str(log[3].content)) == {"mail": "[email]"}
         assert len(owner.notes().all()) == 1
-        assert "replaced before it was kept" in reply
+        assert reply.splitlines()[1].endswith("replaced before it was kept.")
         assert owner.files().read("/memories/b.md") == TOLD
         assert session.working().get("who") == {"mail": ["[email]"], "n": 4}
         shown = str(session.get("What is my account?").to_messages())

@@ -29,6 +29,7 @@ from agent_memory.engine.figures import Figures
 from agent_memory.engine.sharing.authorship import Authors
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ModelOutputInvalid
+from agent_memory.integrations.hooks.indexing import note_words
 from agent_memory.ltm_blocks.registry import erase
 from agent_memory.operations import import_session
 from agent_memory.server.keys import KeyRing
@@ -137,6 +138,7 @@ def world() -> Iterator[World]:
             memory.delete("gone")
             memory.components.worker(1).run_once()
             Figures(store).add(memory.components.counted())
+            note_words(memory, USER)
             yield World(memory, store, system)
 
 

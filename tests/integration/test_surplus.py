@@ -192,3 +192,14 @@ def test_a_recall_carries_its_messages_metadata() -> None:
             (found,) = memory.search("figs", user_id="ana", where={"topic": "food"})
             assert found.metadata["message"] == noted
             memory.flush()
+
+
+def test_what_is_forgotten_twice_begins_no_session() -> None:
+    """Wrong: to forget what was said in a session that was deleted since brings it back, empty."""
+    with AgentMemory("memory://", blocks=[], recall_timeout=30) as memory:
+        memory.update("s", {"role": "user", "content": DOCK}, user_id="ana")
+        found = memory.search("eastern dock", user_id="ana")
+        assert found
+        memory.delete("s")
+        assert memory.user("ana").forget_all(found, messages=True) == []
+        assert memory.sessions() == []

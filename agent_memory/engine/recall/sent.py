@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
-from agent_memory.core.reserved import SENT, SENT_TEXTS
+from agent_memory.core.reserved import SENT, SENT_TEXTS, WORDS, Reserved
 from agent_memory.core.sent import Kept, SentContext, name_of, sent_of, shows
 from agent_memory.errors import AgentMemoryError
 from agent_memory.ltm_blocks.base import record_id
@@ -86,14 +86,15 @@ class SentContexts:
 
     def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
         """Forget what depends on messages of a session after a seq: they are changed, or gone."""
-        for place in (SENT, SENT_TEXTS):
+        for place in (SENT, SENT_TEXTS, WORDS):
             self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
 
     def expire(self, session_id: str, upto: int) -> None:
-        """Forget the contexts of turns up to a seq: the log has them no longer."""
-        for one in self._of(session_id):
-            if one.first <= upto:
-                self._store.delete_records(SENT.name, record_id=one.id)
+        """Forget the contexts and the words of turns up to a seq: the log has them no longer."""
+        for place in (SENT, WORDS):
+            for one in self._of(session_id, place):
+                if one.first <= upto:
+                    self._store.delete_records(place.name, record_id=one.id)
 
     def read(
         self, session_id: str, after: int, limit: int | None, again: Again
@@ -143,8 +144,8 @@ class SentContexts:
             return "".join(one.message.text() for one in self._store.pick(session_id, [seq]))
         return ""
 
-    def _of(self, session_id: str) -> list[Record]:
-        records = self._store.records(SENT.name, Scope(None, session_id).owner)
+    def _of(self, session_id: str, place: Reserved = SENT) -> list[Record]:
+        records = self._store.records(place.name, Scope(None, session_id).owner)
         return sorted(records, key=lambda one: (one.first, one.created_at))
 
     def _write(self, session_id: str, kept: Kept) -> None:

@@ -35,15 +35,13 @@ def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
     try:
         said = Said(path)
         try:
-            sessions = said.sessions(_NAMESPACE, user_id, MOST_SAID, session_id)
-            found = bearing(prompt, [session.messages for session in sessions], LIMIT)
-            days = [_day(said.micros(sessions[one.source], one.place)) for one in found]
+            parts = said.parts(_NAMESPACE, user_id, MOST_SAID, session_id)
+            found = bearing(prompt, parts, said.message, LIMIT)
         finally:
             said.close()
     except sqlite3.Error as error:
         raise StoreUnavailable(f"{path} cannot be read: {error}.") from error
-    quotes = zip(days, found, strict=True)
-    return told({"log": [f"[{day}] {one.role}: {cut(one.text)}" for day, one in quotes]})
+    return told({"log": [f"[{_day(one.micros)}] {one.role}: {cut(one.text)}" for one in found]})
 
 
 def _day(micros: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from agent_memory.integrations.hooks.events import Event, answer, read_event
@@ -46,10 +47,14 @@ def run(
             from agent_memory.integrations.hooks.beginning import at_start
 
             return answer(event, at_start(memory, event, user_id))
+        from agent_memory.integrations.hooks.indexing import note_words
         from agent_memory.integrations.hooks.storing import store
 
         compacts = name == "PreCompact"
-        store(memory, event, user_id, seconds=None if compacts else _SECONDS)
+        until = None if compacts else monotonic() + _SECONDS
+        store(memory, event, user_id, until)
+        if file is not None:
+            note_words(memory, user_id, until)
         if compacts and memory.head(event.session_id, user_id=user_id) is not None:
             memory.checkpoint(event.session_id, user_id=user_id)
     return ""

@@ -8,43 +8,73 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from agent_memory.errors import StoreUnavailable
+from agent_memory.integrations.hooks.word_places import MOST, WordPlaces
 
 VERSION = 7
 """The version of the tables that it can read."""
 
-BREAK = "\x00"
-"""Stands between messages: JSON has it escaped."""
-
+_BREAK = "\x00"  # stands between messages: JSON has it escaped
 _WAIT_SECONDS = 0.2
 _SESSIONS = (
-    "SELECT key, session_id FROM agent_memory_sessions_v7 WHERE namespace = ? AND user_id = ? "
-    "AND NOT deleting ORDER BY key DESC"
+    "SELECT key, session_id, "
+    "(SELECT min(seq) FROM agent_memory_entries_v7 WHERE session = key), "
+    "(SELECT max(seq) FROM agent_memory_entries_v7 WHERE session = key) "
+    "FROM agent_memory_sessions_v7 WHERE namespace = ? AND user_id = ? AND NOT deleting "
+    "ORDER BY key DESC"
 )
-_CHOSEN = (  # comparing is quicker than LIKE
-    "FROM agent_memory_entries_v7 WHERE session = ? AND "
+_WORDS = (
+    "SELECT first, last, body FROM agent_memory_facts_v7 "
+    "WHERE namespace = ? AND block = '_words' AND session_id = ? ORDER BY first"
+)
+_SPOKEN = (  # comparing is quicker than LIKE
     '(message BETWEEN \'{"role":"assistant"\' AND \'{"role":"assistant"~\' '
-    'OR message BETWEEN \'{"role":"user"\' AND \'{"role":"user"~\') ORDER BY seq DESC LIMIT ?'
+    'OR message BETWEEN \'{"role":"user"\' AND \'{"role":"user"~\')'
 )
 _MESSAGES = (  # as one text: a row for each takes four times as long
-    f"SELECT group_concat(message, char(0)) FROM (SELECT message {_CHOSEN})"
+    "SELECT group_concat(seq), group_concat(message, char(0)) FROM (SELECT seq, message FROM "
+    "agent_memory_entries_v7 WHERE session = ? AND (seq < ? OR seq > ?) "
+    f"AND {_SPOKEN} ORDER BY seq DESC LIMIT ?)"
 )
-_MOMENT = f"SELECT created_at {_CHOSEN} OFFSET ?"
+_MESSAGE = (
+    "SELECT message, created_at FROM agent_memory_entries_v7 "
+    f"WHERE session = ? AND seq = ? AND {_SPOKEN}"
+)
 
 
-class Session(NamedTuple):
-    """What one session says.
+_TEXT = '{"text":"'
+
+
+class StoredMessage(NamedTuple):
+    """A message as it is kept.
 
     Attributes:
-        key: Its key in the file.
-        messages: The JSON of what its user and its assistant said, newest first, parted by
-            `BREAK`.
+        json: What it is.
+        micros: When it was said, in microseconds since 1970.
     """
 
-    key: int
-    messages: str
+    json: str
+    micros: int
+
+
+class Part(NamedTuple):
+    """Some messages of one session.
+
+    Attributes:
+        session: The session's key in the file.
+        seqs: Where in the session they stand.
+        size: How many are looked at.
+        holding: Gives the places of those that have this in them, and maybe of some more.
+    """
+
+    session: int
+    seqs: Sequence[int]
+    size: int
+    holding: Callable[[str], Collection[int]]
 
 
 class Said:
@@ -80,29 +110,61 @@ class Said:
                 "agent-memory where the hooks run, and open the memory once."
             )
 
-    def sessions(self, namespace: str, user_id: str, most: int, without: str) -> list[Session]:
-        """A user's sessions, the one begun last first.
+    def parts(self, namespace: str, user_id: str, most: int, without: str) -> Iterator[Part]:
+        """What a user and the assistant said, the session begun last first.
 
         Args:
             namespace: The store's namespace.
             user_id: Whose.
-            most: At most so many messages, of them all.
+            most: At most so many messages, or a few more, of them all.
             without: A session that is passed over.
         """
-        found: list[Session] = []
-        for key, session_id in self._file.execute(_SESSIONS, (namespace, user_id)).fetchall():
-            if session_id != without and most > 0:
-                (messages,) = self._file.execute(_MESSAGES, (key, most)).fetchone()
-                if messages:
-                    found.append(Session(key, messages))
-                    most -= messages.count(BREAK) + 1
-        return found
+        rows = self._file.execute(_SESSIONS, (namespace, user_id)).fetchall()
+        for key, session_id, start, end in rows:
+            if session_id == without or start is None:
+                continue
+            for part in self._of(namespace, key, session_id, start, end, most):
+                most -= part.size
+                yield part
+            if most <= 0:
+                return
 
-    def micros(self, session: Session, place: int) -> int:
-        """When a session's message was said, in microseconds since 1970."""
-        found = self._file.execute(_MOMENT, (session.key, 1, place)).fetchone()
-        return int(found[0])
+    def _of(
+        self, namespace: str, key: int, session_id: str, start: int, end: int, most: int
+    ) -> Iterator[Part]:
+        """Messages whose words are noted, without a gap between them; then the rest, read."""
+        low = high = 0
+        for first, last, body in self._file.execute(_WORDS, (namespace, session_id)):
+            if low and first != high + 1:
+                break
+            try:
+                places = WordPlaces(_text(body))
+            except ValueError:  # it is no more than an index: the messages are read instead
+                break
+            low, high = low or first, last
+            yield Part(key, range(first, first + MOST), places.count, places.holding)
+        if start < low or end > high:
+            seqs, messages = self._file.execute(_MESSAGES, (key, low, high, most)).fetchone()
+            if seqs:
+                numbers, texts = seqs.split(","), messages.lower().split(_BREAK)
+                yield Part(key, [*map(int, numbers)], len(texts), partial(_holding, texts))
+
+    def message(self, session: int, seq: int) -> StoredMessage | None:
+        """A message of a user or an assistant; None where it is not there any more."""
+        found = self._file.execute(_MESSAGE, (session, seq)).fetchone()
+        return None if found is None else StoredMessage(*found)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _text(body: str) -> str:
+    """The text of a record in which nothing has to be escaped: quicker than JSON is read."""
+    if not body.startswith(_TEXT):
+        raise ValueError("This is no record that this release can read.")
+    return body[len(_TEXT) : body.index('"', len(_TEXT))]
+
+
+def _holding(texts: Sequence[str], root: str) -> list[int]:
+    return [place for place, text in enumerate(texts) if root in text]

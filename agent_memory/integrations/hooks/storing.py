@@ -29,7 +29,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 Messages = list[dict[str, Any]]
 
 
-def store(memory: AgentMemory, event: Event, user_id: str, seconds: float | None = None) -> int:
+def store(memory: AgentMemory, event: Event, user_id: str, until: float | None = None) -> int:
     """Store what a session's transcript says from where the last reading ended.
 
     Messages have ids made of the transcript's own, so that two hooks at once, or one that was
@@ -40,7 +40,7 @@ def store(memory: AgentMemory, event: Event, user_id: str, seconds: float | None
         memory: The memory.
         event: What happened; it names the transcript.
         user_id: Whose memory.
-        seconds: When to stop after, in between; the rest is for the next time. None reads all.
+        until: When to stop, of `time.monotonic`; the rest is for the next time. None reads all.
 
     Returns:
         How many messages were read.
@@ -57,7 +57,6 @@ def store(memory: AgentMemory, event: Event, user_id: str, seconds: float | None
     kept = values.get(_NAMESPACE, event.session_id)
     known = kept.value if kept is not None else {}
     offset = known.get("offset", 0) if known.get("path") == str(path) else 0
-    until = None if seconds is None else monotonic() + seconds
     count = 0
     for messages, end in _batches(event, lines_from(path, offset)):
         _append(memory, event, user_id, messages)

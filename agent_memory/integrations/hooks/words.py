@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from typing import NamedTuple
 
-from agent_memory.integrations.hooks.said import BREAK
+from agent_memory.integrations.hooks.said import Part, StoredMessage
 from agent_memory.retrieval.bm25 import TURN_LENGTH, damping, odds
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import roots, words
 
 _MOST_ASKED = 2_000  # characters of a prompt, half at either end
 _MOST_WORDS = 24
+_MOST_PLACES = 2**32  # messages of a part
 _LOOKED_AT = 60
 _ENOUGH = 500
 _TELLING = 8  # words of a prompt that a message is held against
@@ -36,40 +36,47 @@ class Found(NamedTuple):
     """A message that bears on a prompt.
 
     Attributes:
-        source: Which of the sources it stands in.
-        place: Its place there.
+        micros: When it was said, in microseconds since 1970.
         role: Who says it.
         text: What it says.
         score: How much it bears on the prompt.
     """
 
-    source: int
-    place: int
+    micros: int
     role: str
     text: str
     score: float
 
 
-def bearing(prompt: str, sources: Sequence[str], limit: int) -> list[Found]:
+def bearing(
+    prompt: str,
+    parts: Iterable[Part],
+    read: Callable[[int, int], StoredMessage | None],
+    limit: int,
+) -> list[Found]:
     """The messages that bear on a prompt, best first.
 
     Args:
         prompt: What the user says.
-        sources: JSON of messages, parted by `BREAK`.
+        parts: Messages. Each part is let go before the next one is taken.
+        read: Gives a message by its session and its place there.
         limit: At most so many.
     """
     prompt = _ends(prompt)
     languages = languages_of(prompt)
     asked = [word for word in dict.fromkeys(words(prompt, languages)) if word not in _FILLER]
-    if not asked or not sources:
+    if not asked:
         return []
-    texts = BREAK.join(sources).lower().split(BREAK)
-    holding = _holding(roots(prompt, languages), asked, texts)
-    rarity = {word: math.log1p(odds(len(texts), len(holders))) for word, holders in holding.items()}
+    holding, where, count = _holding(roots(prompt, languages), asked, parts)
+    rarity = {word: math.log1p(odds(count, len(holders))) for word, holders in holding.items()}
     least = _LEAST * sum(sorted(rarity.values(), reverse=True)[:_TELLING])
     found = []
-    for (source, place), stored in _taken(sources, _first_look(holding, rarity)):
-        role, text = _spoken(stored)
+    for which in _first_look(holding, rarity):
+        session, seqs = where[which // _MOST_PLACES]
+        message = read(session, seqs[which % _MOST_PLACES])
+        if message is None:
+            continue
+        role, text = _spoken(message.json)
         counts = Counter(words(text, languages))
         shared = [word for word in rarity if counts[word]]
         if len(shared) < min(2, len(asked)) or sum(map(rarity.__getitem__, shared)) < least:
@@ -78,20 +85,8 @@ def bearing(prompt: str, sources: Sequence[str], limit: int) -> list[Found]:
             continue  # it says what is asked, and no more
         against = damping(counts.total(), TURN_LENGTH)
         score = sum(rarity[word] * counts[word] / (counts[word] + against) for word in shared)
-        found.append(Found(source, place, role, text, score))
+        found.append(Found(message.micros, role, text, score))
     return _different(sorted(found, key=lambda one: -one.score), limit)
-
-
-def _taken(sources: Sequence[str], wanted: Sequence[int]) -> Iterator[tuple[tuple[int, int], str]]:
-    """Messages by their numbers among all, each with its source and its place there."""
-    ends = list(accumulate(source.count(BREAK) + 1 for source in sources))
-    parted: dict[int, list[str]] = {}
-    for index in wanted:
-        source = bisect_right(ends, index)
-        place = index - (ends[source - 1] if source else 0)
-        if source not in parted:
-            parted[source] = sources[source].split(BREAK)
-        yield (source, place), parted[source][place]
 
 
 def _ends(prompt: str) -> str:
@@ -100,27 +95,39 @@ def _ends(prompt: str) -> str:
 
 
 def _holding(
-    root_of: Mapping[str, str], asked: Sequence[str], texts: Sequence[str]
-) -> dict[str, list[int]]:
-    """Which texts hold what the prompt's words begin with; of a long prompt its longest words."""
+    root_of: Mapping[str, str], asked: Sequence[str], parts: Iterable[Part]
+) -> tuple[dict[str, list[int]], list[tuple[int, Sequence[int]]], int]:
+    """Which messages have what the prompt's words begin with; of a long prompt its longest words.
+
+    Returns:
+        For each word numbers of messages, which are of their part and of their place there; of each
+        part its session and where in it the messages stand; and how many messages there are.
+    """
     looked = sorted(asked, key=len, reverse=True)[:_MOST_WORDS]
-    holding = {
-        word: [n for n, text in enumerate(texts) if root in text]
-        for word in looked
-        if (root := root_of.get(word, word))
-    }
-    return {word: holders for word, holders in holding.items() if holders}
+    begun = {word: root for word in looked if (root := root_of.get(word, word))}
+    holding: dict[str, list[int]] = {}
+    where: list[tuple[int, Sequence[int]]] = []
+    count = 0
+    for part in parts:
+        base = len(where) * _MOST_PLACES
+        for word, root in begun.items():
+            if places := part.holding(root):
+                holding.setdefault(word, []).extend([base + place for place in places])
+        where.append((part.session, part.seqs))
+        count += part.size
+    return holding, where, count
 
 
 def _first_look(holding: dict[str, list[int]], rarity: dict[str, float]) -> list[int]:
-    """Which texts have most of the rare words, about: the best of them are looked at closely."""
+    """Which messages have most of the rare words, about: the best of them are looked at closely."""
     scores: dict[int, float] = {}
     for word in sorted(holding, key=lambda one: len(holding[one])):
-        enough = len(scores) >= _ENOUGH  # what has only common words cannot be among the best
-        for index in holding[word]:
-            if not enough or index in scores:
-                scores[index] = scores.get(index, 0.0) + rarity[word]
-    return sorted(scores, key=lambda index: (-scores[index], index))[:_LOOKED_AT]
+        among: Iterable[int] = holding[word]
+        if len(scores) >= _ENOUGH:  # what has only common words cannot be among the best
+            among = scores.keys() & among
+        for which in among:
+            scores[which] = scores.get(which, 0.0) + rarity[word]
+    return nsmallest(_LOOKED_AT, scores, key=lambda which: (-scores[which], which))
 
 
 def _spoken(stored: str) -> tuple[str, str]:

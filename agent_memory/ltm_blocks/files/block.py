@@ -24,6 +24,7 @@ from agent_memory.ltm_blocks.files.paths import (
     as_stored,
     below,
     checked_path,
+    checked_root,
     is_there,
     listed,
 )
@@ -55,8 +56,7 @@ class FileMemory(ManualBlock):
     A file goes with its user, not with the session in which it was written.
 
     Attributes:
-        profile: The words of replies: those of Anthropic's Python SDK, or of the public
-            description of its memory tool.
+        profile: Whose words replies have: Anthropic's Python SDK's, or its public description's.
         max_files: So many a user can have.
         max_chars: So many characters each can have.
         max_total_chars: So many all together can have.
@@ -70,7 +70,7 @@ class FileMemory(ManualBlock):
     max_files: int = Field(default=500, gt=0)
     max_chars: int = Field(default=100_000, gt=0)
     max_total_chars: int = Field(default=1_000_000, gt=0)
-    root: str = Field(default=ROOT, pattern=r"^(/[A-Za-z0-9_-]{1,64}){1,8}$")
+    root: Annotated[str, AfterValidator(checked_root)] = ROOT
     ttl: Annotated[timedelta, Field(gt=timedelta())] | None = None
     redact: Redactor | ImportString[Callable[[str], str]] | None = None
 
@@ -378,7 +378,7 @@ class Files:
 
 
 def _said(redacted: bool) -> str:
-    return " Personal data or secrets in it were replaced before it was kept." if redacted else ""
+    return "\nPersonal data or secrets in it were replaced before it was kept." if redacted else ""
 
 
 def run_command(files: Files, command: Mapping[str, Any] | str | None) -> str:

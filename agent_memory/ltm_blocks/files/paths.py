@@ -24,6 +24,7 @@ MAX_DEPTH = 16
 _MOST_SHOWN = 200
 _DEPTH = 2
 _UNITS = "BKMG"
+_ROOT = re.compile(r"(/[A-Za-z0-9_-]{1,64}){1,8}")
 _LOOK_ALIKES = re.compile(
     "[\u0337\u0338\u20e5\u20eb\u2cc6\u3033\u4e36\u4e3f\ua4f8\ua4fa\U0001d16d"  # of / \ . and ..
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"  # of nothing
@@ -152,3 +153,18 @@ def human_size(say: Replies, size: int) -> str:
     number = size / 1024**unit
     whole = unit == 0 or (say.round_sizes and number.is_integer())
     return f"{number:.{0 if whole else 1}f}{_UNITS[unit]}"
+
+
+def checked_root(given: str) -> str:
+    """The directory that all paths of a user are to begin with.
+
+    Raises:
+        ValueError: It can be none.
+    """
+    root = given.rstrip("/")
+    if not _ROOT.fullmatch(root):
+        raise ValueError(
+            f"{given!r} can be no root. Give a path such as /notes: up to 8 names of ASCII "
+            "letters, digits, _ and -, each after a slash."
+        )
+    return root

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from inspect import getdoc
 from typing import Any, Final, Optional
 
@@ -20,7 +21,9 @@ from agent_memory.client.calls import AT_HAND, CALLS, MESSAGES, MOST, SHARED, Ca
 from agent_memory.client.values import checked, plain
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.explanation import Explanation
+from agent_memory.core.records import Recall
 from agent_memory.core.turns import Turn
+from agent_memory.engine.surplus import recalls_in
 from agent_memory.errors import AccessDenied
 from agent_memory.server.operation import At, Form, Operation, SessionId
 from agent_memory.server.problems import NOT_FOUND, Refused
@@ -77,6 +80,8 @@ def made(call: Call, at: At, asked: Form, *, stream: bool = False) -> Any:
         given["session_id"] = session_of(at, given["session_id"], call.whose, call.name == "delete")
     if given.get("source") is not None:
         given["source"] = _source(at, given["source"])
+    if call.name == "forget_all":
+        given["found"] = _without_others(at, given["found"])
     if call.name == "history":
         given |= _page(given)
     if call.subject == "memory" and call.names_user:
@@ -134,6 +139,8 @@ def _form(call: Call) -> type[Form]:
     fields: dict[str, Any] = {}
     for name, one in call.takes.items():
         described = _SAID if name in MESSAGES else f"As `{one.annotation}`."
+        if "timedelta" in str(one.annotation):
+            described = "Seconds."
         is_needed = one.default is one.empty and one.kind is not one.VAR_POSITIONAL
         fields[name] = (Any, Field(... if is_needed else None, description=described))
     if call.subject in ("share", "shared"):
@@ -176,6 +183,16 @@ def _source(at: At, source: Any) -> Any:
     if isinstance(source, str):
         return session_of(at, source, "read")
     return (session_of(at, source[0], "read"), *source[1:])
+
+
+def _without_others(at: At, found: Any) -> list[Recall]:
+    """What is to be forgotten, without its places in sessions that are another's: they are passed
+    over, as those of sessions that there are not."""
+    own = cache(lambda session_id: session_of(at, session_id, "read") == session_id)
+    return [
+        replace(one, sources=tuple(place for place in one.sources if own(place[0])))
+        for one in recalls_in(found)
+    ]
 
 
 def _page(given: Mapping[str, Any]) -> dict[str, Any]:

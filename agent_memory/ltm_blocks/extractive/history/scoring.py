@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ImportanceScorer(BaseModel):
-    """The weighted mean of four factors between 0 and 1; a weight of 0 leaves one out.
+    """The weighted mean of six factors between 0 and 1; a weight of 0 leaves one out.
 
     After the retrieval of Park et al., "Generative Agents", 2023 (relevance, recency, importance),
     with what a log knows in place of what a model guesses.

@@ -1,0 +1,96 @@
+"""What the commands forget: what they showed, when they are told to, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_memory import AgentMemory
+from agent_memory.cli.app import app
+
+DOCK = "The boat lies at the eastern dock of the old harbour, next to the blue lamp."
+NUTS = "Ana is allergic to peanuts and all other kinds of nuts, says her {}."
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("AGENT_MEMORY_STORE", "sqlite:///m.db")
+    monkeypatch.setenv("AGENT_MEMORY_RECALL_TIMEOUT", "30")
+    monkeypatch.chdir(tmp_path)
+    with AgentMemory("m.db") as memory:
+        for doctor in ("doctor", "new doctor"):
+            memory.remember(NUTS.format(doctor), user_id="ana")
+        said = {"role": "user", "content": DOCK, "metadata": {"topic": "boats"}}
+        memory.update("s", [said, {"role": "assistant", "content": "A boat, fine."}], user_id="ana")
+        memory.update("t", {"role": "user", "content": "Another boat."}, user_id="ben")
+
+
+def run(*arguments: str, given: str | None = None, code: int = 0) -> str:
+    """What a command prints; it must end with this code."""
+    result = CliRunner().invoke(app, list(arguments), given)
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+def kept() -> tuple[list[str], list[str]]:
+    """What is noted of Ana, and what she said."""
+    with AgentMemory("m.db") as memory:
+        notes = [one.text for one in memory.user("ana").notes().all()]
+        return notes, [one.message.text() for one in memory.history("s")]
+
+
+def test_a_report_changes_nothing_until_it_is_told_to() -> None:
+    """Wrong: to look at what is kept twice takes it away, or a refusal does."""
+    before = kept()
+    for arguments, given, code in (
+        (["--user", "ana"], None, 0),
+        (["--user", "ana", "--forget"], "n", 1),
+        (["--session", "s", "--messages", "--older-than", "1d"], None, 0),
+    ):
+        told = run("surplus", *arguments, given=given, code=code)
+        assert NUTS.format("doctor") in told
+        assert NUTS.format("new doctor") in told
+    assert kept() == before
+    assert "1 of 1 forgotten" in run("surplus", "--user", "ana", "--forget", given="y")
+    assert kept() == ([NUTS.format("new doctor")], before[1])
+    assert "Nothing is kept twice" in run("surplus", "--user", "ana", "--forget")
+    assert "Say how long" in run("surplus", "--user", "ana", "--older-than", "P3D", code=1)
+    assert "Whose memory?" in run("surplus", code=1)
+
+
+def test_what_a_search_found_is_forgotten() -> None:
+    """Wrong: filters are passed over, messages go although nobody said so, or another's do."""
+    filters = ["--user", "ana", "--role", "user", "--where", "topic=boats", "--since", "2026-01-01"]
+    assert DOCK in run("search", "boat", *filters)
+    assert "Nothing found" in run("search", "boat", *filters, "--until", "2026-01-02")
+    assert "Nothing found" in run("search", "boat", *filters, "--block", "notes")
+    told = run("search", "boat", *filters, "--forget", "--yes")
+    assert "0 of 1 forgotten" in told
+    assert "--messages" in told
+    assert kept()[1] == [DOCK, "A boat, fine."]
+    assert "Forget these 1" in run("search", "boat", *filters, "--forget", "--messages", given="y")
+    assert kept()[1] == ["A boat, fine."]
+    assert "Whose memory?" in run("search", "boat", "--forget", "--yes", code=1)
+    assert "KEY=VALUE" in run("search", "boat", *filters, "--where", "topic", code=1)
+    with AgentMemory("m.db") as memory:
+        assert len(memory.history("t")) == 1
+
+
+def test_a_window_is_cut_when_it_is_told_to() -> None:
+    """Wrong: to ask how large a window is cuts it, or messages leave the log."""
+    with AgentMemory("m.db") as memory:
+        for number in range(20):
+            memory.update("s", {"role": "user", "content": f"Question number {number}?"})
+        before = memory.history("s")
+    assert "22 of 22 messages" in run("prune", "s", "--to", "60", given="n", code=1)
+    assert "22 of 22 messages" in run("prune", "s", "--to", "60", given="n", code=1)
+    told = run("prune", "s", "--to", "60", "--yes")
+    assert "22 of 22 messages" in told
+    assert "6 of 22 messages" in told
+    assert "nothing is to be cut" in run("prune", "s", "--to", "60")
+    assert "no session" in run("prune", "none", "--to", "60", code=1)
+    with AgentMemory("m.db") as memory:
+        assert memory.history("s") == before
