@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,10 @@ _PAGE = 200
 
 
 class _Owned:
-    """What an owner has, as `indexes.SegmentSource`."""
+    """What an owner has, as `catalogs.SegmentSource`; `numbers` as there."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Callable[[], Mapping[str, int]]) -> None:
+        self.numbers = numbers
         # one value: a signal must not leave half of it
         self._state: tuple[int, Catalog, Mapping[int, bytes]] = (0, Catalog(), {})
 
@@ -46,6 +47,10 @@ class _Owned:
         """See `SegmentSource.segments`."""
         bodies = self._state[2]
         return {name: bodies[name] for name in names if name in bodies}
+
+    def names(self) -> Sequence[int]:
+        """See `SegmentSource.names`."""
+        return list(self._state[2])
 
     def change(self, gone: Mapping[int, str], added: Sequence[Segment]) -> None:
         """Take records out, and others in."""
@@ -97,7 +102,7 @@ class MemoryVectors(MemoryRecords):
         gone = self._taken_out(block, [name for name in ids if name in collection.records])
         for owner in {**groups, **gone}:
             some, segments = groups.get(owner, ([], []))
-            owned = self._owned.setdefault((block, owner), _Owned())
+            owned = self._owned[block, owner] = self._owned_by(block, owner)
             for number, record in enumerate(some, owned.next):
                 collection.put(record)
                 self._numbers[block, record.id] = number
@@ -126,14 +131,22 @@ class MemoryVectors(MemoryRecords):
             raise DimensionMismatch(mismatch(block, stored, given))
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        with self._lock:
-            owned = self._owned.get((block, owner), _Owned())
-            index = self._indexes.follow((block, owner), owned)
-
         def read(ids: Sequence[str]) -> dict[str, Record]:
             return {record.id: record for _, record in self._by_ids(block, owner, ids)}
 
+        with self._lock:
+            owned = self._owned_by(block, owner)
+            index = self._indexes.follow((block, owner), owned, read)
         return search(block, index, query, depth, read)
+
+    def _owned_by(self, block: str, owner: str) -> _Owned:
+        """What an owner has; something empty that is not kept for who has nothing."""
+        return self._owned.get((block, owner)) or _Owned(partial(self._numbers_of, block, owner))
+
+    def _numbers_of(self, block: str, owner: str) -> dict[str, int]:
+        with self._lock:
+            names = self._vectors.get(block, RecordsById()).by_owner.get(owner, ())
+            return {name: self._numbers[block, name] for name in names}
 
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """An owner's records by id, those that there are, each with its number."""
@@ -179,8 +192,9 @@ class MemoryVectors(MemoryRecords):
                 for owner, theirs in collection.by_owner.items()
             }
         for owner, ids in owners.items():
-            owned = self._owned.get((block, owner), _Owned())
-            walk = Walk(block, owned, partial(self._by_ids, block, owner))
+            walk = Walk(
+                block, owner, self._owned_by(block, owner), partial(self._by_ids, block, owner)
+            )
             for at in range(0, len(ids), _PAGE):
                 yield from walk.page(ids[at : at + _PAGE])
 

@@ -61,16 +61,17 @@ class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract):
     def spoil(self, store: Store, what: What) -> None:
         assert isinstance(store, RedisStore)
         keys = store._keys
-        records, *_, segments, _ = keys.vectors("v")
+        records, *_, versions, _, segments, _ = keys.vectors("v")
         key, field, value = {
             "head": (keys.head("s"), "body", "{broken"),
             "message": (keys.log("s"), "2", "{broken"),
             "fact": (keys.facts("facts")[0], "a", "{broken"),
             "vector": (records, "a", "{broken"),
             "features": (segments, "user:u", "short"),
+            "catalog": (versions, "user:u", "{broken"),
         }[what]
         if what == "features":
-            (field,) = store._server.ask("HKEYS", segments)
+            field = store._server.ask("HKEYS", segments)[0]
         assert store._server.ask("HSET", key, field, value) == 0
 
 
@@ -295,9 +296,9 @@ def test_a_version_of_vectors_that_is_none(server: RedisServer) -> None:
     store._server.ask("HSET", store._keys.vectors("v")[5], "user:a", "{broken")
     query = for_words("red", units(1)[0])
     assert {error.damage and error.damage.kind for error in look(store).damaged} == {"vector"}
-    assert store.search_vectors("v", "user:a", query, 9) == []
+    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["a"]
     store.put_vectors("v", [record("b")], worded(["red owl"], meaning=units(1)))
-    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["b"]
+    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["a", "b"]
     store.close()
 
 

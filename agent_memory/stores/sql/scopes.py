@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_memory.stores.catalogs import Catalog, changed
-from agent_memory.stores.indexes import catalog_of
+from agent_memory.stores.mending import catalog_of
 from agent_memory.stores.sql.compiled import chunks
 from agent_memory.stores.sql.database import SQLConnection
 
@@ -21,7 +21,7 @@ Run = Callable[[Callable[[SQLConnection], T]], T]
 
 
 class OwnersRows:
-    """As `indexes.SegmentSource`.
+    """As `catalogs.SegmentSource`.
 
     Args:
         run: Runs what is to be done on a connection.
@@ -41,6 +41,14 @@ class OwnersRows:
         """See `SegmentSource.segments`."""
         found: dict[int, bytes] = self._run(lambda it: segments_of(it, self._of, names))
         return found
+
+    def names(self) -> Sequence[int]:
+        """See `SegmentSource.names`."""
+        return [row.name for row in self._run(lambda it: it.rows("segment_names", self._of))]
+
+    def numbers(self) -> Mapping[str, int]:
+        """See `SegmentSource.numbers`."""
+        return {row.id: row.at for row in self._run(lambda it: it.rows("numbers", self._of))}
 
 
 def segments_of(
@@ -79,12 +87,15 @@ class Scopes:
     ) -> None:
         self._connection = connection
         self._given = of
-        self._held: dict[str, Any] = {}
+        self._held: dict[str, tuple[int, str | None] | None] = {}
+        self._catalogs: dict[str, Catalog] = {}
         self._hold(owners)
 
     def _hold(self, owners: Iterable[str]) -> None:
         for owner in sorted(owners):  # in one order: no two wait for each other
-            self._held[owner] = self._connection.row("held_scope", self._of(owner))
+            held = self._connection.row("held_scope", self._of(owner))
+            self._held[owner] = None if held is None else (held.version, held.catalog)
+            self._catalogs[owner] = self._catalog(owner)
 
     def _of(self, owner: str) -> dict[str, Any]:
         return {**self._given, "of_owner": owner}
@@ -115,10 +126,13 @@ class Scopes:
         ]
 
     def catalog(self, owner: str) -> Catalog:
-        """What an owner has, who is held; of what cannot be read none is found any more."""
-        held = self._held[owner]
-        stored = None if held is None else (held.version, held.catalog)
-        return catalog_of(self._given["of_block"], stored)
+        """What an owner has, who is held."""
+        return self._catalogs[owner]
+
+    def _catalog(self, owner: str) -> Catalog:
+        connection = self._connection
+        source = OwnersRows(lambda work: work(connection), self._of(owner))
+        return catalog_of(self._given["of_block"], owner, source, self._held[owner])
 
     def put(self, owner: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write records, with the numbers that `change` gives them next."""

@@ -91,12 +91,12 @@ class SQLVectors(SQLRecords):
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         def work(connection: SQLConnection) -> list[Hit]:
             source = OwnersRows(lambda work: work(connection), self._of(block, owner))
-            index = self._indexes.follow((block, owner), source)
 
             def read(ids: Sequence[str]) -> dict[str, Record]:
                 found = self._by_ids(connection, block, owner, ids)
                 return {record.id: record for _, record in found}
 
+            index = self._indexes.follow((block, owner), source, read)
             return search(block, index, query, depth, read)
 
         try:
@@ -144,9 +144,10 @@ class SQLVectors(SQLRecords):
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
         for owner, pages in self._owners(block, session_id):
-            self._pack(block, owner)
             source = OwnersRows(self._database.read, self._of(block, owner))
-            walk = Walk(block, source, partial(self._read_by_ids, block, owner))
+            if is_loose(source.catalog()):
+                self._pack(block, owner)
+            walk = Walk(block, owner, source, partial(self._read_by_ids, block, owner))
             for page in pages:
                 yield from walk.page([row.id for row in page if row.owner == owner])
 
@@ -187,9 +188,9 @@ class SQLVectors(SQLRecords):
         return self._database.read(lambda it: self._by_ids(it, block, owner, ids))
 
     def _pack(self, block: str, owner: str) -> None:
-        """Put records that an earlier release wrote into segments, some in each transaction."""
-        source = OwnersRows(self._database.read, self._of(block, owner))
-        while is_loose(source) and self._database.write(partial(self._pack_some, block, owner)):
+        """Put records that an earlier release wrote into segments, some in each transaction; and
+        write a catalog anew that cannot be read."""
+        while self._database.write(partial(self._pack_some, block, owner)):
             pass
 
     def _pack_some(self, block: str, owner: str, connection: SQLConnection) -> bool:
@@ -197,7 +198,9 @@ class SQLVectors(SQLRecords):
         of = self._of(block, owner)
         scopes = Scopes(connection, self._of(block), [owner])
         catalog = scopes.catalog(owner)
-        rows = connection.rows("loose", {**of, "most": _PACKED}) if catalog.loose else []
+        if not catalog.loose:  # another was quicker
+            return False
+        rows = connection.rows("loose", {**of, "most": _PACKED})
         names, blobs = [row.id for row in rows], [row.vector for row in rows]
         ids, segments = packed(names, blobs, most_bytes(connection))
         for at, name in enumerate(ids, catalog.next):
