@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.stores.catalogs import Catalog, changed, grouped
+from agent_memory.stores.catalogs import Catalog, Part, changed, grouped
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.indexes import Indexes, search
 from agent_memory.stores.memory_records import MemoryRecords, RecordsById, own_copy
@@ -31,7 +32,7 @@ class _Owned:
         self._state: tuple[int, Catalog, Mapping[int, bytes]] = (0, Catalog(), {})
 
     def __bool__(self) -> bool:
-        return bool(self._state[2])
+        return bool(self._state[1].parts)
 
     @property
     def next(self) -> int:
@@ -40,8 +41,8 @@ class _Owned:
 
     def catalog(self) -> tuple[int, str | None] | None:
         """See `SegmentSource.catalog`."""
-        version, catalog, bodies = self._state
-        return (version, catalog.text) if bodies else None
+        version, catalog, _ = self._state
+        return (version, catalog.text) if self else None
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         """See `SegmentSource.segments`."""
@@ -58,6 +59,14 @@ class _Owned:
         change = changed(catalog, gone, added, self.segments)
         kept = {name: body for name, body in bodies.items() if name not in change.dropped}
         self._state = secrets.randbits(62), change.catalog, kept | change.written
+
+    def lack(self, count: int) -> None:
+        """List as many records, of which nothing is known that they are found by."""
+        _, catalog, bodies = self._state
+        last = catalog.next + count - 1
+        part = Part(secrets.randbits(62), catalog.next, last, count, 0)
+        lacking = replace(catalog, next=last + 1, parts=(*catalog.parts, part))
+        self._state = secrets.randbits(62), lacking, bodies
 
 
 class MemoryVectors(MemoryRecords):
@@ -107,6 +116,16 @@ class MemoryVectors(MemoryRecords):
                 collection.put(record)
                 self._numbers[block, record.id] = number
             self._change(block, owner, gone.get(owner, {}), segments)
+
+    def _keep_lacking(self, block: str, records: Sequence[Record]) -> None:
+        """Keep records of which nothing is known that they are found by."""
+        collection = self._vectors.setdefault(block, RecordsById())
+        for record in records:
+            key = (block, record.owner)
+            owned = self._owned[key] = self._owned_by(*key)
+            self._numbers[block, record.id] = owned.next
+            owned.lack(1)
+            collection.put(record)
 
     def _taken_out(self, block: str, ids: Sequence[str]) -> dict[str, dict[int, str]]:
         """Remove records; tells their ids by number, for each owner, whose catalog still has

@@ -109,9 +109,9 @@ def key_of(fields: Fields) -> KeptKey:
     return KeptKey(name, digest, seq, end, total, from_micros(at))
 
 
-def line_of_record(record: Record, blob: bytes | None = None) -> str:
-    """A record, with its features where it has any."""
-    features = {} if blob is None else {"features": base64.b64encode(blob).decode("ascii")}
+def line_of_record(record: Record, features: str | None = None) -> str:
+    """A record, with its features as text where it has any."""
+    more = {} if features is None else {"features": features}
     return line_of(
         {
             "text": record.text,
@@ -123,14 +123,26 @@ def line_of_record(record: Record, blob: bytes | None = None) -> str:
             "sources": list(record.sources),
             "owner": record.owner,
             "id": record.id,
-            **features,
+            **more,
         }
     )
 
 
-def record_of(fields: Fields) -> tuple[Record, bytes | None]:
-    """The inverse of `line_of_record`."""
-    features = fields.get("features")
+def text_of(blob: bytes) -> str:
+    """Features as text."""
+    return base64.b64encode(blob).decode("ascii")
+
+
+def blob_of(text: object) -> bytes:
+    """The inverse of `text_of`; nothing in place of what cannot be read."""
+    try:
+        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except ValueError:
+        return b""
+
+
+def record_of(fields: Fields) -> tuple[Record, Any]:
+    """The inverse of `line_of_record`; the features as they stand there."""
     record = Record(
         id=fields["id"],
         owner=fields["owner"],
@@ -142,7 +154,7 @@ def record_of(fields: Fields) -> tuple[Record, bytes | None]:
         created_at=datetime.fromisoformat(fields["at"]),
         metadata=fields["metadata"],
     )
-    return record, None if features is None else base64.b64decode(features, validate=True)
+    return record, fields.get("features")
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:

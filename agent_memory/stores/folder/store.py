@@ -14,8 +14,10 @@ from agent_memory.errors import Damaged, StoreError
 from agent_memory.stores.base import Durability
 from agent_memory.stores.catalogs import grouped
 from agent_memory.stores.coding import UNREADABLE
+from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files, Mark
 from agent_memory.stores.folder.lines import (
+    blob_of,
     bytes_of,
     entry_of,
     file_name,
@@ -28,6 +30,7 @@ from agent_memory.stores.folder.lines import (
     line_of_record,
     lines_in,
     record_of,
+    text_of,
 )
 from agent_memory.stores.memory import MemoryStore, _Session
 from agent_memory.stores.memory_records import RecordsById
@@ -112,6 +115,7 @@ class FolderStore(MemoryStore):
         self._written: dict[str, bytes] = {}
         self._lines: dict[str, dict[int, tuple[Entry, str]]] = {}
         self._names: dict[str, str] = {}
+        self._features: dict[str, dict[str, Any]] = {}  # of each block's records, as in its file
         with self._fresh():
             pass
 
@@ -191,15 +195,19 @@ class FolderStore(MemoryStore):
         self._seen = marks
 
     def _load(self, path: str) -> None:
-        self._forget(path)
         data = self._files.read(path)
         kind, _, _ = path.partition("/")
+        if kind != "vectors":
+            self._forget(path)
         try:
             if kind == "sessions":
                 self._load_session(path, data)
-            elif kind in ("records", "vectors"):
-                self._load_records(path, kind, data)
+            elif kind == "records":
+                self._load_records(path, data)
+            elif kind == "vectors":
+                self._load_vectors(path, data)
         except (*UNREADABLE, Damaged) as error:
+            self._forget(path)
             self._broken[path] = str(error)
             return
         self._written[path] = data
@@ -217,21 +225,39 @@ class FolderStore(MemoryStore):
         self._names[path], self._sessions[name] = name, session
         self._state_of(name, session)
 
-    def _load_records(self, path: str, kind: str, data: bytes) -> None:
+    def _load_records(self, path: str, data: bytes) -> None:
         first, *rest = lines_in(data)
-        name = first["block"]
-        found = [record_of(one) for one in rest]
-        self._names[path] = name
-        if kind == "records":
-            self._facts[name] = collection = RecordsById()
-            for record, _ in found:
-                collection.put(record)
-            return
-        from agent_memory.stores.blobs import with_features
+        self._names[path] = name = first["block"]
+        self._facts[name] = collection = RecordsById()
+        for record, _ in map(record_of, rest):
+            collection.put(record)
 
-        self._collections[name] = (first["dimension"], first["model"])
-        for records, features in with_features(name, [(one, blob or b"") for one, blob in found]):
-            self._keep(name, grouped(records, features))
+    def _load_vectors(self, path: str, data: bytes) -> None:
+        """Read a file of vectors: what was known of it before stays as it is."""
+        from agent_memory.stores.blobs import features_of, undamaged_places
+
+        first, *rest = lines_in(data)
+        name, opened = first["block"], (first["dimension"], first["model"])
+        found = {record.id: (record, text) for record, text in map(record_of, rest)}
+        if self._names.get(path) != name or self._collections.get(name) != opened:
+            self._forget(path)
+        known = self._vectors.get(name, RecordsById()).records
+        texts = self._features.get(name, {})
+        there = {one: (record, texts.get(one)) for one, record in known.items()}
+        new = [one for name_of, one in found.items() if there.get(name_of) != one]
+        gone = [one for one in known if found.get(one) != there[one]]
+        self._broken.pop(path, None)
+        self._names[path], self._collections[name] = name, opened
+        self._features[name] = {record.id: text for record, text in found.values()}
+        for owner, numbers in self._taken_out(name, gone).items():
+            self._change(name, owner, numbers)
+        blobs = [blob_of(text) for _, text in new]
+        places = undamaged_places(blobs)
+        if places:
+            sound = [new[place][0] for place in places]
+            self._keep(name, grouped(sound, features_of([blobs[place] for place in places])))
+        lacking = {*range(len(new))} - {*places}
+        self._keep_lacking(name, [new[place][0] for place in sorted(lacking)])
 
     def _forget(self, path: str) -> None:
         """Drop what was read of a file."""
@@ -246,6 +272,7 @@ class FolderStore(MemoryStore):
         elif path.startswith("records/"):
             self._facts.pop(name, None)
         else:
+            self._features.pop(name, None)
             super().clear_vectors(name)
 
     def _save(self, kind: str, given: object) -> None:
@@ -302,12 +329,15 @@ class FolderStore(MemoryStore):
         yield line_of({"block": name, "dimension": stored[0], "model": stored[1]})
         from agent_memory.stores.blobs import blobs_of
 
-        found: dict[str, tuple[Record, bytes]] = {}
-        for records, features in super().all_vectors(name):
-            blobs = blobs_of(records, features)
-            found |= {one.id: (one, blob) for one, blob in zip(records, blobs, strict=True)}
-        for record in _ordered(one for one, _ in found.values()):
-            yield line_of_record(*found[record.id])
+        texts = self._features.get(name, {})
+        with noted():  # of what cannot be read the file keeps what it has
+            for records, features in super().all_vectors(name):
+                blobs = map(text_of, blobs_of(records, features))
+                texts |= zip([one.id for one in records], blobs, strict=True)
+        there = self._vectors.get(name, RecordsById()).records
+        self._features[name] = {one: text for one, text in texts.items() if one in there}
+        for record in _ordered(there.values()):
+            yield line_of_record(record, texts.get(record.id))
 
     def _state(self) -> dict[str, Any]:
         """Leases, locks, and what is due when."""
