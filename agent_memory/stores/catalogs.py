@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agent_memory.core.messages import compact_json
+from agent_memory.errors import Undecryptable
 from agent_memory.stores.coding import UNREADABLE
 
 if TYPE_CHECKING:
@@ -240,7 +241,10 @@ class _Writing:
     def _known(self, parts: Sequence[Part]) -> None:
         missing = [part.name for part in parts if part.name not in self._segments]
         if missing:
-            found = self._read(missing)
+            try:
+                found = self._read(missing)
+            except Undecryptable:  # whoever lacks a key can write, and delete
+                found = {}
             self._segments |= {name: opened(found.get(name)) for name in missing}
 
 

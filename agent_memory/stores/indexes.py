@@ -19,6 +19,7 @@ from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.catalogs import Catalog, Part, SegmentSource, opened
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.damage import leave_out
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Query
@@ -58,13 +59,16 @@ class Indexes:
         self._kept: OrderedDict[_Key, _CachedIndex] = OrderedDict()
         self._warned: set[_Key] = set()
 
-    def follow(self, key: _Key, source: SegmentSource, records: ReadRecords) -> SegmentIndex:
+    def follow(
+        self, key: _Key, source: SegmentSource, records: ReadRecords, seals: SegmentSeals = UNSEALED
+    ) -> SegmentIndex:
         """The index of all that an owner has now.
 
         Args:
             key: The block and the owner.
             source: What the owner has.
             records: Reads the owner's records.
+            seals: Knows what these are found by.
 
         Raises:
             LooseRecords: Some of it is not in segments yet, or the catalog cannot be read.
@@ -97,7 +101,7 @@ class Indexes:
             if len(bodies) == len(missing) or before == version:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 there, lost = _readable(key[0], catalog, {**segments, **read})
-                extra = _stand_ins(lost, source, records) if lost else ()
+                extra = _stand_ins(key[0], lost, source, records, seals) if lost else ()
                 return self._followed(key, version, there, extra, kept)
             segments |= {name: one for name, body in bodies.items() if (one := opened(body))}
             before = version
@@ -167,7 +171,13 @@ def _readable(
     return found, lost
 
 
-def _stand_ins(lost: Sequence[Part], source: SegmentSource, records: ReadRecords) -> list[Segment]:
+def _stand_ins(
+    block: str,
+    lost: Sequence[Part],
+    source: SegmentSource,
+    records: ReadRecords,
+    seals: SegmentSeals,
+) -> list[Segment]:
     """What stands in for segments that cannot be read."""
     from agent_memory.stores.mending import stand_in
 
@@ -175,7 +185,7 @@ def _stand_ins(lost: Sequence[Part], source: SegmentSource, records: ReadRecords
     held = Catalog(parts=tuple(lost)).holding(numbers.values())
     wanted = {at for some in held.values() for at in some}
     found = records([name for name, at in numbers.items() if at in wanted])
-    return [stand_in(found)] if found else []
+    return [stand_in(block, found, seals)] if found else []
 
 
 def is_loose(found: tuple[int, str | None] | None, *, damaged: bool = False) -> bool:

@@ -14,6 +14,7 @@ from agent_memory.stores.catalogs import Catalog, Part, changed, grouped
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.indexes import Indexes, search
 from agent_memory.stores.memory_records import MemoryRecords, RecordsById, own_copy
+from agent_memory.stores.seals import UNSEALED
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class MemoryVectors(MemoryRecords):
         self._numbers: dict[tuple[str, str], int] = {}
         self._owned: dict[tuple[str, str], _Owned] = {}
         self._indexes = Indexes()
+        self._seals = UNSEALED
         self._collections: dict[str, tuple[int, str]] = {}
         self._opened: dict[str, tuple[int, str]] = {}
 
@@ -155,7 +157,7 @@ class MemoryVectors(MemoryRecords):
 
         with self._lock:
             owned = self._owned_by(block, owner)
-            index = self._indexes.follow((block, owner), owned, read)
+            index = self._indexes.follow((block, owner), owned, read, self._seals)
         return search(block, index, query, depth, read)
 
     def _owned_by(self, block: str, owner: str) -> _Owned:

@@ -19,6 +19,7 @@ from agent_memory.stores.damage import leave_out
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
     from agent_memory.retrieval.segments import Segment
+    from agent_memory.stores.seals import SegmentSeals
 
 
 def catalog_of(
@@ -69,10 +70,8 @@ def rebuilt(source: SegmentSource) -> Catalog:
     return Catalog(last + 1, tuple(apart), loose=True, lost=tuple(lost))
 
 
-def stand_in(records: Mapping[str, Record]) -> Segment:
+def stand_in(block: str, records: Mapping[str, Record], seals: SegmentSeals) -> Segment:
     """Records that are found by their words alone."""
-    from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.segments import Segment
 
-    texts = [(one.text, one.created_at) for one in records.values()]
-    return Segment.of([*records], Features.of_texts(texts))
+    return Segment.of([*records], seals.features(block, list(records.values())))

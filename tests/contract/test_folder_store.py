@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files
+from agent_memory.stores.folder.lines import file_name, lines_in
 from agent_memory.stores.folder.store import FolderStore
 from agent_memory.testing import (
     RecordStoreContract,
@@ -34,6 +36,7 @@ from agent_memory.testing.features import for_words, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
+from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 
 
@@ -42,6 +45,7 @@ class TestFolderStore(
     RecordStoreContract,
     VectorStoreContract,
     SegmentsContract,
+    SealedSegmentsContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
@@ -53,6 +57,18 @@ class TestFolderStore(
         assert isinstance(store, FolderStore)
         with store._fresh():
             return len(store._owned) + len(store._numbers)
+
+    def held(self, store: Store) -> bytes:
+        assert isinstance(store, FolderStore)
+        data = store._files.read(f"vectors/{file_name('v')}")
+        features = [line["features"] for line in lines_in(data) if "features" in line]
+        return b"".join(map(base64.b64decode, features))
+
+    def alter(self, store: Store) -> None:
+        assert isinstance(store, FolderStore)
+        path = store._files._folder / "vectors" / file_name("v")
+        text = path.read_text("utf-8")
+        path.write_text(re.sub(r'("features": ?"[^"]{80})....', r"\1AAAA", text), "utf-8")
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:

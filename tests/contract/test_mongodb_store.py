@@ -44,6 +44,7 @@ from tests.contract.mongodb_suite import (
     texts_of,
     url,
 )
+from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 from tests.servers.mongodb import Link, MongoDBServer
 
@@ -55,6 +56,7 @@ class TestMongoDB(
     RecordStoreContract,
     VectorStoreContract,
     SegmentsContract,
+    SealedSegmentsContract,
     DamageContract,
     WorkStoreContract,
     ClockContract,
@@ -68,6 +70,20 @@ class TestMongoDB(
         key = place_of(store._namespace, "v")
         blocks = [doc.get("block") or doc["next"]["block"] for doc in vectors]
         return sum(block.startswith(key) for block in blocks)
+
+    def _bodies(self, store: Store) -> dict[str, bytes]:
+        assert isinstance(store, MongoDBStore)
+        key = place_of(store._namespace, "v")
+        docs = store._vectors.all({"block": {"$regex": f"^{key}"}, "name": {"$exists": True}})
+        return {doc["_id"]: doc["body"] for doc in docs}
+
+    def held(self, store: Store) -> bytes:
+        return b"".join(self._bodies(store).values())
+
+    def alter(self, store: Store) -> None:
+        assert isinstance(store, MongoDBStore)
+        for place, body in self._bodies(store).items():
+            store._vectors.update({"_id": place}, {"$set": {"body": body[:-1] + b"!"}})
 
     def spoil(self, store: Store, what: What) -> None:
         assert isinstance(store, MongoDBStore)

@@ -180,7 +180,9 @@ def test_one_damaged_record_of_an_earlier_release(server: MongoDBServer) -> None
     store = MongoDBStore(server.url, uuid4().hex[:8])
     store.open_vectors("v", 4, "m")
     _older(store)
-    store._vectors.update({"id": "older", "block": {"$regex": ".*"}}, {"$set": {"vector": b"x"}})
+    key = store._collections.to_read("v", known=True)
+    assert key is not None
+    assert store._vectors.update({"_id": key_of(key, "older")}, {"$set": {"vector": b"x"}})
     assert _names(store) == ["old", "oldest"]
     with noted() as damaged:
         assert sum(len(some) for some, _ in store.all_vectors("v")) == 2

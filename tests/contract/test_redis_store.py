@@ -20,6 +20,7 @@ from agent_memory.testing.features import for_words, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
 from tests.contract.long_log_contract import LongLogContract, Steps
+from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 from tests.servers.redis import RedisServer, Relay
 from tests.servers.redis_suite import (
@@ -47,7 +48,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract):
+class TestRedis(
+    RedisContract, SegmentsContract, SealedSegmentsContract, ClockContract, DamageContract
+):
     """`RedisStore` keeps the contract."""
 
     by_server = True
@@ -57,6 +60,16 @@ class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract):
         keys = store._keys.vectors("v")
         names = {"HLEN": [keys[0], keys[1], *keys[4:8]], "ZCARD": keys[2:4]}
         return sum(store._server.ask(how, key) for how, some in names.items() for key in some)
+
+    def held(self, store: Store) -> bytes:
+        assert isinstance(store, RedisStore)
+        return b"".join(store._server.ask("HVALS", store._keys.vectors("v")[7]))
+
+    def alter(self, store: Store) -> None:
+        assert isinstance(store, RedisStore)
+        key, ask = store._keys.vectors("v")[7], store._server.ask
+        for field in ask("HKEYS", key):
+            ask("HSET", key, field, ask("HGET", key, field)[:-1] + b"!")
 
     def spoil(self, store: Store, what: What) -> None:
         assert isinstance(store, RedisStore)

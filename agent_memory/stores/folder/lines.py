@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -13,7 +14,9 @@ from urllib.parse import quote
 from agent_memory.core.messages import Message
 from agent_memory.core.once import KeptKey
 from agent_memory.core.records import Entry, Head, Record
+from agent_memory.errors import Undecryptable
 from agent_memory.stores.coding import from_micros, head_fields, head_from, to_micros
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 _LONGEST = 80
 
@@ -128,17 +131,31 @@ def line_of_record(record: Record, features: str | None = None) -> str:
     )
 
 
-def text_of(blob: bytes) -> str:
-    """Features as text."""
-    return base64.b64encode(blob).decode("ascii")
+def text_of(blob: bytes, block: str, record: Record, seals: SegmentSeals) -> str:
+    """A record's features as text."""
+    sealed = seals.sealed(block, record.owner, record.id, blob)
+    return base64.b64encode(sealed).decode("ascii")
 
 
-def blob_of(text: object) -> bytes:
-    """The inverse of `text_of`; nothing in place of what cannot be read."""
+def blob_of(text: object, block: str, record: Record, seals: SegmentSeals) -> bytes:
+    """The inverse of `text_of`; nothing in place of what cannot be read, or lacks its key."""
     try:
-        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-    except ValueError:
+        blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+        return seals.opened(block, record.owner, record.id, blob)
+    except (ValueError, Undecryptable):
         return b""
+
+
+def refuse_sealed(block: str, texts: Iterable[object]) -> None:
+    """See that features are not sealed, where no key is given.
+
+    Raises:
+        Undecryptable: Some are.
+    """
+    for text in texts:
+        with suppress(ValueError):
+            blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+            UNSEALED.opened(block, "", "", blob)
 
 
 def record_of(fields: Fields) -> tuple[Record, Any]:
@@ -155,6 +172,11 @@ def record_of(fields: Fields) -> tuple[Record, Any]:
         metadata=fields["metadata"],
     )
     return record, fields.get("features")
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """Records in the order of their lines."""
+    return sorted(records, key=lambda one: (one.created_at, one.id))
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:

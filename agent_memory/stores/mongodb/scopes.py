@@ -16,6 +16,7 @@ from agent_memory.stores.mending import catalog_of
 from agent_memory.stores.mongodb.commits import Commits, Write
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import key_of
+from agent_memory.stores.seals import SegmentSeals
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.segments import Segment
@@ -42,9 +43,18 @@ class OwnersDocuments:
         writes: Commits the writes to it.
         key: Of the block's vectors.
         owner: Who.
+        seals: Seals and opens the segments of a block, whose name is the first.
     """
 
-    def __init__(self, vectors: Table, writes: Commits, key: str, owner: str) -> None:
+    def __init__(
+        self,
+        vectors: Table,
+        writes: Commits,
+        key: str,
+        owner: str,
+        seals: tuple[str, SegmentSeals],
+    ) -> None:
+        self._block, self._seals = seals
         self._vectors = vectors
         self._writes = writes
         self._key = key
@@ -74,7 +84,8 @@ class OwnersDocuments:
             places = [self.place_of(name) for name in names[at : at + _AT_ONCE]]
             docs = self._vectors.all({"_id": {"$in": places}}, fields={"name": 1, "body": 1})
             found |= {doc["name"]: doc["body"] for doc in docs}
-        return found
+        opened = self._seals.opened
+        return {n: opened(self._block, self._owner, str(n), body) for n, body in found.items()}
 
     def names(self) -> Sequence[int]:
         """See `SegmentSource.names`."""
@@ -98,7 +109,8 @@ class OwnersDocuments:
     def new_segment(self, name: int, body: bytes) -> Doc:
         """The document of a segment."""
         of = {"block": self._segments, "owner": self._owner}
-        return {"_id": self.place_of(name), **of, "name": name, "body": body}
+        sealed = self._seals.sealed(self._block, self._owner, str(name), body)
+        return {"_id": self.place_of(name), **of, "name": name, "body": sealed}
 
     def new_catalog(self, text: str) -> Doc:
         """The fields of a catalog's document."""
@@ -115,11 +127,19 @@ class Scopes:
         write: The write.
         block: The block's name.
         owners: Those that are to be changed in any case.
+        seals: Seals and opens the segments.
     """
 
     def __init__(
-        self, vectors: Table, writes: Commits, write: Write, block: str, owners: Iterable[str]
+        self,
+        vectors: Table,
+        writes: Commits,
+        write: Write,
+        block: str,
+        owners: Iterable[str],
+        seals: SegmentSeals,
     ) -> None:
+        self._seals = seals
         self._vectors = vectors
         self._writes = writes
         self._write = write
@@ -130,8 +150,12 @@ class Scopes:
 
     def hold(self, owners: Iterable[str]) -> None:
         """Have nobody else change what these have, until the write comes to an end."""
-        key, new = self._write.block, sorted({*owners} - self._held.keys())
-        sources = {owner: OwnersDocuments(self._vectors, self._writes, key, owner) for owner in new}
+        vectors, writes, key = self._vectors, self._writes, self._write.block
+        seals = self._block, self._seals
+        sources = {
+            owner: OwnersDocuments(vectors, writes, key, owner, seals)
+            for owner in sorted({*owners} - self._held.keys())
+        }
         tagged = [{"_id": source.place} for source in sources.values()]
         self._writes.put(self._write, tagged, late=True)
         for owner, source in sources.items():

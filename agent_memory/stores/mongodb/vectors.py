@@ -24,6 +24,7 @@ from agent_memory.stores.mongodb.records import (
     record_from,
 )
 from agent_memory.stores.mongodb.scopes import UNNUMBERED, OwnersDocuments, Scopes
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class MongoDBVectors(MongoDBRecords):
         collections = deployment.table("agent_memory_collections")
         self._collections = Collections(namespace, collections, self._vectors)
         self._indexes = Indexes()
+        self._seals = UNSEALED
+
+    def seal_segments(self, seals: SegmentSeals) -> None:
+        self._seals = seals
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         self._blocks.note(block)
@@ -82,10 +87,12 @@ class MongoDBVectors(MongoDBRecords):
         self._collections.sweep(block, key)
 
     def _scopes(self, write: Write, block: str, owners: Iterable[str]) -> Scopes:
-        return Scopes(self._vectors, self._vector_writes, write, block, owners)
+        writes = self._vector_writes
+        return Scopes(self._vectors, writes, write, block, owners, self._seals)
 
-    def _owned(self, key: str, owner: str) -> OwnersDocuments:
-        return OwnersDocuments(self._vectors, self._vector_writes, key, owner)
+    def _owned(self, block: str, key: str, owner: str) -> OwnersDocuments:
+        seals = block, self._seals
+        return OwnersDocuments(self._vectors, self._vector_writes, key, owner, seals)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         from agent_memory.retrieval.index import SegmentIndex
@@ -98,12 +105,12 @@ class MongoDBVectors(MongoDBRecords):
             def read(ids: Sequence[str], key: str = key) -> dict[str, Record]:
                 return {one.id: one for _, one in self._by_ids(block, key, owner, ids)}
 
-            of, source = (key, owner), self._owned(key, owner)
+            of, source = (block, owner), self._owned(block, key, owner)
             try:
-                index = self._indexes.follow(of, source, read)
+                index = self._indexes.follow(of, source, read, self._seals)
             except LooseRecords:
                 self._pack(block, key, owner)
-                index = self._indexes.follow(of, source, read)
+                index = self._indexes.follow(of, source, read, self._seals)
             if len(index) or not known:  # else nothing is the owner's, or the block was cleared
                 return search(block, index, query, depth, read)
         return search(block, SegmentIndex(0), query, depth, lambda ids: {})
@@ -173,7 +180,7 @@ class MongoDBVectors(MongoDBRecords):
         if session_id is not None:
             which["session_id"] = session_id
         for owner in sorted(self._vectors.distinct("owner", which)):
-            source = self._owned(key, owner)
+            source = self._owned(block, key, owner)
             if is_loose(source.catalog()):
                 self._pack(block, key, owner)
             docs = self._vectors.all({**which, "owner": owner}, fields={"id": 1, "at": 1})

@@ -28,6 +28,7 @@ from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.records import RedisRecords, pages
 from agent_memory.stores.redis.server import Argument, RedisServer
 from agent_memory.stores.redis.vector_scripts import CHANGE, FIND
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class _Owned:
         keys: Of the block's vectors.
         owner: Who.
         ids: Gives the ids of the owner's records, some at a time.
+        seals: Opens and seals the segments of a block, whose name is the first.
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class _Owned:
         keys: Sequence[str],
         owner: str,
         ids: Callable[[], Iterator[list[bytes]]],
+        seals: tuple[str, SegmentSeals],
     ) -> None:
+        self._block, self._seals = seals
         self._server = server
         self._versions, self._numbers, self._segments = keys[5:8]
         self._owner = owner
@@ -72,7 +76,12 @@ class _Owned:
             fields = [f"{self._owner}\0{name}" for name in some]
             bodies = self._server.ask("HMGET", self._segments, *fields)
             found |= {n: body for n, body in zip(some, bodies, strict=True) if body is not None}
-        return found
+        opened = self._seals.opened
+        return {n: opened(self._block, self._owner, str(n), body) for n, body in found.items()}
+
+    def sealed(self, name: int, body: bytes) -> bytes:
+        """A segment as it is to be stored."""
+        return self._seals.sealed(self._block, self._owner, str(name), body)
 
     def names(self) -> Sequence[int]:
         """See `SegmentSource.names`."""
@@ -111,6 +120,10 @@ class RedisVectors(RedisRecords):
         super().__init__(server, keys, index)
         self._opened: dict[str, tuple[int, str]] = {}
         self._indexes = Indexes()
+        self._seals = UNSEALED
+
+    def seal_segments(self, seals: SegmentSeals) -> None:
+        self._seals = seals
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         given = (dimension, model)
@@ -195,15 +208,15 @@ class RedisVectors(RedisRecords):
             return {record.id: record for _, record in found}
 
         try:
-            index = self._indexes.follow((block, owner), source, read)
+            index = self._indexes.follow((block, owner), source, read, self._seals)
         except LooseRecords:
             self._pack(block, owner)
-            index = self._indexes.follow((block, owner), source, read)
+            index = self._indexes.follow((block, owner), source, read, self._seals)
         return search(block, index, query, depth, read)
 
     def _owned(self, block: str, owner: str) -> _Owned:
         ids = partial(self._reader.ids_of_owner, block, owner)
-        return _Owned(self._server, self._keys.vectors(block), owner, ids)
+        return _Owned(self._server, self._keys.vectors(block), owner, ids, (block, self._seals))
 
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """An owner's records by id, those that there are, each with its number."""
@@ -313,7 +326,8 @@ def _written(
     """What comes of a change for one owner, as `CHANGE` takes it."""
     change = changed(catalog, gone, added, source.segments, count=count)
     after = f"{secrets.randbits(62)} {change.catalog.text}"
-    new = [part for name, body in change.written.items() for part in (name, body)]
+    sealed = source.sealed
+    new = [part for name, body in change.written.items() for part in (name, sealed(name, body))]
     dropped = (len(change.dropped), *change.dropped)
     return [owner, state, after, *dropped, len(change.written), *new]
 
