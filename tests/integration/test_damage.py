@@ -422,8 +422,8 @@ def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
     code, told = doctor()
     assert (code, "'a catalog' of block 'vector'" in told, "ana" in told) == (1, True, False)
     with opened() as memory:
-        for _ in range(2):
-            (error,) = operations.damaged(memory)
+        assert len(operations.damaged(memory)) == 1
+        (error,) = operations.damaged(memory)
         planned = operations.repair(memory, error, dry_run=True)
         assert planned == "It will be made anew from what it listed."
         assert operations.repair(memory, error) == planned
