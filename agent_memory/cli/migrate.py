@@ -32,6 +32,15 @@ def migrate(
             help="What is moved: one namespace, which has the same name in both.",
         ),
     ] = "default",
+    encryption: Annotated[
+        str | None,
+        typer.Option(
+            "--encryption",
+            metavar="VARIABLE",
+            envvar="AGENT_MEMORY_ENCRYPTION",
+            help="The environment variable with the keys of an encrypted deployment.",
+        ),
+    ] = None,
 ) -> None:
     """Move all sessions, facts and vectors to another database, and verify by checksums.
 
@@ -42,8 +51,12 @@ def migrate(
     from agent_memory.cli.view import grid
     from agent_memory.engine.transfer.migration.migrate import migrate as moved
 
-    verified = None
-    moving = moved(from_url, to_url, namespace=namespace)
+    verified = keys = None
+    if encryption:
+        from agent_memory.stores.encrypted.keys import Keys
+
+        keys = Keys.from_environment(encryption)
+    moving = moved(from_url, to_url, namespace=namespace, keys=keys)
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip

@@ -25,6 +25,7 @@ class Damage:
         seq: The message's; of a record, the first message that it derives from.
         block: The block whose record it is.
         record_id: The record's id.
+        owner: Whose catalog of vectors it is, of such a one. No text tells it.
         broken: What of a head cannot be read, by name.
         head: What of it can; the rest is as a session has it that begins.
     """
@@ -34,6 +35,7 @@ class Damage:
     seq: int = 0
     block: str = ""
     record_id: str = ""
+    owner: str = ""
     broken: tuple[str, ...] = ()
     head: Head | None = None
 

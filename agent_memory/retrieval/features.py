@@ -86,6 +86,13 @@ class Features:
         return cls(matrix, np.zeros_like(matrix), none, none)
 
     @classmethod
+    def of_texts(cls, said: Sequence[tuple[str, datetime]]) -> Self:
+        """Those of texts, each said at a time, that are found by their words alone."""
+        none = np.empty((len(said), 0), np.float32)
+        words = [weighted([*_day(at.date()), *written(text)], TURN_LENGTH) for text, at in said]
+        return cls(none, none, words, [NO_TERMS] * len(said))
+
+    @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Those of several, one after the other."""
         return cls(

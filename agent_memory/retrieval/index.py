@@ -16,6 +16,9 @@ from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
 from agent_memory.retrieval.terms import rarity
 from agent_memory.retrieval.views import VIEWS
 
+ANY = -1
+"""The dimension of an index of which no vector is known: whatever a question has."""
+
 _DIGITS = 6
 
 

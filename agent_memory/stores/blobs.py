@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
 
-from agent_memory.core.damage import Damage
 from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
 from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.segments import rounded
 from agent_memory.retrieval.terms import NO_TERMS, Terms
 from agent_memory.stores.coding import UNREADABLE, mismatch
-from agent_memory.stores.damage import leave_out
 
 _MARK = b"\x01\x00\xc0\xff"  # not a number: no vector begins so
 _HEADER = struct.Struct("<4s3I")
@@ -74,24 +71,6 @@ def undamaged_places(blobs: Sequence[bytes]) -> list[int]:
         return []
     ((usual, _),) = Counter(dimensions.values()).most_common(1)
     return [place for place, dimension in dimensions.items() if dimension == usual]
-
-
-def with_features(
-    block: str, found: Sequence[tuple[Record, bytes]]
-) -> Iterator[tuple[list[Record], Features]]:
-    """Records with their features, without those whose features are damaged; none or one page."""
-    records, blobs = [record for record, _ in found], [blob for _, blob in found]
-    try:
-        features = features_of(blobs) if records else None
-    except UNREADABLE:
-        places = undamaged_places(blobs)
-        for place in {*range(len(records))} - {*places}:
-            one = records[place]
-            leave_out(Damage("vector", one.session_id, one.first, block, one.id).error())
-        records = [records[place] for place in places]
-        features = features_of([blobs[place] for place in places]) if places else None
-    if features is not None:  # the same as from a store that keeps segments
-        yield records, rounded(features)
 
 
 def checked(block: str, opened: tuple[int, str] | None, features: Features) -> tuple[int, str]:

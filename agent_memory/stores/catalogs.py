@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from agent_memory.core.messages import compact_json
+from agent_memory.errors import Undecryptable
 from agent_memory.stores.coding import UNREADABLE
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ class Catalog:
         parts: The segments.
         loose: Whether there may be records that an earlier release wrote, each with features of its
             own and without a number.
+        lost: Names of segments that it does not list, and that are to go. Nothing that is written.
     """
 
     next: int = 1
     parts: tuple[Part, ...] = ()
     loose: bool = False
+    lost: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, text: str | None) -> Catalog:
@@ -96,6 +99,27 @@ class Catalog:
                     found.setdefault(part, set()).add(wanted[at])
                 at += 1
         return found
+
+
+class SegmentSource(Protocol):
+    """What an owner has in a store."""
+
+    def catalog(self) -> tuple[int, str | None] | None:
+        """Its version, which is another with each change, and itself; None for an owner who has
+        nothing."""
+        ...
+
+    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
+        """Segments by their names; those that are not there any more are left out."""
+        ...
+
+    def names(self) -> Sequence[int]:
+        """Of all segments that there are, whatever the catalog lists."""
+        ...
+
+    def numbers(self) -> Mapping[str, int]:
+        """Those of all records, by id."""
+        ...
 
 
 Read = Callable[[Sequence[int]], Mapping[int, bytes]]
@@ -160,7 +184,7 @@ def changed(
         at = parts.index(group[0])
         parts[at : at + len(group)] = joined
     following = max(following, catalog.next + count)
-    return writing.change(replace(catalog, next=following, parts=tuple(parts)))
+    return writing.change(replace(catalog, next=following, parts=tuple(parts), lost=()))
 
 
 class _Writing:
@@ -207,9 +231,8 @@ class _Writing:
         """All that is to be written."""
         names = set(after.names)
         written = {name: body for name, body in self._bodies.items() if name in names}
-        return CatalogChange(
-            after, written, [name for name in self._catalog.names if name not in names]
-        )
+        before = [*self._catalog.names, *self._catalog.lost]
+        return CatalogChange(after, written, [name for name in before if name not in names])
 
     def _segment(self, part: Part) -> Segment | None:
         self._known([part])
@@ -218,7 +241,10 @@ class _Writing:
     def _known(self, parts: Sequence[Part]) -> None:
         missing = [part.name for part in parts if part.name not in self._segments]
         if missing:
-            found = self._read(missing)
+            try:
+                found = self._read(missing)
+            except Undecryptable:  # whoever lacks a key can write, and delete
+                found = {}
             self._segments |= {name: opened(found.get(name)) for name in missing}
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.stores.catalogs import Catalog, changed, grouped
+from agent_memory.stores.catalogs import Catalog, Part, changed, grouped
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.indexes import Indexes, search
 from agent_memory.stores.memory_records import MemoryRecords, RecordsById, own_copy
+from agent_memory.stores.seals import UNSEALED
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
@@ -23,18 +25,19 @@ _PAGE = 200
 
 
 class _Owned:
-    """What an owner has, as `indexes.SegmentSource`."""
+    """What an owner has, as `catalogs.SegmentSource`; `numbers` as there."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Callable[[], Mapping[str, int]]) -> None:
+        self.numbers = numbers
         # one value: a signal must not leave half of it
         self._state: tuple[int, Catalog, Mapping[int, bytes]] = (0, Catalog(), {})
 
     def __bool__(self) -> bool:
-        return bool(self._state[2])
+        return bool(self._state[1].parts)
 
     def now(self) -> _Owned:
         """What the owner has now, which no write changes."""
-        same = _Owned()
+        same = _Owned(self.numbers)
         same._state = self._state
         return same
 
@@ -45,13 +48,17 @@ class _Owned:
 
     def catalog(self) -> tuple[int, str | None] | None:
         """See `SegmentSource.catalog`."""
-        version, catalog, bodies = self._state
-        return (version, catalog.text) if bodies else None
+        version, catalog, _ = self._state
+        return (version, catalog.text) if self else None
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         """See `SegmentSource.segments`."""
         bodies = self._state[2]
         return {name: bodies[name] for name in names if name in bodies}
+
+    def names(self) -> Sequence[int]:
+        """See `SegmentSource.names`."""
+        return list(self._state[2])
 
     def change(self, gone: Mapping[int, str], added: Sequence[Segment]) -> None:
         """Take records out, and others in."""
@@ -59,6 +66,14 @@ class _Owned:
         change = changed(catalog, gone, added, self.segments)
         kept = {name: body for name, body in bodies.items() if name not in change.dropped}
         self._state = secrets.randbits(62), change.catalog, kept | change.written
+
+    def lack(self, count: int) -> None:
+        """List as many records, of which nothing is known that they are found by."""
+        _, catalog, bodies = self._state
+        last = catalog.next + count - 1
+        part = Part(secrets.randbits(62), catalog.next, last, count, 0)
+        lacking = replace(catalog, next=last + 1, parts=(*catalog.parts, part))
+        self._state = secrets.randbits(62), lacking, bodies
 
 
 class MemoryVectors(MemoryRecords):
@@ -70,6 +85,7 @@ class MemoryVectors(MemoryRecords):
         self._numbers: dict[tuple[str, str], int] = {}
         self._owned: dict[tuple[str, str], _Owned] = {}
         self._indexes = Indexes()
+        self._seals = UNSEALED
         self._collections: dict[str, tuple[int, str]] = {}
         self._opened: dict[str, tuple[int, str]] = {}
 
@@ -103,11 +119,21 @@ class MemoryVectors(MemoryRecords):
         gone = self._taken_out(block, [name for name in ids if name in collection.records])
         for owner in {**groups, **gone}:
             some, segments = groups.get(owner, ([], []))
-            owned = self._owned.setdefault((block, owner), _Owned())
+            owned = self._owned[block, owner] = self._owned_by(block, owner)
             for number, record in enumerate(some, owned.next):
                 collection.put(record)
                 self._numbers[block, record.id] = number
             self._change(block, owner, gone.get(owner, {}), segments)
+
+    def _keep_lacking(self, block: str, records: Sequence[Record]) -> None:
+        """Keep records of which nothing is known that they are found by."""
+        collection = self._vectors.setdefault(block, RecordsById())
+        for record in records:
+            key = (block, record.owner)
+            owned = self._owned[key] = self._owned_by(*key)
+            self._numbers[block, record.id] = owned.next
+            owned.lack(1)
+            collection.put(record)
 
     def _taken_out(self, block: str, ids: Sequence[str]) -> dict[str, dict[int, str]]:
         """Remove records; tells their ids by number, for each owner, whose catalog still has
@@ -132,15 +158,23 @@ class MemoryVectors(MemoryRecords):
             raise DimensionMismatch(mismatch(block, stored, given))
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        with self._lock:
-            owned = self._owned.get((block, owner), _Owned()).now()
-        # not under the lock: who holds one that forks wait for takes no other
-        index = self._indexes.follow((block, owner), owned)
-
         def read(ids: Sequence[str]) -> dict[str, Record]:
             return {record.id: record for _, record in self._by_ids(block, owner, ids)}
 
+        with self._lock:
+            owned = self._owned_by(block, owner).now()
+        # not under the lock: who holds one that forks wait for takes no other
+        index = self._indexes.follow((block, owner), owned, read, self._seals)
         return search(block, index, query, depth, read)
+
+    def _owned_by(self, block: str, owner: str) -> _Owned:
+        """What an owner has; something empty that is not kept for who has nothing."""
+        return self._owned.get((block, owner)) or _Owned(partial(self._numbers_of, block, owner))
+
+    def _numbers_of(self, block: str, owner: str) -> dict[str, int]:
+        with self._lock:
+            names = self._vectors.get(block, RecordsById()).by_owner.get(owner, ())
+            return {name: self._numbers[block, name] for name in names}
 
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """An owner's records by id, those that there are, each with its number."""
@@ -186,8 +220,9 @@ class MemoryVectors(MemoryRecords):
                 for owner, theirs in collection.by_owner.items()
             }
         for owner, ids in owners.items():
-            owned = self._owned.get((block, owner), _Owned())
-            walk = Walk(block, owned, partial(self._by_ids, block, owner))
+            walk = Walk(
+                block, owner, self._owned_by(block, owner), partial(self._by_ids, block, owner)
+            )
             for at in range(0, len(ids), _PAGE):
                 yield from walk.page(ids[at : at + _PAGE])
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.records import Record
-from agent_memory.stores.catalogs import opened
+from agent_memory.stores.catalogs import SegmentSource, opened
 from agent_memory.stores.damage import leave_out
-from agent_memory.stores.indexes import SegmentSource, catalog_of
+from agent_memory.stores.mending import catalog_of
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
@@ -22,6 +22,7 @@ class Walk:
 
     Args:
         block: The block's name.
+        owner: Whose records they are.
         source: What the owner has.
         read: Reads the owner's records by id, each with its number; those that are gone are left
             out.
@@ -30,10 +31,12 @@ class Walk:
     def __init__(
         self,
         block: str,
+        owner: str,
         source: SegmentSource,
         read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
     ) -> None:
         self._block = block
+        self._owner = owner
         self._source = source
         self._read = read
         self._known: tuple[int, dict[str, int], Features] | None = None
@@ -44,7 +47,8 @@ class Walk:
         for _ in range(_TRIES):  # what changes meanwhile is looked for anew
             before = self._source.catalog()
             left = dict(self._read(ids))
-            parts = catalog_of(self._block, before).holding(left) if left else {}
+            catalog = catalog_of(self._block, self._owner, self._source, before)
+            parts = catalog.holding(left) if left else {}
             for part, numbers in parts.items():
                 known = self._opened(part.name)
                 there = [n for n in sorted(numbers) if known and left[n].id in known[1]]

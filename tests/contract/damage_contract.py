@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from agent_memory.errors import Damaged
@@ -15,7 +16,7 @@ from agent_memory.testing.contract import Contract, draft, record
 from agent_memory.testing.features import for_words, units, worded
 from tests.servers.sql import today
 
-What = Literal["head", "message", "fact", "vector", "features"]
+What = Literal["head", "message", "fact", "vector", "features", "catalog"]
 
 _OF_S = "(SELECT {0}.key FROM {0} WHERE {0}.session_id = 's' AND {0}.namespace = '{1}')"
 _SPOILT = {
@@ -27,6 +28,8 @@ _SPOILT = {
     "vector": "UPDATE agent_memory_vectors SET body = '{{broken' "
     "WHERE id = 'a' AND namespace = '{ns}'",
     "features": "UPDATE agent_memory_segments SET body = substr(body, 1, 9) "
+    "WHERE owner = 'user:u' AND namespace = '{ns}'",
+    "catalog": "UPDATE agent_memory_vector_scopes SET catalog = '{{broken', version = 7 "
     "WHERE owner = 'user:u' AND namespace = '{ns}'",
 }
 
@@ -41,27 +44,22 @@ def spoil_sql(store: Store, what: What) -> None:
 
 
 class DamageContract(Contract):
-    """One damaged record concerns itself alone; features, those that stand in one value with them.
-
-    Attributes:
-        segmented: Whether features of several records stand in one value.
-    """
-
-    segmented = True
+    """One damaged record concerns itself alone; features, the meaning of those that stand in one
+    value with them."""
 
     def spoil(self, store: Store, what: What) -> None:
         """Have something in the database be what nobody wrote."""
         spoil_sql(store, what)
 
     @pytest.fixture
-    def filled(self, store: Store) -> Store:
+    def filled(self, store: Store, other: Store) -> Store:
         """Three sessions of a user, and two records of each kind."""
         for name in ("r", "s", "t"):
             store.append(name, [draft(f"{name}{n}") for n in range(1, 4)], "u")
-        two = [record("a", "user:u"), record("b", "user:u", "t")]
-        store.put_records("facts", two)
-        store.open_vectors("v", 8, "model")
-        store.put_vectors("v", two, worded(["red fox", "red owl"], meaning=units(2)))
+        store.put_records("facts", _TWO)
+        for handle in (store, other):
+            handle.open_vectors("v", 8, "model")
+        store.put_vectors("v", _TWO, _FEATURES)
         return store
 
     def test_a_head(self, filled: Store, other: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,25 +128,105 @@ class DamageContract(Contract):
             assert [one.id for _, one in other.all_records()] == ["b"]
         assert damaged == []
 
-    @pytest.mark.parametrize("what", ["vector", "features"])
-    def test_a_vector(self, filled: Store, other: Store, what: Any) -> None:
-        """Else: one broken vector, and nothing is recalled of anything."""
-        self.spoil(filled, what)
-        query = for_words("red", units(1)[0])
-        broken = ["a", "b"] if what == "features" and self.segmented else ["a"]
-        sound = [name for name in "ab" if name not in broken]
-        assert [hit.record.id for hit in other.search_vectors("v", "user:u", query, 9)] == sound
-        with noted() as damaged:
-            pages = list(other.all_vectors("v"))
-        assert [one.id for records, _ in pages for one in records] == sound
-        assert sorted(error.damage.record_id for error in damaged if error.damage) == broken
+    def test_a_vector(self, filled: Store, other: Store) -> None:
+        """Else: one broken record, and nothing is recalled of anything."""
+        self.spoil(filled, "vector")
+        assert _found(other) == ["b"]
+        assert _named(other) == (["b"], ["a"])
         other.delete_vectors("v", session_id="s")
+        assert _named(other) == (["b"], [])
+        filled.put_vectors("v", _TWO, _FEATURES)
+        assert _found(other) == ["a", "b"]
+
+    def test_a_segment(self, filled: Store, other: Store) -> None:
+        """Else: one broken value hides what a user said, until somebody repairs it; or what is
+        deleted is found by it."""
+        filled.put_vectors("v", [record("c", "user:u", text="a fox")], worded(["fox"], None, _ROW))
+        self.spoil(filled, "features")
+        _, broken = _named(other)
+        assert set(broken) <= {"a", "b", "c"}
+        assert broken
+        for handle in (filled, other):
+            assert _found(handle) == ["a", "b"]
+            assert "a" in _found(handle, "fox")
+            assert _found(handle, "nothing") == []
+        other.delete_vectors("v", session_id="t")
+        for handle in (filled, other):
+            assert _found(handle) == ["a"]
+        other.put_vectors("v", _TWO, _FEATURES)
+        for handle in (filled, other):
+            assert _found(handle) == ["a", "b"]
+        other.put_vectors("v", [record("c", "user:u")], worded(["fox"], None, _ROW))
+        assert _named(other) == (["a", "b", "c"], [])
+        other.delete_vectors("v", owner="user:u")
+        assert _found(filled) == []
+
+    @pytest.mark.parametrize("by", ["a search", "a write", "a deletion"])
+    def test_a_catalog(self, filled: Store, other: Store, by: str) -> None:
+        """Else: a value that only says where things are hides them; or nobody tells of it; or it
+        is not put right by whoever comes first."""
+        for n in range(12):
+            some = [record(f"{n}", "user:u", f"s{n}")]
+            filled.put_vectors("v", some, worded([f"owl {n}"], meaning=units(1, seed=n)))
+        before = _scores(other)
+        self.spoil(filled, "catalog")
         with noted() as damaged:
-            assert len(list(other.all_vectors("v"))) == len(sound)
-        assert [error.damage and error.damage.record_id for error in damaged] == broken[1:]
-        two = [record("a", "user:u"), record("b", "user:u", "t")]
-        filled.put_vectors("v", two, worded(["red fox", "red owl"], meaning=units(2)))
-        assert len(other.search_vectors("v", "user:u", query, 9)) == 2
+            assert sum(len(some) for some, _ in other.all_vectors("v")) == 14
+        told = {(one.damage.kind, one.damage.owner) for one in damaged if one.damage}
+        assert told == {("vector", "user:u")}
+        assert not any("user:u" in str(error) for error in damaged)
+        if by == "a search":
+            assert _scores(other) == before
+        elif by == "a write":
+            other.put_vectors("v", [record("new", "user:u", "new")], worded(["x"], None, _ROW))
+            filled.delete_vectors("v", session_id="new")
+        else:
+            other.delete_vectors("v", session_id="s3")
+            assert before.pop("3")
+        with noted() as damaged:
+            for handle in (filled, other):
+                assert _scores(handle).keys() == before.keys()
+                assert len(_named(handle)[0]) == len(before)
+        assert damaged == []
+        other.delete_vectors("v", owner="user:u")
+        assert _scores(filled) == {}
+
+    def test_a_catalog_and_a_segment(self, filled: Store, other: Store) -> None:
+        """Else: two that are broken are worse than one and one."""
+        self.spoil(filled, "features")
+        filled.put_vectors("v", [record("c", "user:u", "c")], worded(["red"], None, _ROW))
+        self.spoil(filled, "catalog")
+        for handle in (other, filled):
+            assert _found(handle) == ["a", "b", "c"]
+        assert _named(other) == (["c"], ["a", "b"])
+        other.put_vectors("v", _TWO, _FEATURES)
+        assert _named(filled) == (["a", "b", "c"], [])
+
+
+_ROW = units(1, seed=5)
+_TWO = [
+    record("a", "user:u", text="The red fox."), record("b", "user:u", "t", text="The red owl."),
+]  # fmt: skip
+_FEATURES = worded(["red fox", "red owl"], meaning=units(2))
+
+
+def _found(store: Store, word: str = "red") -> list[str]:
+    """What is found by a word alone."""
+    query = for_words(word, np.zeros(8, np.float32))
+    return sorted(hit.record.id for hit in store.search_vectors("v", "user:u", query, 9))
+
+
+def _scores(store: Store) -> dict[str, tuple[float, ...]]:
+    hits = store.search_vectors("v", "user:u", for_words("red owl 3", _ROW[0]), 99)
+    return {hit.record.id: hit.scores for hit in hits}
+
+
+def _named(store: Store) -> tuple[list[str], list[str]]:
+    """The records that have features, and what is named as damaged."""
+    with noted() as damaged:
+        pages = list(store.all_vectors("v"))
+    there = [one.id for records, _ in pages for one in records]
+    return sorted(there), sorted(error.damage.record_id for error in damaged if error.damage)
 
 
 def _ids(heads: Any) -> list[str]:

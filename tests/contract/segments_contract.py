@@ -86,6 +86,18 @@ def kept_in_sql(store: Store) -> int:
     return int(store._database.read(lambda it: it.value(f"SELECT {' + '.join(counts)}")))
 
 
+def held_in_sql(store: Store, change: str = "") -> bytes:
+    """The segments of an SQL store, changed if that is wanted."""
+    assert isinstance(store, SQLStore)
+    table, where = table_name("segments"), f"WHERE namespace = '{store._namespace}'"
+    if change:
+        store._database.write(lambda it: it.define(f"UPDATE {table} SET body = {change} {where}"))
+    count = store._database.read(lambda it: it.value(f"SELECT count(*) FROM {table} {where}"))
+    text = f"SELECT body FROM {table} {where} ORDER BY name LIMIT 1 OFFSET "
+    bodies = [store._database.read(lambda it, n=n: it.value(f"{text}{n}")) for n in range(count)]
+    return b"".join(map(bytes, bodies))
+
+
 _WIDE = 4 * LEAST_LENGTH
 
 

@@ -39,7 +39,7 @@ from agent_memory.testing import (
 from agent_memory.testing.contract import DAY, draft, record, stored
 from agent_memory.testing.features import everything, for_words, ranked, worded
 from tests.contract.import_contract import ImportContract
-from tests.contract.vector_changes_contract import VectorChangesContract
+from tests.contract.segments_contract import ManyHandlesContract
 from tests.servers.sql import today, told_nothing
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
@@ -136,7 +136,7 @@ class TestOverSQLite(
     SessionStoreContract,
     RecordStoreContract,
     SealedVectorsContract,
-    VectorChangesContract,
+    ManyHandlesContract,
     WorkStoreContract,
     ImportContract,
 ):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,37 +14,61 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent_memory import AgentMemory, NoteMemory, VectorMemory
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files
+from agent_memory.stores.folder.lines import file_name, lines_in
+from agent_memory.stores.folder.store import FolderStore
 from agent_memory.testing import (
     RecordStoreContract,
     SessionStoreContract,
     VectorStoreContract,
     WorkStoreContract,
 )
-from agent_memory.testing.contract import draft
+from agent_memory.testing.contract import draft, record
+from agent_memory.testing.features import for_words, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
-from tests.contract.segments_contract import ManyHandlesContract
+from tests.contract.sealed_segments_contract import SealedSegmentsContract
+from tests.contract.segments_contract import SegmentsContract
 
 
 class TestFolderStore(
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
-    ManyHandlesContract,
+    SegmentsContract,
+    SealedSegmentsContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
     ImportContract,
 ):
     """`FolderStore` keeps the contract, and another handle sees all of it."""
+
+    def kept(self, store: Store) -> int:
+        assert isinstance(store, FolderStore)
+        with store._fresh():
+            return len(store._owned) + len(store._numbers)
+
+    def held(self, store: Store) -> bytes:
+        assert isinstance(store, FolderStore)
+        data = store._files.read(f"vectors/{file_name('v')}")
+        features = [line["features"] for line in lines_in(data) if "features" in line]
+        return b"".join(map(base64.b64decode, features))
+
+    def alter(self, store: Store) -> None:
+        assert isinstance(store, FolderStore)
+        path = store._files._folder / "vectors" / file_name("v")
+        text = path.read_text("utf-8")
+        path.write_text(re.sub(r'("features": ?"[^"]{80})....', r"\1AAAA", text), "utf-8")
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
@@ -66,7 +92,8 @@ def _opened(folder: Path, namespace: str = "default") -> Iterator[Store]:
 SAYING = """
 import sys
 from agent_memory.stores import open_store
-from agent_memory.testing.contract import draft
+from agent_memory.testing.contract import draft, record
+from agent_memory.testing.features import for_words, units, worded
 store = open_store(sys.argv[1])
 for n in range(int(sys.argv[3])):
     store.append("s", [draft(f"{sys.argv[2]} {n}")])
@@ -192,6 +219,37 @@ def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
     assert file.read_text("utf-8").startswith("<<<<<<<")
     file.write_text(whole, "utf-8")
     assert texts(store) == ["mine"]
+
+
+@pytest.mark.parametrize("features", ['"features": "AAAA"', '"features": "no base64"', '"was": ""'])
+def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
+    """Wrong: one damaged value hides its record, or all of its block's; nobody names it; or what
+    the file had of it is lost with the next write."""
+    store = open_store(url_of(tmp_path))
+    store.open_vectors("v", 8, "m")
+    said = ["the red fox", "the red owl"]
+    two = [record(name, text=text) for name, text in zip("ab", said, strict=True)]
+    store.put_vectors("v", two, worded(said, None, units(2)))
+    (file,) = (tmp_path / "memories" / "vectors").glob("*.jsonl")
+    first, one, *rest = file.read_text("utf-8").splitlines(keepends=True)
+    broken = re.sub(r'"features": ?"[^"]*"', features, one)
+    file.write_text("".join([first, broken, *rest]), "utf-8")
+    query = for_words("red", np.zeros(8, np.float32))
+    for handle in (store, open_store(url_of(tmp_path))):
+        hits = handle.search_vectors("v", "user:a", query, 9)
+        assert sorted(hit.record.id for hit in hits) == ["a", "b"]
+        with noted() as damaged:
+            assert [one.id for some, _ in handle.all_vectors("v") for one in some] == ["b"]
+        assert [error.damage and error.damage.record_id for error in damaged] == ["a"]
+    store.put_vectors("v", [record("c")], worded(["red"], None, units(1)))
+    if features.startswith('"features'):
+        assert features.split('"')[3] in file.read_text("utf-8")
+    store.put_vectors("v", two, worded(said, None, units(2)))
+    with noted() as damaged:
+        assert sum(len(some) for some, _ in store.all_vectors("v")) == 3
+    assert damaged == []
+    store.delete_vectors("v", owner="user:a")
+    assert store.search_vectors("v", "user:a", query, 9) == []
 
 
 def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from agent_memory.core.records import Draft
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
+from agent_memory.stores.mongodb.documents import key_of as place_of
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing import (
     RecordStoreContract,
@@ -28,8 +29,8 @@ from agent_memory.testing import (
 )
 from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract
+from tests.contract.damage_contract import DamageContract, What
 from tests.contract.import_contract import ImportContract
-from tests.contract.kept_index_contract import KeptIndexContract
 from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.mongodb_suite import (
     VECTORS,
@@ -43,6 +44,8 @@ from tests.contract.mongodb_suite import (
     texts_of,
     url,
 )
+from tests.contract.sealed_segments_contract import SealedSegmentsContract
+from tests.contract.segments_contract import SegmentsContract
 from tests.servers.mongodb import Link, MongoDBServer
 
 __all__ = ["documents", "namespace", "other", "server", "store", "url"]
@@ -52,12 +55,55 @@ class TestMongoDB(
     SessionStoreContract,
     RecordStoreContract,
     VectorStoreContract,
-    KeptIndexContract,
+    SegmentsContract,
+    SealedSegmentsContract,
+    DamageContract,
     WorkStoreContract,
     ClockContract,
     ImportContract,
 ):
     """`MongoDBStore` keeps the contract."""
+
+    def kept(self, store: Store) -> int:
+        assert isinstance(store, MongoDBStore)
+        vectors = store._vectors.all({}, fields={"_id": 1, "block": 1, "next.block": 1})
+        key = place_of(store._namespace, "v")
+        blocks = [doc.get("block") or doc["next"]["block"] for doc in vectors]
+        return sum(block.startswith(key) for block in blocks)
+
+    def _bodies(self, store: Store) -> dict[str, bytes]:
+        assert isinstance(store, MongoDBStore)
+        key = place_of(store._namespace, "v")
+        docs = store._vectors.all({"block": {"$regex": f"^{key}"}, "name": {"$exists": True}})
+        return {doc["_id"]: doc["body"] for doc in docs}
+
+    def held(self, store: Store) -> bytes:
+        return b"".join(self._bodies(store).values())
+
+    def alter(self, store: Store) -> None:
+        assert isinstance(store, MongoDBStore)
+        for place, body in self._bodies(store).items():
+            store._vectors.update({"_id": place}, {"$set": {"body": body[:-1] + b"!"}})
+
+    def spoil(self, store: Store, what: What) -> None:
+        assert isinstance(store, MongoDBStore)
+        sessions, facts, vectors = store._sessions, store._facts, store._vectors
+        key = place_of(store._namespace, "v")
+        of_v = {"block": {"$regex": f"^{key}"}}
+        (log,) = [doc["log"] for doc in sessions.all({"sid": "s", "ns": store._namespace})]
+        which: Doc
+        table, which, change = {
+            "head": (sessions, {"log": log}, {"cursors": "{broken", "summary": "{broken"}),
+            "message": (sessions, {"log": log}, {"tail.e2.message": "{broken"}),
+            "fact": (facts, {"block": place_of(store._namespace, "facts"), "id": "a"},
+                     {"body": "{broken"}),
+            "vector": (vectors, {**of_v, "id": "a"}, {"body": "{broken"}),
+            "features": (vectors, {**of_v, "name": {"$exists": True}}, {"body": b"short"}),
+            "catalog": (vectors, {**of_v, "catalog": {"$exists": True}},
+                        {"catalog": "{broken", "version": 7}),
+        }[what]  # fmt: skip
+        assert table.all(which)
+        table.update_all(which, {"$set": change})
 
     @pytest.fixture
     def store(self, url: str, namespace: str) -> Iterator[Store]:
@@ -126,7 +172,7 @@ def test_nothing_is_left_of_what_was_removed(
     store.clear_vectors("v")
     store.append("t", long_drafts("gone", 150))
     store.delete("t")
-    for name in ("sessions", "entries", "facts", "vectors", "scopes"):
+    for name in ("sessions", "entries", "facts", "vectors"):
         assert not [doc for doc in documents(name) if "gone" in repr(doc)], name
 
 

@@ -20,6 +20,7 @@ from agent_memory.testing.features import for_words, units, worded
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
 from tests.contract.long_log_contract import LongLogContract, Steps
+from tests.contract.sealed_segments_contract import SealedSegmentsContract
 from tests.contract.segments_contract import SegmentsContract
 from tests.servers.redis import RedisServer, Relay
 from tests.servers.redis_suite import (
@@ -47,7 +48,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract):
+class TestRedis(
+    RedisContract, SegmentsContract, SealedSegmentsContract, ClockContract, DamageContract
+):
     """`RedisStore` keeps the contract."""
 
     by_server = True
@@ -58,19 +61,30 @@ class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract):
         names = {"HLEN": [keys[0], keys[1], *keys[4:8]], "ZCARD": keys[2:4]}
         return sum(store._server.ask(how, key) for how, some in names.items() for key in some)
 
+    def held(self, store: Store) -> bytes:
+        assert isinstance(store, RedisStore)
+        return b"".join(store._server.ask("HVALS", store._keys.vectors("v")[7]))
+
+    def alter(self, store: Store) -> None:
+        assert isinstance(store, RedisStore)
+        key, ask = store._keys.vectors("v")[7], store._server.ask
+        for field in ask("HKEYS", key):
+            ask("HSET", key, field, ask("HGET", key, field)[:-1] + b"!")
+
     def spoil(self, store: Store, what: What) -> None:
         assert isinstance(store, RedisStore)
         keys = store._keys
-        records, *_, segments, _ = keys.vectors("v")
+        records, *_, versions, _, segments, _ = keys.vectors("v")
         key, field, value = {
             "head": (keys.head("s"), "body", "{broken"),
             "message": (keys.log("s"), "2", "{broken"),
             "fact": (keys.facts("facts")[0], "a", "{broken"),
             "vector": (records, "a", "{broken"),
             "features": (segments, "user:u", "short"),
+            "catalog": (versions, "user:u", "{broken"),
         }[what]
         if what == "features":
-            (field,) = store._server.ask("HKEYS", segments)
+            field = store._server.ask("HKEYS", segments)[0]
         assert store._server.ask("HSET", key, field, value) == 0
 
 
@@ -295,9 +309,9 @@ def test_a_version_of_vectors_that_is_none(server: RedisServer) -> None:
     store._server.ask("HSET", store._keys.vectors("v")[5], "user:a", "{broken")
     query = for_words("red", units(1)[0])
     assert {error.damage and error.damage.kind for error in look(store).damaged} == {"vector"}
-    assert store.search_vectors("v", "user:a", query, 9) == []
+    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["a"]
     store.put_vectors("v", [record("b")], worded(["red owl"], meaning=units(1)))
-    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["b"]
+    assert [hit.record.id for hit in store.search_vectors("v", "user:a", query, 9)] == ["a", "b"]
     store.close()
 
 

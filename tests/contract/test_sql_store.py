@@ -33,7 +33,8 @@ from tests.contract.damage_contract import DamageContract
 from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
-from tests.contract.segments_contract import SegmentsContract, kept_in_sql
+from tests.contract.sealed_segments_contract import SealedSegmentsContract
+from tests.contract.segments_contract import SegmentsContract, held_in_sql, kept_in_sql
 from tests.servers.sql import today
 
 
@@ -47,6 +48,7 @@ class TestSQLite(
     RecordStoreContract,
     VectorStoreContract,
     SegmentsContract,
+    SealedSegmentsContract,
     WorkStoreContract,
     LongLogContract,
     ClockContract,
@@ -58,6 +60,12 @@ class TestSQLite(
 
     def kept(self, store: Store) -> int:
         return kept_in_sql(store)
+
+    def held(self, store: Store) -> bytes:
+        return held_in_sql(store)
+
+    def alter(self, store: Store) -> None:
+        held_in_sql(store, "substr(body, 1, length(body) - 1)")
 
     @pytest.fixture
     def store(self, path: Path) -> Iterator[Store]:

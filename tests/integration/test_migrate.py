@@ -13,9 +13,15 @@ import pytest
 from agent_memory import AgentMemory, NoteMemory, operations
 from agent_memory.engine import leases
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate_stores
+from agent_memory.engine.transfer.migration.migrate import is_unfinished, migrate, migrate_stores
 from agent_memory.engine.transfer.migration.steps import Migrated
-from agent_memory.errors import InvalidInput, StoreError, StoreUnavailable, UnknownStore
+from agent_memory.errors import (
+    InvalidInput,
+    StoreError,
+    StoreUnavailable,
+    Undecryptable,
+    UnknownStore,
+)
 from agent_memory.stores import EncryptedStore, MemoryStore, SplitStore, open_store
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
@@ -178,16 +184,25 @@ def test_vectors_of_no_session_come_along(small: Store, target: Store) -> None:
 
 
 def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store) -> None:
-    """Wrong: it takes a key to move what is encrypted, or it can't be opened afterwards."""
+    """Wrong: something is moved in plain text, or it can't be opened afterwards; or half of it
+    arrives without the keys."""
     plain, sealed = tmp_path / "plain.db", open_store(f"sqlite:///{tmp_path}/sealed.db")
     with opened(EncryptedStore(sealed, Keys(KEY))) as memory:
         mine = memory.session("s", "ada")
         mine.update([{"role": "system", "content": "rules"}, {"role": "user", "content": "I row"}])
         mine.owner().notes().add("xylophone")
         memory.flush()
-    moved(sealed, target)
+    urls = f"sqlite:///{tmp_path}/sealed.db", f"sqlite:///{tmp_path}/target.db"
+    with pytest.raises(Undecryptable, match="Give the keys"):
+        list(migrate(*urls))
+    *_, last = migrate(*urls, keys=Keys(KEY))
+    assert last.verified is not None
+    assert last.verified.vectors > 0
+    EncryptedStore(target, Keys(KEY))
     assert everything(target) == everything(sealed)
-    assert b"xylophone" not in file_bytes(tmp_path, "target.db")
+    held = file_bytes(tmp_path, "target.db")
+    assert b"xylophone" not in held
+    assert b"AMSG" not in held
     assert not plain.exists()
     with opened(EncryptedStore(target, Keys(KEY))) as memory:
         assert [one.message.text() for one in memory.history("s")] == ["rules", "I row"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agent_memory import operations
+from agent_memory import AgentMemory, VectorMemory, operations
 from agent_memory.cli.app import app
 from agent_memory.engine import leases
 from agent_memory.engine.transfer.migration import migrate as migrating
@@ -110,10 +110,10 @@ def test_doctor_tells_of_a_target_that_is_not_complete(
 ) -> None:
     """Wrong: somebody uses a target in which sessions are missing, and nothing warns of it; or it
     takes a key to be warned; or the warning stays."""
+    interrupted(monkeypatch)
     if sealed:
         monkeypatch.setenv("KEYS", "k:" + b64encode(bytes(32)).decode())
         monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "KEYS")
-    interrupted(monkeypatch)
     told = run("doctor", "--store", TO, code=1)
     assert "stopped half-way: use the former store until" in " ".join(told.split())
     monkeypatch.delenv("AGENT_MEMORY_ENCRYPTION", raising=False)
@@ -144,3 +144,17 @@ def test_progress_is_told() -> None:
     assert all(a.done <= b.done for a, b in pairwise(compared))
     assert compared[-1].done == compared[-1].total
     assert {step.total for step in compared} == {compared[-1].total}
+
+
+def test_what_is_encrypted_is_moved_with_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the command cannot move what the deployment's setting encrypts, or lays it open."""
+    source = "sqlite:///sealed.db"
+    monkeypatch.setenv("KEYS", "k:" + b64encode(bytes(32)).decode())
+    monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "KEYS")
+    with AgentMemory(store=source, blocks=[VectorMemory()]) as memory:
+        memory.update("s", {"role": "user", "content": "I keep bees."}, user_id="ana")
+        memory.flush()
+    run("migrate", source, TO)
+    assert b"AMSG" not in Path(TO.removeprefix("sqlite:///")).read_bytes()
+    with AgentMemory(store=TO, blocks=[VectorMemory()]) as memory:
+        assert [one.text for one in memory.search("bees", user_id="ana")] == ["user: I keep bees."]

@@ -11,13 +11,14 @@ import pytest
 from agent_memory.core.records import Record
 from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.index import SegmentIndex
 from agent_memory.retrieval.segments import Segment
 from agent_memory.stores import indexes
-from agent_memory.stores.blobs import blobs_of
 from agent_memory.stores.catalogs import Catalog, changed
 from agent_memory.stores.damage import noted
 from agent_memory.stores.indexes import Indexes, records_of
 from agent_memory.testing.contract import record
+from agent_memory.testing.features import for_words
 
 
 def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:
@@ -25,50 +26,60 @@ def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:
     return [record(f"{at + n}") for n in range(count)], Features.of_vectors(rows)
 
 
-def load(kept: Indexes, owner: str, version: int, count: int) -> None:
-    records, features = stored(count)
-    ids = [one.id for one in records]
-    kept.load(("v", owner), version, ids, blobs_of(records, features))
+class Fixed:
+    """So many records, under a version."""
+
+    def __init__(self, version: int, count: int) -> None:
+        self.version = version
+        self.ids = [f"{n}" for n in range(count)]
+        segment = Segment.of(self.ids, stored(count)[1])
+        self.change = changed(Catalog(), {}, [segment], lambda names: {})
+        self.asked = 0
+
+    def catalog(self) -> tuple[int, str | None] | None:
+        return self.version, self.change.catalog.text
+
+    def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
+        self.asked += len(names)
+        return {name: self.change.written[name] for name in names}
+
+    def names(self) -> Sequence[int]:
+        return list(self.change.written)
+
+    def numbers(self) -> Mapping[str, int]:
+        return {name: at for at, name in enumerate(self.ids, 1)}
+
+
+def records(ids: Sequence[str]) -> dict[str, Record]:
+    return {name: record(name, text=f"fox {name}") for name in ids}
+
+
+def followed(kept: Indexes, owner: str, version: int, count: int) -> tuple[SegmentIndex, int]:
+    """An index, and how many segments were read for it."""
+    source = Fixed(version, count)
+    return kept.follow(("v", owner), source, records), source.asked
 
 
 def test_an_index_stands_as_long_as_its_version() -> None:
     """Wrong: a search finds what was deleted, or misses what was added."""
     kept = Indexes()
-    load(kept, "ann", 7, 3)
-    assert kept.get(("v", "ann"), 7) is not None
-    assert kept.get(("v", "ann"), 8) is kept.get(("v", "ann"), None) is None
-    assert kept.get(("v", "bob"), 7) is None
-
-
-def test_own_writes_are_taken_in() -> None:
-    """Wrong: each message makes the next search load all anew; or a write that came after
-    another's is taken for all that changed."""
-    kept = Indexes()
-    load(kept, "ann", 7, 3)
-    records, features = stored(2, 100)
-    ids = [one.id for one in records]
-    kept.extend("v", {"ann": (6, 8)}, ids, features)
-    assert kept.get(("v", "ann"), 8) is None
-    kept.extend("v", {"ann": (7, 8)}, ids, features)
-    longer = kept.get(("v", "ann"), 8)
-    assert longer is not None
-    assert len(longer) == 5
-    kept.extend("v", {"ann": (8, 9)}, ids, features)  # written over: to be loaded anew
-    assert kept.get(("v", "ann"), 9) is None
+    index, asked = followed(kept, "ann", 7, 3)
+    assert (len(index), asked) == (3, 1)
+    assert followed(kept, "ann", 7, 3) == (index, 0)
+    assert followed(kept, "bob", 7, 3)[1] == 1
+    assert followed(kept, "ann", 8, 4)[1] == 1
 
 
 def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: each search reads a hundred records again; or they pile up; or one that is gone is
     shown."""
     kept = Indexes()
-    load(kept, "ann", 7, 5)
-    index = kept.get(("v", "ann"), 7)
-    assert index is not None
+    index, _ = followed(kept, "ann", 7, 5)
     stored_now = {name: record(name) for name in "0123"}  # "4" is gone
     asked: list[list[str]] = []
 
-    def read(ids: list[str]) -> dict[str, Record]:
-        asked.append(ids)
+    def read(ids: Sequence[str]) -> dict[str, Record]:
+        asked.append(list(ids))
         return {name: stored_now[name] for name in ids if name in stored_now}
 
     assert set(records_of(index, ["0", "1"], read)) == {"0", "1"}
@@ -82,22 +93,13 @@ def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_least_used_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a service with many users grows without end, or keeps none of them."""
     kept = Indexes()
-    load(kept, "ann", 1, 10)
-    ann = kept.get(("v", "ann"), 1)
-    assert ann is not None
+    ann, _ = followed(kept, "ann", 1, 10)
     monkeypatch.setattr(indexes, "MOST_BYTES", 2 * ann.nbytes)
-    load(kept, "bob", 1, 10)
-    kept.get(("v", "ann"), 1)
-    load(kept, "cleo", 1, 10)
-    assert [kept.get(("v", owner), 1) is None for owner in ("ann", "bob", "cleo")] == [
-        False,
-        True,
-        False,
-    ]
-    records, features = stored(10, 100)
-    kept.extend("v", {"cleo": (1, 2)}, [one.id for one in records], features)
-    assert kept.get(("v", "ann"), 1) is None
-    assert kept.get(("v", "cleo"), 2) is not None
+    followed(kept, "bob", 1, 10)
+    assert followed(kept, "ann", 1, 10)[1] == 0
+    followed(kept, "cleo", 1, 10)
+    asked = [followed(kept, owner, 1, 10)[1] for owner in ("ann", "cleo", "bob")]
+    assert asked == [0, 0, 1]
 
 
 def test_one_user_with_too_many_is_told_once(
@@ -108,7 +110,7 @@ def test_one_user_with_too_many_is_told_once(
     kept = Indexes()
     with caplog.at_level(logging.WARNING):
         for version in range(3):
-            load(kept, "user:ann", version, 50)
+            followed(kept, "user:ann", version, 50)
     (told,) = caplog.messages
     assert "50 records" in told
     assert "Qdrant" in told
@@ -146,13 +148,19 @@ class Shifting:
         self.asked += len(names)
         return {name: self.bodies[name] for name in names if name in self.bodies}
 
+    def names(self) -> Sequence[int]:
+        return list(self.bodies)
+
+    def numbers(self) -> Mapping[str, int]:
+        return {"0": 1, "1": 2, "2": 3}
+
 
 def test_what_changes_between_two_looks_is_read_again() -> None:
     """Wrong: a search finds half of a change: what is gone, or neither the old nor the new; or a
     segment that was written anew passes for a damaged one."""
     kept, source = Indexes(), Shifting(3)
     with noted() as damaged:
-        found = [kept.follow(("v", "ann"), source) for _ in range(4)]
+        found = [kept.follow(("v", "ann"), source, records) for _ in range(4)]
     assert damaged == []
     names = ["0", "1", "2", "new0", "new1", "new2"]
     assert found[0].held(names) in ({"1", "2", "new2"}, {"2", "new2", "new1"})
@@ -160,7 +168,7 @@ def test_what_changes_between_two_looks_is_read_again() -> None:
     assert found[3] is found[2]
     asked = source.asked
     source.change("more")
-    assert kept.follow(("v", "ann"), source).held(["more", "new1"]) == {"more", "new1"}
+    assert kept.follow(("v", "ann"), source, records).held(["more", "new1"]) == {"more", "new1"}
     assert source.asked == asked + 1
 
 
@@ -169,7 +177,9 @@ def test_a_segment_that_stays_away_is_damaged() -> None:
     kept, source = Indexes(), Shifting(0)
     del source.bodies[source.state.names[1]]
     with noted() as damaged:
-        assert kept.follow(("v", "ann"), source).held(["0", "1", "2"]) == {"0", "2"}
+        index = kept.follow(("v", "ann"), source, records)
+    assert index.held(["0", "1", "2"]) == {"0", "1", "2"}
+    assert index.search(for_words("fox 1"), 9).ids == ["1"]
     assert [error.damage and error.damage.kind for error in damaged] == ["vector"]
 
 
@@ -183,4 +193,4 @@ def test_a_source_that_never_rests_is_given_up() -> None:
 
     source.segments = segments  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable, match="Try again"):
-        Indexes().follow(("v", "ann"), source)
+        Indexes().follow(("v", "ann"), source, records)

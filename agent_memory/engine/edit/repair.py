@@ -145,6 +145,8 @@ class Repair:
             )
         if self._absorbed(damage):
             return f"{damage.block} will absorb session {readable(damage.session_id)!r} again."
+        if damage.owner:
+            return "It will be made anew from what it listed."
         if damage.kind == "vector" and not damage.session_id:
             return None
         return "IT WILL BE DELETED: it derives from no log that could give it back."
@@ -160,6 +162,8 @@ class Repair:
             self._deletion.session(damage.session_id)
         elif damage.kind == "session":
             self._under_lease(damage.session_id, self._rebuild)
+        elif damage.owner:
+            self._search(damage)
         else:
             self._drop(damage)
 
@@ -179,6 +183,15 @@ class Repair:
             self._store.delete_vectors(damage.block, session_id=damage.session_id, after=after)
         if again:
             self._absorber.rewind(damage.block, None, damage.session_id)
+
+    def _search(self, damage: Damage) -> None:
+        """Whoever searches what a catalog lists writes it anew where it cannot be read."""
+        import numpy as np
+
+        from agent_memory.retrieval.features import Query
+
+        nothing = Query(np.empty(0, np.float32))
+        self._store.search_vectors(damage.block, damage.owner, nothing, 1)
 
     def _under_lease(self, session_id: str, change: Callable[[str], Head | None]) -> None:
         with self._leases.hold(session_id, waiting=True) as lease:

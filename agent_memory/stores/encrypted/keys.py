@@ -10,7 +10,7 @@ from typing import Self
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
-from agent_memory.stores.encrypted.sealing import KEY_BYTES, MARK, Key, Place, name_of
+from agent_memory.stores.encrypted.sealing import KEY_BYTES, MARK, PREFIX, Key, Place, name_of
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # anything else may be a key, in the wrong place
@@ -135,7 +135,18 @@ class Keys:
             Undecryptable: It was altered, or sealed for another place or with another key.
             StoreUnavailable: The callable failed to give the key.
         """
-        key_id, dot, body = sealed.removeprefix(MARK).partition(".")
+        _, _, body = sealed.removeprefix(MARK).partition(".")
+        return self._opened(place, sealed[:PREFIX], lambda key: key.open(place, body))
+
+    def open_bytes(self, place: Place, sealed: bytes) -> bytes:
+        """The same of what `Key.seal_bytes` gave."""
+        _, _, body = sealed.removeprefix(MARK.encode()).partition(b".")
+        prefix = sealed[:PREFIX].decode("ascii", "replace")
+        return self._opened(place, prefix, lambda key: key.open_bytes(place, body))
+
+    def _opened(self, place: Place, sealed: str, open_by: Callable[[Key], bytes | None]) -> bytes:
+        """What a key opens; of what was sealed its beginning tells the key."""
+        key_id, dot, _ = sealed.removeprefix(MARK).partition(".")
         key = self._known.get(key_id)
         if not sealed.startswith(MARK) or not dot or (key is None and not _ID.fullmatch(key_id)):
             raise Undecryptable(
@@ -149,7 +160,7 @@ class Keys:
                 f"{self._source}. Add it there: a key is needed for as long as anything written "
                 "with it is kept."
             )
-        plain = key.open(place, body)
+        plain = open_by(key)
         if plain is None:
             raise Undecryptable(
                 f"{name_of(place)} cannot be decrypted: it was altered, or belongs elsewhere, or "

@@ -17,6 +17,8 @@ not be parted from."""
 KEY_BYTES = 32
 _MOST_TERMS = 100_000
 MARK = "sealed.1."  # the number is the format's
+PREFIX = len(MARK) + 65
+"""So long at most is what tells the key: the mark, an id and a dot."""
 
 _NONCE_BYTES = 12
 _STEADY_NONCES = b"agent-memory: nonces derived from what they seal"
@@ -28,6 +30,7 @@ _NAMES = {
     "key": "A key of writes to session {2!r}",
     "fact": "Record {3!r} of block {2!r}",
     "vector": "Record {3!r} of block {2!r}",
+    "segment": "What records of block {2!r} are found by",
     "receipt": "The receipt",
 }
 
@@ -85,14 +88,21 @@ class Key:
             steady: Whether the same text at the same place gives the same every time. That shows
                 whether it changed; else the nonce is drawn at random.
         """
+        sealed = self._sealed(place, plain, steady)
+        return f"{MARK}{self.id}.{binascii.b2a_base64(sealed, newline=False).decode()}"
+
+    def seal_bytes(self, place: Place, plain: bytes) -> bytes:
+        """The same as bytes, for what is large; steady."""
+        return f"{MARK}{self.id}.".encode() + self._sealed(place, plain, steady=True)
+
+    def _sealed(self, place: Place, plain: bytes, steady: bool) -> bytes:
         bound = _bound(place, self.id)
         if steady:
             given = len(bound).to_bytes(8, "big") + bound + plain
             nonce = hmac.digest(self._nonces, given, "sha256")[:_NONCE_BYTES]
         else:
             nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._cipher.encrypt(nonce, plain, bound)
-        return f"{MARK}{self.id}.{binascii.b2a_base64(sealed, newline=False).decode()}"
+        return nonce + self._cipher.encrypt(nonce, plain, bound)
 
     def open(self, place: Place, body: str) -> bytes | None:
         """What stands at a place; None where this key did not seal it, or not for that place."""
@@ -100,7 +110,14 @@ class Key:
             sealed = binascii.a2b_base64(body, strict_mode=True)
             if binascii.b2a_base64(sealed, newline=False).decode() != body:
                 return None  # bits that stand for nothing were altered
-            nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        except self._refusals:
+            return None
+        return self.open_bytes(place, sealed)
+
+    def open_bytes(self, place: Place, sealed: bytes) -> bytes | None:
+        """The same of what `seal_bytes` gave, without its mark."""
+        nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        try:
             return self._cipher.decrypt(nonce, rest, _bound(place, self.id))
         except self._refusals:
             return None

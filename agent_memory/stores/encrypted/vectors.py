@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from agent_memory.core.damage import Damage
@@ -16,7 +17,8 @@ from agent_memory.stores.coding import to_micros
 from agent_memory.stores.damage import leave_out, noted, undamaged
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.messages import sealed_text
-from agent_memory.stores.encrypted.sealing import Place
+from agent_memory.stores.encrypted.sealing import PREFIX, Place
+from agent_memory.stores.seals import SEALED, seals_segments
 from agent_memory.stores.wrapper import VectorStoreWrapper
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ class RecordSeals:
         self._keys = keys
         self._namespace = namespace
         self._plaintext = plaintext
+
+    @property
+    def of_segments(self) -> SealsOfSegments:
+        """Those of what records are found by."""
+        return SealsOfSegments(self._keys, self._namespace, self)
 
     def sealed(self, kind: Literal["fact", "vector"], block: str, record: Record) -> Record:
         """A record as it is to be stored."""
@@ -99,6 +106,48 @@ class RecordSeals:
         return (kind, self._namespace, block, record.id, *origin, record.sources, moment)
 
 
+class SealsOfSegments:
+    """As `seals.SegmentSeals`, by keys.
+
+    Args:
+        keys: The keys.
+        namespace: Of the records.
+        records: Seals and opens these.
+    """
+
+    def __init__(self, keys: Keys, namespace: str, records: RecordSeals) -> None:
+        self._keys = keys
+        self._namespace = namespace
+        self._records = records
+
+    def sealed(self, block: str, owner: str, name: str, body: bytes) -> bytes:
+        """See `SegmentSeals.sealed`."""
+        return self._keys.current.seal_bytes(self._place(block, owner, name), body)
+
+    def opened(self, block: str, owner: str, name: str, body: bytes) -> bytes:
+        """See `SegmentSeals.opened`. What stood there before segments were sealed is as it was."""
+        if not body.startswith(SEALED):
+            return body
+        try:
+            return self._keys.open_bytes(self._place(block, owner, name), body)
+        except Undecryptable:
+            if self._keys.lacks(body[:PREFIX].decode("ascii", "replace")):
+                raise
+            return b""  # of the key the records tell whether it is the right one
+
+    def features(self, block: str, records: Sequence[Record]) -> Features:
+        """See `SegmentSeals.features`."""
+        from agent_memory.retrieval.features import Features
+
+        opened = opened_of(records, partial(self._records.opened, "vector", block))
+        texts = {one.id: (one.text, one.created_at) for one in opened}
+        said = [texts.get(one.id, ("", one.created_at)) for one in records]
+        return self._records.blinded(Features.of_texts(said))
+
+    def _place(self, block: str, owner: str, name: str) -> Place:
+        return ("segment", self._namespace, block, owner, name)
+
+
 def opened_of(rows: Iterable[Row], opened: Callable[[Row], Value]) -> list[Value]:
     """What rows hold, without those that were altered: one must not hide the others.
 
@@ -116,7 +165,7 @@ def opened_of(rows: Iterable[Row], opened: Callable[[Row], Value]) -> list[Value
 
 class EncryptedVectors(VectorStoreWrapper):
     """Encrypts the texts and metadata of a vector store's records, and numbers their words by a
-    secret. The vectors it can't encrypt: they are what is searched.
+    secret. What they are found by it has the store seal, where that does not search it itself.
 
     Args:
         inner: Where they are kept.
@@ -126,6 +175,8 @@ class EncryptedVectors(VectorStoreWrapper):
     def __init__(self, inner: VectorStore, seals: RecordSeals) -> None:
         VectorStoreWrapper.__init__(self, inner)
         self._records = seals
+        if seals_segments(inner):
+            inner.seal_segments(seals.of_segments)
 
     def put_vectors(
         self,

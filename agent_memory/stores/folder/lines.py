@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -13,7 +14,9 @@ from urllib.parse import quote
 from agent_memory.core.messages import Message
 from agent_memory.core.once import KeptKey
 from agent_memory.core.records import Entry, Head, Record
+from agent_memory.errors import Undecryptable
 from agent_memory.stores.coding import from_micros, head_fields, head_from, to_micros
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 _LONGEST = 80
 
@@ -109,9 +112,9 @@ def key_of(fields: Fields) -> KeptKey:
     return KeptKey(name, digest, seq, end, total, from_micros(at))
 
 
-def line_of_record(record: Record, blob: bytes | None = None) -> str:
-    """A record, with its features where it has any."""
-    features = {} if blob is None else {"features": base64.b64encode(blob).decode("ascii")}
+def line_of_record(record: Record, features: str | None = None) -> str:
+    """A record, with its features as text where it has any."""
+    more = {} if features is None else {"features": features}
     return line_of(
         {
             "text": record.text,
@@ -123,14 +126,40 @@ def line_of_record(record: Record, blob: bytes | None = None) -> str:
             "sources": list(record.sources),
             "owner": record.owner,
             "id": record.id,
-            **features,
+            **more,
         }
     )
 
 
-def record_of(fields: Fields) -> tuple[Record, bytes | None]:
-    """The inverse of `line_of_record`."""
-    features = fields.get("features")
+def text_of(blob: bytes, block: str, record: Record, seals: SegmentSeals) -> str:
+    """A record's features as text."""
+    sealed = seals.sealed(block, record.owner, record.id, blob)
+    return base64.b64encode(sealed).decode("ascii")
+
+
+def blob_of(text: object, block: str, record: Record, seals: SegmentSeals) -> bytes:
+    """The inverse of `text_of`; nothing in place of what cannot be read, or lacks its key."""
+    try:
+        blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+        return seals.opened(block, record.owner, record.id, blob)
+    except (ValueError, Undecryptable):
+        return b""
+
+
+def refuse_sealed(block: str, texts: Iterable[object]) -> None:
+    """See that features are not sealed, where no key is given.
+
+    Raises:
+        Undecryptable: Some are.
+    """
+    for text in texts:
+        with suppress(ValueError):
+            blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+            UNSEALED.opened(block, "", "", blob)
+
+
+def record_of(fields: Fields) -> tuple[Record, Any]:
+    """The inverse of `line_of_record`; the features as they stand there."""
     record = Record(
         id=fields["id"],
         owner=fields["owner"],
@@ -142,7 +171,12 @@ def record_of(fields: Fields) -> tuple[Record, bytes | None]:
         created_at=datetime.fromisoformat(fields["at"]),
         metadata=fields["metadata"],
     )
-    return record, None if features is None else base64.b64decode(features, validate=True)
+    return record, fields.get("features")
+
+
+def in_order(records: Iterable[Record]) -> list[Record]:
+    """Records in the order of their lines."""
+    return sorted(records, key=lambda one: (one.created_at, one.id))
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.records import Entry, Head, Hit, Record
 from agent_memory.errors import Damaged, StoreError
 from agent_memory.stores.base import Durability
 from agent_memory.stores.catalogs import grouped
 from agent_memory.stores.coding import UNREADABLE
+from agent_memory.stores.damage import noted
+from agent_memory.stores.folder.calls import looking, writing
 from agent_memory.stores.folder.files import Files, Mark
 from agent_memory.stores.folder.lines import (
+    blob_of,
     bytes_of,
     entry_of,
     file_name,
     head_of,
+    in_order,
     key_of,
     line_of,
     line_of_entry,
@@ -28,50 +31,18 @@ from agent_memory.stores.folder.lines import (
     line_of_record,
     lines_in,
     record_of,
+    refuse_sealed,
+    text_of,
 )
 from agent_memory.stores.memory import MemoryStore, _Session
 from agent_memory.stores.memory_records import RecordsById
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Query
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _STATE = ".state.json"
 _URL = "folder:///"
-
-
-def _looking(call: F) -> F:
-    """A call that reads: what others have changed is read first."""
-
-    @wraps(call)
-    def made(store: FolderStore, /, *args: Any, **kwargs: Any) -> Any:
-        with store._fresh():
-            store._refuse(args[0] if args else None)
-            return call(store, *args, **kwargs)
-
-    return cast("F", made)
-
-
-def _writing(kind: str) -> Callable[[F], F]:
-    """A call that changes a session, or the records or vectors of a block: its first argument."""
-
-    def made_of(call: F) -> F:
-        @wraps(call)
-        def made(store: FolderStore, /, *args: Any, **kwargs: Any) -> Any:
-            with store._fresh():
-                store._refuse(args[0] if args else None)
-                try:
-                    done = call(store, *args, **kwargs)
-                    store._save(kind, args[0] if args else None)
-                except BaseException:
-                    store._seen.clear()  # what is remembered may be ahead of the files
-                    raise
-                return done
-
-        return cast("F", made)
-
-    return made_of
 
 
 class FolderStore(MemoryStore):
@@ -112,42 +83,49 @@ class FolderStore(MemoryStore):
         self._written: dict[str, bytes] = {}
         self._lines: dict[str, dict[int, tuple[Entry, str]]] = {}
         self._names: dict[str, str] = {}
+        self._features: dict[str, dict[str, Any]] = {}  # of each block's records, as in its file
         with self._fresh():
             pass
 
-    append = _writing("session")(MemoryStore.append)
-    append_once = _writing("session")(MemoryStore.append_once)
-    put_keys = _writing("session")(MemoryStore.put_keys)
-    move = _writing("session")(MemoryStore.move)
-    rewrite = _writing("session")(MemoryStore.rewrite)
-    delete = _writing("session")(MemoryStore.delete)
-    lease = _writing("state")(MemoryStore.lease)
-    release = _writing("state")(MemoryStore.release)
-    lock = _writing("state")(MemoryStore.lock)
-    unlock = _writing("state")(MemoryStore.unlock)
-    schedule = _writing("state")(MemoryStore.schedule)
-    schedule_all = _writing("state")(MemoryStore.schedule_all)
-    put_records = _writing("records")(MemoryStore.put_records)
-    swap_record = _writing("records")(MemoryStore.swap_record)
-    delete_records = _writing("records")(MemoryStore.delete_records)
-    open_vectors = _writing("vectors")(MemoryStore.open_vectors)
-    put_vectors = _writing("vectors")(MemoryStore.put_vectors)
-    delete_vectors = _writing("vectors")(MemoryStore.delete_vectors)
-    clear_vectors = _writing("vectors")(MemoryStore.clear_vectors)
-    keys = _looking(MemoryStore.keys)
-    head = _looking(MemoryStore.head)
-    existing = _looking(MemoryStore.existing)
-    read = _looking(MemoryStore.read)
-    pick = _looking(MemoryStore.pick)
-    lagging = _looking(MemoryStore.lagging)
-    due = _looking(MemoryStore.due)
-    sessions = _looking(MemoryStore.sessions)
-    counts = _looking(MemoryStore.counts)
-    records = _looking(MemoryStore.records)
-    record = _looking(MemoryStore.record)
-    owners = _looking(MemoryStore.owners)
-    vector_blocks = _looking(MemoryStore.vector_blocks)
-    all_records = _looking(MemoryStore.all_records)
+    def seal_segments(self, seals: SegmentSeals) -> None:
+        self._seals = seals
+        for path in [path for path in self._names if path.startswith("vectors/")]:
+            self._forget(path)  # which could not be read
+            self._seen.pop(path, None)
+
+    append = writing("session")(MemoryStore.append)
+    append_once = writing("session")(MemoryStore.append_once)
+    put_keys = writing("session")(MemoryStore.put_keys)
+    move = writing("session")(MemoryStore.move)
+    rewrite = writing("session")(MemoryStore.rewrite)
+    delete = writing("session")(MemoryStore.delete)
+    lease = writing("state")(MemoryStore.lease)
+    release = writing("state")(MemoryStore.release)
+    lock = writing("state")(MemoryStore.lock)
+    unlock = writing("state")(MemoryStore.unlock)
+    schedule = writing("state")(MemoryStore.schedule)
+    schedule_all = writing("state")(MemoryStore.schedule_all)
+    put_records = writing("records")(MemoryStore.put_records)
+    swap_record = writing("records")(MemoryStore.swap_record)
+    delete_records = writing("records")(MemoryStore.delete_records)
+    open_vectors = writing("vectors")(MemoryStore.open_vectors)
+    put_vectors = writing("vectors")(MemoryStore.put_vectors)
+    delete_vectors = writing("vectors")(MemoryStore.delete_vectors)
+    clear_vectors = writing("vectors")(MemoryStore.clear_vectors)
+    keys = looking(MemoryStore.keys)
+    head = looking(MemoryStore.head)
+    existing = looking(MemoryStore.existing)
+    read = looking(MemoryStore.read)
+    pick = looking(MemoryStore.pick)
+    lagging = looking(MemoryStore.lagging)
+    due = looking(MemoryStore.due)
+    sessions = looking(MemoryStore.sessions)
+    counts = looking(MemoryStore.counts)
+    records = looking(MemoryStore.records)
+    record = looking(MemoryStore.record)
+    owners = looking(MemoryStore.owners)
+    vector_blocks = looking(MemoryStore.vector_blocks)
+    all_records = looking(MemoryStore.all_records)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         with self._fresh():
@@ -159,6 +137,8 @@ class FolderStore(MemoryStore):
     ) -> Iterator[tuple[list[Record], Features]]:
         with self._fresh():
             self._refuse(block)
+            if self._seals is UNSEALED:
+                refuse_sealed(block, self._features.get(block, {}).values())
             return iter(list(super().all_vectors(block, session_id=session_id)))
 
     def _fresh(self) -> _Fresh:
@@ -191,15 +171,19 @@ class FolderStore(MemoryStore):
         self._seen = marks
 
     def _load(self, path: str) -> None:
-        self._forget(path)
         data = self._files.read(path)
         kind, _, _ = path.partition("/")
+        if kind != "vectors":
+            self._forget(path)
         try:
             if kind == "sessions":
                 self._load_session(path, data)
-            elif kind in ("records", "vectors"):
-                self._load_records(path, kind, data)
+            elif kind == "records":
+                self._load_records(path, data)
+            elif kind == "vectors":
+                self._load_vectors(path, data)
         except (*UNREADABLE, Damaged) as error:
+            self._forget(path)
             self._broken[path] = str(error)
             return
         self._written[path] = data
@@ -217,21 +201,39 @@ class FolderStore(MemoryStore):
         self._names[path], self._sessions[name] = name, session
         self._state_of(name, session)
 
-    def _load_records(self, path: str, kind: str, data: bytes) -> None:
+    def _load_records(self, path: str, data: bytes) -> None:
         first, *rest = lines_in(data)
-        name = first["block"]
-        found = [record_of(one) for one in rest]
-        self._names[path] = name
-        if kind == "records":
-            self._facts[name] = collection = RecordsById()
-            for record, _ in found:
-                collection.put(record)
-            return
-        from agent_memory.stores.blobs import with_features
+        self._names[path] = name = first["block"]
+        self._facts[name] = collection = RecordsById()
+        for record, _ in map(record_of, rest):
+            collection.put(record)
 
-        self._collections[name] = (first["dimension"], first["model"])
-        for records, features in with_features(name, [(one, blob or b"") for one, blob in found]):
-            self._keep(name, grouped(records, features))
+    def _load_vectors(self, path: str, data: bytes) -> None:
+        """Read a file of vectors: what was known of it before stays as it is."""
+        from agent_memory.stores.blobs import features_of, undamaged_places
+
+        first, *rest = lines_in(data)
+        name, opened = first["block"], (first["dimension"], first["model"])
+        found = {record.id: (record, text) for record, text in map(record_of, rest)}
+        if self._names.get(path) != name or self._collections.get(name) != opened:
+            self._forget(path)
+        known = self._vectors.get(name, RecordsById()).records
+        texts = self._features.get(name, {})
+        there = {one: (record, texts.get(one)) for one, record in known.items()}
+        new = [one for name_of, one in found.items() if there.get(name_of) != one]
+        gone = [one for one in known if found.get(one) != there[one]]
+        self._broken.pop(path, None)
+        self._names[path], self._collections[name] = name, opened
+        self._features[name] = {record.id: text for record, text in found.values()}
+        for owner, numbers in self._taken_out(name, gone).items():
+            self._change(name, owner, numbers)
+        blobs = [blob_of(text, name, record, self._seals) for record, text in new]
+        places = undamaged_places(blobs)
+        if places:
+            sound = [new[place][0] for place in places]
+            self._keep(name, grouped(sound, features_of([blobs[place] for place in places])))
+        lacking = {*range(len(new))} - {*places}
+        self._keep_lacking(name, [new[place][0] for place in sorted(lacking)])
 
     def _forget(self, path: str) -> None:
         """Drop what was read of a file."""
@@ -246,6 +248,7 @@ class FolderStore(MemoryStore):
         elif path.startswith("records/"):
             self._facts.pop(name, None)
         else:
+            self._features.pop(name, None)
             super().clear_vectors(name)
 
     def _save(self, kind: str, given: object) -> None:
@@ -293,7 +296,7 @@ class FolderStore(MemoryStore):
         collection = self._facts.get(name)
         if collection is not None and collection.records:
             yield line_of({"block": name})
-            yield from map(line_of_record, _ordered(collection.records.values()))
+            yield from map(line_of_record, in_order(collection.records.values()))
 
     def _vectors_lines(self, name: str) -> Iterator[str]:
         stored = self._collections.get(name)
@@ -302,12 +305,15 @@ class FolderStore(MemoryStore):
         yield line_of({"block": name, "dimension": stored[0], "model": stored[1]})
         from agent_memory.stores.blobs import blobs_of
 
-        found: dict[str, tuple[Record, bytes]] = {}
-        for records, features in super().all_vectors(name):
-            blobs = blobs_of(records, features)
-            found |= {one.id: (one, blob) for one, blob in zip(records, blobs, strict=True)}
-        for record in _ordered(one for one, _ in found.values()):
-            yield line_of_record(*found[record.id])
+        texts = self._features.get(name, {})
+        with noted():  # of what cannot be read the file keeps what it has
+            for records, features in super().all_vectors(name):
+                for one, blob in zip(records, blobs_of(records, features), strict=True):
+                    texts[one.id] = text_of(blob, name, one, self._seals)
+        there = self._vectors.get(name, RecordsById()).records
+        self._features[name] = {one: text for one, text in texts.items() if one in there}
+        for record in in_order(there.values()):
+            yield line_of_record(record, texts.get(record.id))
 
     def _state(self) -> dict[str, Any]:
         """Leases, locks, and what is due when."""
@@ -359,7 +365,3 @@ class _Fresh:
 
     def __exit__(self, *exc: Any) -> None:
         self._held.__exit__(*exc)
-
-
-def _ordered(records: Iterable[Record]) -> list[Record]:
-    return sorted(records, key=lambda one: (one.created_at, one.id))

@@ -31,6 +31,7 @@ Doc = dict[str, Any]
 _PATIENCE_SECONDS = 0.3
 _PAUSE_SECONDS = 0.01
 _TRIES = 20
+_TAG: Doc = {"next": 1}  # what a record was is not needed, and may be large
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +107,19 @@ class Commits:
             if self._sessions.one({"_id": key, "lease_owner": lease.owner}, fields=NO_TAIL) is None:
                 raise LeaseLost(LOST.format(lease.session_id))
 
-    def put(self, write: Write, docs: Sequence[Doc]) -> None:
+    def put(self, write: Write, docs: Sequence[Doc], *, late: bool = False) -> None:
         """Tag records, new ones or those there are, with what they are to be.
 
         Args:
             write: The write.
             docs: The records' documents.
+            late: Whether they lead to others: they are put in place after these.
         """
+        more = {"late": 1} if late else {}
         waiting = {doc["_id"]: doc for doc in docs}
         while waiting:
             fresh = [
-                {"_id": key, "live": 0, "next": write.tag(gone=0, record=_record(doc))}
+                {"_id": key, "live": 0, "next": write.tag(gone=0, record=_record(doc), **more)}
                 for key, doc in waiting.items()
             ]
             taken = [fresh[place] for place in sorted(self._records.insert(fresh))]
@@ -138,39 +141,42 @@ class Commits:
         tag = {"$set": {"next": write.tag(gone=1)}}
         while True:
             self._records.update_all({**which, "next": free}, tag)
-            held = self._records.all({**which, "next.op": foreign})
+            held = self._records.all({**which, "next.op": foreign}, fields=_TAG)
             if not held:
                 # not by the count of what was changed: that may have been sent twice
-                return bool(self._records.all({"next.op": write.name}, limit=1))
+                return bool(self._records.all({"next.op": write.name}, fields=_TAG, limit=1))
             self._resolve(held, force=True)
 
     def settle(self, block: str) -> bool:
         """Put in place what was committed, take off what never will be; whether none is left."""
-        return self._resolve(self._records.all({"next.block": block}), force=False)
+        return self._resolve(self._records.all({"next.block": block}, fields=_TAG), force=False)
 
     def put_in_place(self, name: str) -> None:
-        """Make a committed write's states those of its records."""
-        puts = [doc for doc in self.tagged(name) if not doc["next"]["gone"]]
-        self._records.delete_all({"next.op": name, "next.gone": 1})
-        self._records.update_each(
-            [
-                (
-                    {"_id": doc["_id"], "next.op": name},
-                    {"$set": {**doc["next"]["record"], "live": 1}, "$unset": {"next": ""}},
-                )
-                for doc in puts
-            ]
-        )
-
-    def tagged(self, name: str) -> list[Doc]:
-        """The records that a write has tagged."""
-        return self._records.all({"next.op": name})
+        """Make a committed write's states those of its records; what leads to others comes last."""
+        tagged = self._records.all({"next.op": name}, fields=_TAG)
+        for late in (False, True):
+            some = [doc for doc in tagged if ("late" in doc["next"]) is late]
+            puts = [doc for doc in some if not doc["next"]["gone"]]
+            if len(puts) < len(some):
+                which = {"next.op": name, "next.gone": 1, "next.late": {"$exists": late}}
+                self._records.delete_all(which)
+            self._records.update_each(
+                [
+                    (
+                        {"_id": doc["_id"], "next.op": name},
+                        {"$set": {**doc["next"]["record"], "live": 1}, "$unset": {"next": ""}},
+                    )
+                    for doc in puts
+                ]
+            )
 
     def _in(self, keys: Sequence[str], which: Doc) -> list[Doc]:
         return [
             doc
             for at in range(0, len(keys), 1000)
-            for doc in self._records.all({"_id": {"$in": list(keys[at : at + 1000])}, **which})
+            for doc in self._records.all(
+                {"_id": {"$in": list(keys[at : at + 1000])}, **which}, fields=_TAG
+            )
         ]
 
     def _commit(self, write: Write) -> bool:

@@ -26,11 +26,12 @@ from agent_memory.stores.mongodb.documents import (
 from agent_memory.stores.mongodb.keys import OF_KEYS, SessionKeys
 from agent_memory.stores.mongodb.log import Log
 from agent_memory.stores.mongodb.moving import Mover
-from agent_memory.stores.mongodb.records import MongoDBRecords
+from agent_memory.stores.mongodb.vectors import MongoDBVectors
 
 Doc = dict[str, Any]
 
-_LAYOUT = 2
+_LAYOUT = 3
+_GONE = "agent_memory_scopes"  # versions of owners' vectors, until layout 3
 _NEWEST: Doc = {"$set": {"version": _LAYOUT}}
 _AT_ONCE = 1000
 _INDEXES: dict[str, list[list[tuple[str, int]]]] = {
@@ -43,7 +44,6 @@ _INDEXES: dict[str, list[list[tuple[str, int]]]] = {
     "agent_memory_keys": [[("log", 1), ("name", 1)], [("log", 1), ("at", 1)]],
     "agent_memory_facts": [[("block", 1), ("owner", 1)], [("block", 1), ("session_id", 1)]],
     "agent_memory_vectors": [[("block", 1), ("owner", 1)], [("block", 1), ("session_id", 1)]],
-    "agent_memory_scopes": [[("block", 1)]],
 }
 _SPARSE: dict[str, list[list[tuple[str, int]]]] = {
     "agent_memory_sessions": [[("cut.below", 1)]],
@@ -52,7 +52,7 @@ _SPARSE: dict[str, list[list[tuple[str, int]]]] = {
 }
 
 
-class MongoDBStore(MongoDBRecords):
+class MongoDBStore(MongoDBVectors):
     """A store in a MongoDB database.
 
     Args:
@@ -302,6 +302,8 @@ class MongoDBStore(MongoDBRecords):
                 self._deployment.table(name).index(keys)
             for name, keys in _SPARSE.items():
                 self._deployment.table(name).index(keys, sparse=True)
+            if stored is not None:
+                self._deployment.table(_GONE).delete_all({})
             meta.insert([{"_id": "layout", "version": _LAYOUT}])
             meta.update({"_id": "layout", "version": {"$lt": _LAYOUT}}, _NEWEST)
         elif stored["version"] > _LAYOUT:

@@ -1,189 +1,239 @@
-"""Which vectors a block has in MongoDB, and an owner's vectors as an index."""
+"""The vectors of a `MongoDBStore`: records one by one, what they are found by in segments."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
-from agent_memory.errors import DimensionMismatch
-from agent_memory.stores.coding import mismatch
-from agent_memory.stores.indexes import Changed, Indexes
+from agent_memory.core.records import Hit, Lease, Record
+from agent_memory.stores.catalogs import grouped, packed
+from agent_memory.stores.damage import undamaged
+from agent_memory.stores.indexes import Indexes, LooseRecords, is_loose, search
+from agent_memory.stores.mongodb.collections import Collections
 from agent_memory.stores.mongodb.commits import Commits, Write
-from agent_memory.stores.mongodb.connection import Table
-from agent_memory.stores.mongodb.documents import key_of, token
+from agent_memory.stores.mongodb.connection import Deployment
+from agent_memory.stores.mongodb.documents import key_of
+from agent_memory.stores.mongodb.records import (
+    AnotherCameFirst,
+    Doc,
+    MongoDBRecords,
+    documents_of,
+    matching,
+    record_from,
+)
+from agent_memory.stores.mongodb.scopes import UNNUMBERED, OwnersDocuments, Scopes
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
+from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.index import SegmentIndex
+    from agent_memory.retrieval.features import Features, Query
 
-Doc = dict[str, Any]
-
-
-class Collections:
-    """The blocks' vectors: of which dimension and model, and under which key.
-
-    A block whose vectors were cleared begins with a new key. So what a worker with the former
-    embedder may still write is not found under it.
-
-    Args:
-        namespace: Of the blocks.
-        collections: What was announced.
-        vectors: The vectors.
-        scopes: Versions of their owners' vectors.
-    """
-
-    def __init__(self, namespace: str, collections: Table, vectors: Table, scopes: Table) -> None:
-        self._namespace = namespace
-        self._collections = collections
-        self._vectors = vectors
-        self._scopes = scopes
-        self._opened: dict[str, tuple[int, str]] = {}
-        self._keys: dict[str, str] = {}
-
-    def open(self, block: str, given: tuple[int, str]) -> None:
-        """See `VectorStore.open_vectors`."""
-        self._announce(block, given)
-        self._opened[block] = given
-
-    def to_write(self, block: str, features: Features) -> str:
-        """The key under which these vectors are to be kept.
-
-        Raises:
-            DimensionMismatch: The block is not open, or for others.
-        """
-        from agent_memory.stores.blobs import checked
-
-        return self._announce(block, checked(block, self._opened.get(block), features))
-
-    def to_read(self, block: str, *, known: bool) -> str | None:
-        """The key under which the block's vectors are; `known`: as it was seen last, if it was."""
-        if known and block in self._keys:
-            return self._keys[block]
-        stored = self._stored(block)
-        if stored is None:
-            self._keys.pop(block, None)
-            return None
-        self._keys[block] = stored["key"]
-        return self._keys[block]
-
-    def announced(self, block: str) -> tuple[int, str] | None:
-        """Dimension and model of the block's vectors, if it has any."""
-        stored = self._stored(block)
-        return None if stored is None else (stored["dimension"], stored["model"])
-
-    def sweep(self, block: str, key: str) -> None:
-        """Remove what was just written, if the block was cleared meanwhile."""
-        stored = self._stored(block)
-        if stored is None or stored["key"] != key:
-            self._drop(key)
-
-    def clear(self, block: str) -> None:
-        """See `VectorStore.clear_vectors`."""
-        which = {"_id": key_of(self._namespace, block)}
-        stored = self._collections.swap(which, {"$set": {"cleared": 1}})
-        if stored is not None:
-            self._finish(stored)
-
-    def _announce(self, block: str, given: tuple[int, str]) -> str:
-        place = key_of(self._namespace, block)
-        while True:
-            stored = self._stored(block)
-            if stored is not None:
-                found = (stored["dimension"], stored["model"])
-                if found != given:
-                    raise DimensionMismatch(mismatch(block, found, given))
-                self._keys[block] = stored["key"]
-                return self._keys[block]
-            key = f"{place}.{token()}"
-            new = {"_id": place, "key": key, "dimension": given[0], "model": given[1]}
-            self._collections.insert([{**new, "cleared": 0}])
-
-    def _stored(self, block: str) -> Doc | None:
-        stored = self._collections.one({"_id": key_of(self._namespace, block)})
-        if stored is not None and stored["cleared"]:
-            self._finish(stored)
-            return None
-        return stored
-
-    def _finish(self, cleared: Doc) -> None:
-        self._drop(cleared["key"])
-        self._collections.delete({"_id": cleared["_id"], "key": cleared["key"]})
-
-    def _drop(self, key: str) -> None:
-        self._vectors.delete_all({"block": key})
-        self._vectors.delete_all({"next.block": key})
-        self._scopes.delete_all({"block": key})
+_PAGE = 200
+_AT_ONCE = 1_000
+_PACKED = 2_000  # records of an earlier release, at a time
 
 
-class OwnersIndexes:
-    """Each owner's vectors as an index.
+class MongoDBVectors(MongoDBRecords):
+    """Facts and vectors in MongoDB."""
 
-    Args:
-        vectors: The vectors.
-        scopes: A version for each block and owner, changed with each write.
-        writes: Commits the writes.
-    """
-
-    def __init__(self, vectors: Table, scopes: Table, writes: Commits) -> None:
-        self._vectors = vectors
-        self._scopes = scopes
-        self._writes = writes
+    def __init__(self, deployment: Deployment, namespace: str) -> None:
+        super().__init__(deployment, namespace)
+        self._vectors = deployment.table("agent_memory_vectors")
+        self._vector_writes = Commits(namespace, self._sessions, self._vectors)
+        collections = deployment.table("agent_memory_collections")
+        self._collections = Collections(namespace, collections, self._vectors)
         self._indexes = Indexes()
+        self._seals = UNSEALED
 
-    def load(self, key: str, owner: str) -> SegmentIndex | None:
-        """The index of an owner's vectors; None where none was ever written."""
-        scope = self._scopes.one({"_id": key_of(key, owner)})
-        if scope is None:
-            return None
-        found = self._indexes.get((key, owner), scope["version"])
-        if found is not None:
-            return found
-        settled = self._writes.settle(key)
-        which = {"block": key, "owner": owner, "live": 1}
-        docs = self._vectors.all(which, fields={"id": 1, "vector": 1, "next.op": 1})
-        # a write under way changed the version before: what it is yet to change is not kept
-        still = settled and not any("next" in doc for doc in docs)
-        version = scope["version"] if still else None
-        ids, blobs = [doc["id"] for doc in docs], [doc["vector"] for doc in docs]
-        return self._indexes.load((key, owner), version, ids, blobs)
+    def seal_segments(self, seals: SegmentSeals) -> None:
+        self._seals = seals
 
-    def documents(self, key: str, ids: Sequence[str]) -> list[Doc]:
-        """The documents of these records, without their vectors."""
-        return [
+    def open_vectors(self, block: str, dimension: int, model: str) -> None:
+        self._blocks.note(block)
+        self._collections.open(block, (dimension, model))
+
+    def put_vectors(
+        self,
+        block: str,
+        records: Sequence[Record],
+        features: Features,
+        *,
+        lease: Lease | None = None,
+    ) -> None:
+        if not records:
+            return
+        key = self._collections.to_write(block, features)
+        groups = grouped(records, features)
+
+        def stage(write: Write) -> bool:
+            scopes = self._scopes(write, block, groups)
+            docs: list[Doc] = []
+            for owner, (some, _) in groups.items():
+                first = scopes.catalog(owner).next
+                docs += [
+                    {**doc, "at": at, "vector": b""}
+                    for at, doc in enumerate(documents_of(key, some), first)
+                ]
+            self._vector_writes.put(write, docs)
+            gone = scopes.removed()
+            for owner in {**groups, **gone}:
+                _, segments = groups.get(owner, ([], []))
+                scopes.change(owner, gone.get(owner, {}), segments)
+            return True
+
+        self._vector_writes.write(key, lease, stage)
+        self._collections.sweep(block, key)
+
+    def _scopes(self, write: Write, block: str, owners: Iterable[str]) -> Scopes:
+        writes = self._vector_writes
+        return Scopes(self._vectors, writes, write, block, owners, self._seals)
+
+    def _owned(self, block: str, key: str, owner: str) -> OwnersDocuments:
+        seals = block, self._seals
+        return OwnersDocuments(self._vectors, self._vector_writes, key, owner, seals)
+
+    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+        from agent_memory.retrieval.index import SegmentIndex
+
+        for known in (True, False):
+            key = self._collections.to_read(block, known=known)
+            if key is None:
+                break
+
+            def read(ids: Sequence[str], key: str = key) -> dict[str, Record]:
+                return {one.id: one for _, one in self._by_ids(block, key, owner, ids)}
+
+            of, source = (block, owner), self._owned(block, key, owner)
+            try:
+                index = self._indexes.follow(of, source, read, self._seals)
+            except LooseRecords:
+                self._pack(block, key, owner)
+                index = self._indexes.follow(of, source, read, self._seals)
+            if len(index) or not known:  # else nothing is the owner's, or the block was cleared
+                return search(block, index, query, depth, read)
+        return search(block, SegmentIndex(0), query, depth, lambda ids: {})
+
+    def _by_ids(
+        self, block: str, key: str, owner: str, ids: Sequence[str]
+    ) -> list[tuple[int, Record]]:
+        """An owner's records by id, those that there are, each with its number."""
+        docs = [
             doc
-            for at in range(0, len(ids), 1000)
+            for at in range(0, len(ids), _AT_ONCE)
             for doc in self._vectors.all(
-                {"_id": {"$in": [key_of(key, name) for name in ids[at : at + 1000]]}, "live": 1},
+                {
+                    "_id": {"$in": [key_of(key, name) for name in ids[at : at + _AT_ONCE]]},
+                    "live": 1,
+                },
                 fields={"vector": 0, "next": 0},
             )
+            if doc["owner"] == owner
         ]
+        return undamaged(docs, lambda doc: (doc.get("at", 0), record_from(doc, "vector", block)))
 
-    def renew(self, write: Write) -> Changed:
-        """Change the versions of all whose vectors a write has tagged, before it is committed."""
-        owners: set[str] = set()
-        for doc in self._writes.tagged(write.name):
-            owners.add(doc["next"].get("record", doc)["owner"])
-            owners.add(doc.get("owner", ""))
-        return {owner: self._renew(write.block, owner) for owner in sorted(owners - {""})}
+    def delete_vectors(
+        self,
+        block: str,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        after: int = 0,
+        lease: Lease | None = None,
+    ) -> None:
+        which = matching(after, owner=owner, session_id=session_id)
+        key = self._collections.to_read(block, known=False)
+        if key is None:
+            self._vector_writes.guard(lease)
+            return
 
-    def extend(self, key: str, changed: Changed, ids: Sequence[str], features: Features) -> None:
-        """Take in what was just committed and put in place.
+        def stage(write: Write) -> bool:
+            self._vector_writes.settle(key)
+            owners = self._vectors.distinct("owner", {"block": key, "live": 1, **which})
+            if not owners:
+                return False
+            scopes = self._scopes(write, block, owners)
+            self._vector_writes.remove(write, which)
+            for each, numbers in scopes.removed().items():
+                scopes.change(each, numbers)
+            scopes.finish()
+            return True
 
-        What is kept under a version is whole: writes that had changed the version by then had come
-        to an end, and those that change it later are put in place later. So it is what was there
-        when this write changed the version, and until another does, this write's records are all
-        that came to it.
-        """
-        self._indexes.extend(key, changed, ids, features)
+        self._vector_writes.write(key, lease, stage)
 
-    def _renew(self, block: str, owner: str) -> tuple[int | None, int]:
-        version = 0
+    def clear_vectors(self, block: str) -> None:
+        self._collections.clear(block)
 
-        def change() -> Doc:
-            nonlocal version
-            version = secrets.randbits(62)
-            return {"$set": {"block": block, "version": version}}
+    def vector_blocks(self) -> dict[str, tuple[int, str]]:
+        announced = {block: self._collections.announced(block) for block in self._blocks.names()}
+        return {block: known for block, known in announced.items() if known is not None}
 
-        before = self._scopes.upsert({"_id": key_of(block, owner)}, change)
-        return (None if before is None else before["version"]), version
+    def all_vectors(
+        self, block: str, *, session_id: str | None = None
+    ) -> Iterator[tuple[list[Record], Features]]:
+        key = self._collections.to_read(block, known=False)
+        if key is None:
+            return
+        self._vector_writes.settle(key)
+        which: Doc = {"block": key, "live": 1}
+        if session_id is not None:
+            which["session_id"] = session_id
+        for owner in sorted(self._vectors.distinct("owner", which)):
+            source = self._owned(block, key, owner)
+            if is_loose(source.catalog()):
+                self._pack(block, key, owner)
+            docs = self._vectors.all({**which, "owner": owner}, fields={"id": 1, "at": 1})
+            ids = [doc["id"] for doc in sorted(docs, key=lambda doc: int(doc.get("at", 0)))]
+            walk = Walk(block, owner, source, partial(self._by_ids, block, key, owner))
+            for at in range(0, len(ids), _PAGE):
+                yield from walk.page(ids[at : at + _PAGE])
+
+    def _pack(self, block: str, key: str, owner: str) -> None:
+        """Put records that an earlier release wrote into segments, some in each write; and write a
+        catalog anew that cannot be read."""
+        more = True
+
+        def stage(write: Write) -> bool:
+            nonlocal more
+            more = self._pack_some(block, key, owner, write)
+            return True
+
+        while more:
+            try:
+                self._vector_writes.write(key, None, stage)
+            except AnotherCameFirst:
+                more = True
+
+    def _pack_some(self, block: str, key: str, owner: str, write: Write) -> bool:
+        """Whether there may be more."""
+        scopes = self._scopes(write, block, [owner])
+        catalog = scopes.catalog(owner)
+        if not catalog.loose:  # another was quicker
+            scopes.finish()
+            return False
+        loose: Doc = {"block": key, "owner": owner, "live": 1, **UNNUMBERED}
+        found = self._vectors.all(loose, fields={"_id": 1}, limit=_PACKED)
+        self._vector_writes.put(write, found)
+        held = self._vectors.all({**loose, "next.op": write.name}, fields={"id": 1, "vector": 1})
+        if len(held) < len(found):
+            raise AnotherCameFirst
+        names, segments = packed(
+            [doc["id"] for doc in held], [doc.get("vector", b"") for doc in held]
+        )
+        numbered = [
+            (
+                {"_id": key_of(key, name), "next.op": write.name},
+                {"$set": {"next.record": {"at": at, "vector": b""}}},
+            )
+            for at, name in enumerate(names, catalog.next)
+        ]
+        self._vectors.update_each(numbered)
+        more = len(found) == _PACKED
+        scopes.write(owner, replace(catalog, loose=more), {}, segments, len(names))
+        return more
+
+    def _finish_writes(self, session: Doc) -> None:
+        for name in session["ops"]:
+            self._vector_writes.put_in_place(name)
+        super()._finish_writes(session)

@@ -45,6 +45,22 @@ local function of_owner(owner)
   for at, member in ipairs(ids) do ids[at] = string.sub(member, #owner + 21) end
   return ids
 end
+-- with each record that matches all that is given: those of ids, or of a session, or of an owner
+local function each_matching(ids, owner, session, after, act)
+  if not ids then ids = session ~= '' and of_origin(session) or of_owner(owner) end
+  for _, id in ipairs(ids) do
+    local span = call('HGET', SPANS, id)
+    if span then
+      local _, last, whose, origin = parts(span, id)
+      if (after == 0 or not last or last > after)
+        and (owner == '' or owner_of(whose) == owner)
+        and (session == '' or owner_of(origin) == session)
+      then
+        act(id, span, owner_of(whose))
+      end
+    end
+  end
+end
 local function drop(id, span)
   local _, _, owner, origin = parts(span, id)
   call('HDEL', RECORDS, id)
@@ -83,20 +99,7 @@ _DONE = "return 1\n"
 # ARGV: holder, owner, session, id (each may be empty), after
 _FORGET = r"""
 local owner, session, name, after = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local ids = {name}
-if name == '' then ids = session ~= '' and of_origin(session) or of_owner(owner) end
-for _, id in ipairs(ids) do
-  local span = call('HGET', SPANS, id)
-  if span then
-    local _, last, whose, origin = parts(span, id)
-    if (after == 0 or not last or last > after)
-      and (owner == '' or owner_of(whose) == owner)
-      and (session == '' or owner_of(origin) == session)
-    then
-      drop(id, span)
-    end
-  end
-end
+each_matching(name ~= '' and {name}, owner, session, after, drop)
 return 1
 """
 

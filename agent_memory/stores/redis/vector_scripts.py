@@ -42,22 +42,12 @@ end
 each(function() note(following()) end)
 local ids = {}
 each(function() ids[#ids + 1] = following() end)
-if session ~= '' then ids = of_origin(session) elseif owner ~= '' then ids = of_owner(owner) end
-for _, id in ipairs(ids) do
-  local span = call('HGET', SPANS, id)
-  if span then
-    local _, last, whose, origin = parts(span, id)
-    if (after == 0 or not last or last > after)
-      and (owner == '' or owner_of(whose) == owner)
-      and (session == '' or owner_of(origin) == session)
-    then
-      note(owner_of(whose))
-      found[#found + 1] = id
-      found[#found + 1] = owner_of(whose)
-      found[#found + 1] = call('HGET', NUMBERS, id) or '0'
-    end
-  end
-end
+each_matching(owner .. session == '' and ids, owner, session, after, function(id, _, whose)
+  note(whose)
+  found[#found + 1] = id
+  found[#found + 1] = whose
+  found[#found + 1] = call('HGET', NUMBERS, id) or '0'
+end)
 return {found, states}
 """,
 )

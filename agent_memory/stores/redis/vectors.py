@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.catalogs import Catalog, changed, grouped, packed
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.damage import undamaged
-from agent_memory.stores.indexes import Indexes, LooseRecords, catalog_of, is_loose, search
+from agent_memory.stores.indexes import Indexes, LooseRecords, is_loose, search
+from agent_memory.stores.mending import catalog_of
 from agent_memory.stores.redis.coding import (
     collection_value,
     number,
@@ -27,6 +28,7 @@ from agent_memory.stores.redis.keys import Keys
 from agent_memory.stores.redis.records import RedisRecords, pages
 from agent_memory.stores.redis.server import Argument, RedisServer
 from agent_memory.stores.redis.vector_scripts import CHANGE, FIND
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
@@ -38,12 +40,29 @@ _AT_ONCE = 8  # segments, some MB each: the server answers others in between
 
 
 class _Owned:
-    """What an owner has, as `indexes.SegmentSource`."""
+    """What an owner has, as `catalogs.SegmentSource`.
 
-    def __init__(self, server: RedisServer, keys: Sequence[str], owner: str) -> None:
+    Args:
+        server: The server.
+        keys: Of the block's vectors.
+        owner: Who.
+        ids: Gives the ids of the owner's records, some at a time.
+        seals: Opens and seals the segments of a block, whose name is the first.
+    """
+
+    def __init__(
+        self,
+        server: RedisServer,
+        keys: Sequence[str],
+        owner: str,
+        ids: Callable[[], Iterator[list[bytes]]],
+        seals: tuple[str, SegmentSeals],
+    ) -> None:
+        self._block, self._seals = seals
         self._server = server
-        self._versions, self._segments = keys[5], keys[7]
+        self._versions, self._numbers, self._segments = keys[5:8]
         self._owner = owner
+        self._ids = ids
 
     def catalog(self) -> tuple[int, str | None] | None:
         """See `SegmentSource.catalog`."""
@@ -57,6 +76,27 @@ class _Owned:
             fields = [f"{self._owner}\0{name}" for name in some]
             bodies = self._server.ask("HMGET", self._segments, *fields)
             found |= {n: body for n, body in zip(some, bodies, strict=True) if body is not None}
+        opened = self._seals.opened
+        return {n: opened(self._block, self._owner, str(n), body) for n, body in found.items()}
+
+    def sealed(self, name: int, body: bytes) -> bytes:
+        """A segment as it is to be stored."""
+        return self._seals.sealed(self._block, self._owner, str(name), body)
+
+    def names(self) -> Sequence[int]:
+        """See `SegmentSource.names`."""
+        own = f"{self._owner}\0".encode()
+        fields = self._server.ask("HKEYS", self._segments)
+        ends = [number(one.removeprefix(own)) for one in fields if one.startswith(own)]
+        return [name for name in ends if name is not None]
+
+    def numbers(self) -> Mapping[str, int]:
+        """See `SegmentSource.numbers`."""
+        found: dict[str, int] = {}
+        for ids in self._ids():
+            values = self._server.ask("HMGET", self._numbers, *ids)
+            known = zip(ids, values, strict=True)
+            found |= {one.decode(): number(value or b"0") or 0 for one, value in known}
         return found
 
 
@@ -80,6 +120,10 @@ class RedisVectors(RedisRecords):
         super().__init__(server, keys, index)
         self._opened: dict[str, tuple[int, str]] = {}
         self._indexes = Indexes()
+        self._seals = UNSEALED
+
+    def seal_segments(self, seals: SegmentSeals) -> None:
+        self._seals = seals
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         given = (dimension, model)
@@ -138,8 +182,8 @@ class RedisVectors(RedisRecords):
             for owner, state in found.states.items():
                 some, segments = groups.get(owner, ([], []))
                 gone = {n: name for name, n in found.gone.get(owner, {}).items() if n}
-                source = _Owned(self._server, keys, owner)
-                catalog = catalog_of(block, _state_of(state))
+                source = self._owned(block, owner)
+                catalog = catalog_of(block, owner, source, _state_of(state))
                 owners += _written(owner, state, catalog, gone, segments, source)
                 for place, record in enumerate(some, catalog.next):
                     put += (record.id, record_span(record), record_value(record), place)
@@ -157,18 +201,22 @@ class RedisVectors(RedisRecords):
         raise _busy(block)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        source = _Owned(self._server, self._keys.vectors(block), owner)
+        source = self._owned(block, owner)
 
         def read(ids: Sequence[str]) -> dict[str, Record]:
             found = self._by_ids(block, owner, ids)
             return {record.id: record for _, record in found}
 
         try:
-            index = self._indexes.follow((block, owner), source)
+            index = self._indexes.follow((block, owner), source, read, self._seals)
         except LooseRecords:
             self._pack(block, owner)
-            index = self._indexes.follow((block, owner), source)
+            index = self._indexes.follow((block, owner), source, read, self._seals)
         return search(block, index, query, depth, read)
+
+    def _owned(self, block: str, owner: str) -> _Owned:
+        ids = partial(self._reader.ids_of_owner, block, owner)
+        return _Owned(self._server, self._keys.vectors(block), owner, ids, (block, self._seals))
 
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """An owner's records by id, those that there are, each with its number."""
@@ -207,24 +255,26 @@ class RedisVectors(RedisRecords):
                     owners.setdefault(_owner_in(span), []).append(name.decode())
             for owner, some in owners.items():
                 if owner not in walks:
-                    self._pack(block, owner)
-                    source = _Owned(self._server, keys, owner)
+                    source = self._owned(block, owner)
+                    if is_loose(source.catalog()):
+                        self._pack(block, owner)
                     # one at a time: they stand in the order of their owners
-                    walks = {owner: Walk(block, source, partial(self._by_ids, block, owner))}
+                    walks = {owner: Walk(block, owner, source, partial(self._by_ids, block, owner))}
                 yield from walks[owner].page(some)
 
     def _pack(self, block: str, owner: str) -> None:
-        """Put records that an earlier release wrote into segments, some in each step."""
+        """Put records that an earlier release wrote into segments, some in each step; and write a
+        catalog anew that cannot be read."""
         keys = self._keys.vectors(block)
-        source = _Owned(self._server, keys, owner)
-        while is_loose(source):
+        source = self._owned(block, owner)
+        while is_loose(source.catalog(), damaged=True):
             for ids in self._reader.ids_of_owner(block, owner):
                 while self._pack_some(block, owner, source, ids):
                     pass
             state = self._server.ask("HGET", keys[5], owner)
             stored = _state_of(state)
             if stored is not None:
-                catalog = replace(catalog_of(block, stored), loose=False)
+                catalog = replace(catalog_of(block, owner, source, stored), loose=False)
                 self._number(block, owner, state, catalog, [], [], source)
 
     def _pack_some(self, block: str, owner: str, source: _Owned, ids: Sequence[bytes]) -> bool:
@@ -237,7 +287,7 @@ class RedisVectors(RedisRecords):
         if stored is None or not there:
             return False
         names, segments = packed([name for name, _ in there], [blob for _, blob in there])
-        catalog = catalog_of(block, stored)
+        catalog = catalog_of(block, owner, source, stored)
         return not self._number(block, owner, state, catalog, names, segments, source)
 
     def _number(
@@ -276,7 +326,8 @@ def _written(
     """What comes of a change for one owner, as `CHANGE` takes it."""
     change = changed(catalog, gone, added, source.segments, count=count)
     after = f"{secrets.randbits(62)} {change.catalog.text}"
-    new = [part for name, body in change.written.items() for part in (name, body)]
+    sealed = source.sealed
+    new = [part for name, body in change.written.items() for part in (name, sealed(name, body))]
     dropped = (len(change.dropped), *change.dropped)
     return [owner, state, after, *dropped, len(change.written), *new]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_memory.stores.catalogs import Catalog, changed
-from agent_memory.stores.indexes import catalog_of
+from agent_memory.stores.mending import catalog_of
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.sql.compiled import chunks
 from agent_memory.stores.sql.database import SQLConnection
 
@@ -21,16 +22,20 @@ Run = Callable[[Callable[[SQLConnection], T]], T]
 
 
 class OwnersRows:
-    """As `indexes.SegmentSource`.
+    """As `catalogs.SegmentSource`.
 
     Args:
         run: Runs what is to be done on a connection.
         of: The namespace, the block and the owner.
+        seals: Opens the segments.
     """
 
-    def __init__(self, run: Run[Any], of: Mapping[str, Any]) -> None:
+    def __init__(
+        self, run: Run[Any], of: Mapping[str, Any], seals: SegmentSeals = UNSEALED
+    ) -> None:
         self._run = run
         self._of = of
+        self._seals = seals
 
     def catalog(self) -> tuple[int, str | None] | None:
         """See `SegmentSource.catalog`."""
@@ -39,8 +44,19 @@ class OwnersRows:
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         """See `SegmentSource.segments`."""
+        block, owner = self._of["of_block"], self._of["of_owner"]
         found: dict[int, bytes] = self._run(lambda it: segments_of(it, self._of, names))
-        return found
+        return {
+            name: self._seals.opened(block, owner, str(name), body) for name, body in found.items()
+        }
+
+    def names(self) -> Sequence[int]:
+        """See `SegmentSource.names`."""
+        return [row.name for row in self._run(lambda it: it.rows("segment_names", self._of))]
+
+    def numbers(self) -> Mapping[str, int]:
+        """See `SegmentSource.numbers`."""
+        return {row.id: row.at for row in self._run(lambda it: it.rows("numbers", self._of))}
 
 
 def segments_of(
@@ -72,19 +88,29 @@ class Scopes:
         connection: In the transaction.
         of: The namespace and the block.
         owners: Those that are to be changed in any case.
+        seals: Seals and opens the segments.
     """
 
     def __init__(
-        self, connection: SQLConnection, of: Mapping[str, Any], owners: Iterable[str] = ()
+        self,
+        connection: SQLConnection,
+        of: Mapping[str, Any],
+        owners: Iterable[str] = (),
+        *,
+        seals: SegmentSeals = UNSEALED,
     ) -> None:
+        self._seals = seals
         self._connection = connection
         self._given = of
-        self._held: dict[str, Any] = {}
+        self._held: dict[str, tuple[int, str | None] | None] = {}
+        self._catalogs: dict[str, Catalog] = {}
         self._hold(owners)
 
     def _hold(self, owners: Iterable[str]) -> None:
         for owner in sorted(owners):  # in one order: no two wait for each other
-            self._held[owner] = self._connection.row("held_scope", self._of(owner))
+            held = self._connection.row("held_scope", self._of(owner))
+            self._held[owner] = None if held is None else (held.version, held.catalog)
+            self._catalogs[owner] = self._catalog(owner)
 
     def _of(self, owner: str) -> dict[str, Any]:
         return {**self._given, "of_owner": owner}
@@ -115,10 +141,16 @@ class Scopes:
         ]
 
     def catalog(self, owner: str) -> Catalog:
-        """What an owner has, who is held; of what cannot be read none is found any more."""
-        held = self._held[owner]
-        stored = None if held is None else (held.version, held.catalog)
-        return catalog_of(self._given["of_block"], stored)
+        """What an owner has, who is held."""
+        return self._catalogs[owner]
+
+    def _catalog(self, owner: str) -> Catalog:
+        source = self._source(owner)
+        return catalog_of(self._given["of_block"], owner, source, self._held[owner])
+
+    def _source(self, owner: str) -> OwnersRows:
+        connection = self._connection
+        return OwnersRows(lambda work: work(connection), self._of(owner), self._seals)
 
     def put(self, owner: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write records, with the numbers that `change` gives them next."""
@@ -157,17 +189,17 @@ class Scopes:
         count: int = 0,
     ) -> None:
         """Write what comes of a change to a catalog; see `catalogs.changed`."""
-        of, connection = self._of(owner), self._connection
-
-        def read(names: Sequence[int]) -> dict[int, bytes]:
-            return segments_of(connection, of, names)
-
+        of, connection, read = self._of(owner), self._connection, self._source(owner).segments
         most = most_bytes(connection)
         change = changed(catalog, gone, added, read, count=count, most_bytes=most)
         for some in chunks(change.dropped):
             connection.run("drop_segments", {**of, "names": some})
         place = {"namespace": of["ns"], "block": of["of_block"], "owner": owner}
-        new = [{**place, "name": name, "body": body} for name, body in change.written.items()]
+        block, sealed = of["of_block"], self._seals.sealed
+        new = [
+            {**place, "name": name, "body": sealed(block, owner, str(name), body)}
+            for name, body in change.written.items()
+        ]
         if new:
             connection.run_each("put_segments", new)
         values = {"version": secrets.randbits(62), "catalog": change.catalog.text}

@@ -35,6 +35,7 @@ VECTOR_STATEMENTS: dict[str, ClauseElement] = {
         for given in choices("owner", "session_id")
     },
     "any_of_owner": select(_v.id).where(of_owner(VECTORS)).limit(literal_column("1")),
+    "numbers": select(_v.id, _v.at).where(of_owner(VECTORS)),
     "numbers_page": select(*_NUMBERED)
     .where(of_owner(VECTORS), _v.at > bindparam("after"))
     .order_by(_v.at)
@@ -45,6 +46,7 @@ VECTOR_STATEMENTS: dict[str, ClauseElement] = {
     .where(of_block(VECTORS), _v.id == bindparam("of_id"))
     .values(at=bindparam("new_at", type_=_v.at.type), vector=bindparam("none", b"")),
     "segments": select(_segment.name, _segment.body).where(of_owner(SEGMENTS), _NAMES),
+    "segment_names": select(_segment.name).where(of_owner(SEGMENTS)),
     "put_segments": insert(SEGMENTS),
     "drop_segments": delete(SEGMENTS).where(of_owner(SEGMENTS), _NAMES),
     "forget_segments": delete(SEGMENTS).where(of_owner(SEGMENTS)),

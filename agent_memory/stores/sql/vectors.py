@@ -14,6 +14,7 @@ from agent_memory.stores.catalogs import grouped, packed
 from agent_memory.stores.coding import mismatch, record_of
 from agent_memory.stores.damage import undamaged
 from agent_memory.stores.indexes import Indexes, LooseRecords, is_loose, search
+from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.sql.compiled import chunks, named
 from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.migrations import table_name
@@ -37,6 +38,10 @@ class SQLVectors(SQLRecords):
         self._opened: dict[str, tuple[int, str]] = {}
         self._put = 0
         self._indexes = Indexes()
+        self._seals = UNSEALED
+
+    def seal_segments(self, seals: SegmentSeals) -> None:
+        self._seals = seals
 
     def open_vectors(self, block: str, dimension: int, model: str) -> None:
         given = (dimension, model)
@@ -64,7 +69,7 @@ class SQLVectors(SQLRecords):
             groups = given if most is None else grouped(records, features, most)
             self._guard(connection, lease)
             self._announce(connection, block, opened)
-            scopes = Scopes(connection, self._of(block), groups)
+            scopes = Scopes(connection, self._of(block), groups, seals=self._seals)
             gone = scopes.holding(lambda: scopes.of_ids(ids))
             scopes.drop(gone)
             for owner in {**groups, **gone}:
@@ -90,13 +95,14 @@ class SQLVectors(SQLRecords):
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         def work(connection: SQLConnection) -> list[Hit]:
-            source = OwnersRows(lambda work: work(connection), self._of(block, owner))
-            index = self._indexes.follow((block, owner), source)
+            of = self._of(block, owner)
+            source = OwnersRows(lambda work: work(connection), of, self._seals)
 
             def read(ids: Sequence[str]) -> dict[str, Record]:
                 found = self._by_ids(connection, block, owner, ids)
                 return {record.id: record for _, record in found}
 
+            index = self._indexes.follow((block, owner), source, read, self._seals)
             return search(block, index, query, depth, read)
 
         try:
@@ -119,7 +125,7 @@ class SQLVectors(SQLRecords):
 
         def work(connection: SQLConnection) -> None:
             self._guard(connection, lease)
-            scopes = Scopes(connection, self._of(block))
+            scopes = Scopes(connection, self._of(block), seals=self._seals)
             gone = scopes.holding(lambda: connection.rows(named("numbers", tuple(given)), values))
             scopes.drop(gone)
             for each, numbers in gone.items():
@@ -144,9 +150,10 @@ class SQLVectors(SQLRecords):
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
         for owner, pages in self._owners(block, session_id):
-            self._pack(block, owner)
-            source = OwnersRows(self._database.read, self._of(block, owner))
-            walk = Walk(block, source, partial(self._read_by_ids, block, owner))
+            source = OwnersRows(self._database.read, self._of(block, owner), self._seals)
+            if is_loose(source.catalog()):
+                self._pack(block, owner)
+            walk = Walk(block, owner, source, partial(self._read_by_ids, block, owner))
             for page in pages:
                 yield from walk.page([row.id for row in page if row.owner == owner])
 
@@ -187,17 +194,19 @@ class SQLVectors(SQLRecords):
         return self._database.read(lambda it: self._by_ids(it, block, owner, ids))
 
     def _pack(self, block: str, owner: str) -> None:
-        """Put records that an earlier release wrote into segments, some in each transaction."""
-        source = OwnersRows(self._database.read, self._of(block, owner))
-        while is_loose(source) and self._database.write(partial(self._pack_some, block, owner)):
+        """Put records that an earlier release wrote into segments, some in each transaction; and
+        write a catalog anew that cannot be read."""
+        while self._database.write(partial(self._pack_some, block, owner)):
             pass
 
     def _pack_some(self, block: str, owner: str, connection: SQLConnection) -> bool:
         """Whether there may be more."""
         of = self._of(block, owner)
-        scopes = Scopes(connection, self._of(block), [owner])
+        scopes = Scopes(connection, self._of(block), [owner], seals=self._seals)
         catalog = scopes.catalog(owner)
-        rows = connection.rows("loose", {**of, "most": _PACKED}) if catalog.loose else []
+        if not catalog.loose:  # another was quicker
+            return False
+        rows = connection.rows("loose", {**of, "most": _PACKED})
         names, blobs = [row.id for row in rows], [row.vector for row in rows]
         ids, segments = packed(names, blobs, most_bytes(connection))
         for at, name in enumerate(ids, catalog.next):

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Generator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_memory.core.reserved import NOTES
@@ -16,6 +17,10 @@ from agent_memory.engine.transfer.migration.steps import MigrationStep
 from agent_memory.errors import InvalidInput
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.seals import seals_segments
+
+if TYPE_CHECKING:
+    from agent_memory.stores.encrypted.keys import Keys
 
 _SQLITE = "sqlite:///"
 
@@ -26,13 +31,15 @@ UNFINISHED = (
 """What to tell of a store that `is_unfinished`."""
 
 
-def migrate(from_url: str, to_url: str, *, namespace: str = "default") -> Generator[MigrationStep]:
+def migrate(
+    from_url: str, to_url: str, *, namespace: str = "default", keys: Keys | None = None
+) -> Generator[MigrationStep]:
     """Move all sessions, facts and vectors of a namespace to another database.
 
     The source is only read. The target must hold nothing in the namespace, or be what an
     interrupted migration from this very source left: then it goes on from there. At its end both
-    are read once more and compared, by counts and checksums. What is encrypted stays so, and needs
-    no key.
+    are read once more and compared, by counts and checksums. What is encrypted stays so. Only what
+    records beside vectors are found by is opened on the way, which takes the keys.
 
     Nobody should write to the source meanwhile; if somebody does, the end tells, and another call
     brings the rest. Nobody may use the target before the end: until then all that the source does
@@ -42,12 +49,14 @@ def migrate(from_url: str, to_url: str, *, namespace: str = "default") -> Genera
         from_url: Where the memory is; see `AgentMemoryConfig.store`.
         to_url: Where it is to be.
         namespace: What is moved, and where to.
+        keys: Of an encrypted deployment.
 
     Yields:
         Progress; the last step holds what was moved and verified.
 
     Raises:
         InvalidInput: There is nothing to move, or the target holds something else.
+        Undecryptable: Something is encrypted that takes the keys.
         StoreError: The two are not the same at the end, or one of them failed; the same call again
             goes on.
     """
@@ -61,6 +70,11 @@ def migrate(from_url: str, to_url: str, *, namespace: str = "default") -> Genera
         closing(open_store(from_url, namespace)) as source,
         closing(open_store(to_url, namespace)) as target,
     ):
+        for store in (source, target):
+            if keys is not None and seals_segments(store):
+                from agent_memory.stores.encrypted.vectors import RecordSeals
+
+                store.seal_segments(RecordSeals(keys, namespace, False).of_segments)
         yield from migrate_stores(source, target, origin_of(from_url))
 
 
