@@ -116,7 +116,7 @@ def test_what_waits_is_made_ready_once() -> None:
         assert go_on.wait(SECONDS)
         return [([], None) for _ in groups]
 
-    waiting, tails = Waiting(), Tails([lag], [tail])
+    waiting, tails = Waiting(["user"]), Tails([lag], [tail])
     asking = [
         threading.Thread(target=waiting.index, args=(tails, "user:ada", "dog", make))
         for _ in range(4)
