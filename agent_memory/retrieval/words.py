@@ -42,10 +42,13 @@ class Known(Generic[T]):
 
     Args:
         call: Makes something of what stands between two blanks.
+
+    Attributes:
+        call: The same.
     """
 
     def __init__(self, call: Callable[..., T]) -> None:
-        self._call = call
+        self.call = call
         self._kept = lru_cache(_MOST_KNOWN)(call)
         self._longer = lru_cache(_LONGER_KNOWN)(call)
 
@@ -54,7 +57,7 @@ class Known(Generic[T]):
         if len(written) <= _WORD:
             return self._kept(written, *rest)
         is_name = len(written) <= _LONGEST and written.isascii()
-        return (self._longer if is_name else self._call)(written, *rest)
+        return (self._longer if is_name else self.call)(written, *rest)
 
     def each(self, pieces: Sequence[str], *rest: frozenset[str]) -> list[T]:
         """What is made of each."""
