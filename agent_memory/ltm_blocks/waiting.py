@@ -190,9 +190,7 @@ def _extended(index: Index, parts: Sequence[tuple[list[Record], Features]]) -> I
     )
 
 
-def _chosen(
-    tails: Sequence[Tail], question: str, roles: Sequence[str]
-) -> list[tuple[Entry, Turn]]:
+def _chosen(tails: Sequence[Tail], question: str, roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
     """Of much those turns that share most words with a question, and the newest.
 
     Each stands for itself, since to look at what was said before it would take too long.
