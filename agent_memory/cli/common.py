@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from agent_memory.cli.config_files import read_config
+from agent_memory.core.addresses import without_password as without_password
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
 
 if TYPE_CHECKING:
@@ -198,17 +199,6 @@ def head_of(memory: AgentMemory, session_id: str) -> Head:
             f"There is no session {session_id!r}. `agent-memory sessions` lists them."
         )
     return head
-
-
-def without_password(url: str) -> str:
-    """A URL fit to be printed: with neither password nor options, which may hold one too."""
-    scheme, mark, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    name, colon, _ = user.partition(":")
-    # over HTTP a token may stand alone in the user's place
-    alone = "***" if at and scheme in ("http", "https") else name
-    hidden = f"{name}:***" if colon else alone
-    return f"{scheme}{mark}{hidden}{at}{place.partition('?')[0]}"
 
 
 def plain(text: str) -> str:
