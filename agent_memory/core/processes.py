@@ -22,10 +22,26 @@ T = TypeVar("T")
 _IMPORT_SECONDS = 20.0
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
-_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
-_known: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
 _held: list[threading.RLock] = []
 _anew: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+
+
+class _Living:
+    """Locks as long as somebody has them; listed in one step, while other threads make more."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, weakref.ref[threading.RLock]] = {}
+
+    def add(self, lock: threading.RLock) -> None:
+        found, name = self._found, id(lock)
+        found[name] = weakref.ref(lock, lambda _: found.pop(name, None))
+
+    def all(self) -> list[threading.RLock]:
+        living = (one() for one in list(self._found.values()))
+        return [lock for lock in living if lock is not None]
+
+
+_locks, _known = _Living(), _Living()
 
 
 def fork_safe_lock() -> threading.RLock:
@@ -57,7 +73,7 @@ def holds_a_lock() -> bool:
 
     A signal's handler finds it so, where it interrupts who works under one.
     """
-    return any(is_own(lock) for lock in list(_known))
+    return any(is_own(lock) for lock in _known.all())
 
 
 def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
@@ -108,7 +124,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def _before_fork() -> None:
-    for lock in list(_locks):
+    for lock in _locks.all():
         lock.acquire()
         _held.append(lock)
     wait_for_imports()
