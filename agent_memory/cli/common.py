@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from agent_memory.cli.config_files import read_config
-from agent_memory.core.addresses import without_password as without_password
+from agent_memory.core.masked import without_password as without_password
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
 
 if TYPE_CHECKING:
