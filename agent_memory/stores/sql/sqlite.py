@@ -194,8 +194,9 @@ class Database:
 
     def _erase(self) -> None:
         deadline = time.monotonic() + _SCRUB_SECONDS
-        # this comes first: it refuses the handler of a signal that interrupts what comes then
-        if not self._until(deadline, lambda: self.alone(_write_back)):
+        if is_own(self._writer.lock):
+            raise StoreUnavailable(_WITHIN)
+        if not self._until(deadline, lambda: self.read(_write_back)):
             return
         try:
             suspects = list(self._raw().untidy())
@@ -209,6 +210,8 @@ class Database:
                 "%s Copies of what was deleted from %r could not be overwritten: they may stand in "
                 "the gaps of its pages until the next deletion.", error, self._file.path,
             )  # fmt: skip
+        # while others may write: what is written by now nobody waits for
+        self.read(_write_back)
         self._until(deadline, lambda: self.alone(_empty_log))
 
     def _until(self, deadline: float, step: Callable[[], bool]) -> bool:
