@@ -22,14 +22,16 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_memory import AgentMemory
-from benchmarks.interrupts_ledger import Said
+from agent_memory import AgentMemory, Trim
+from agent_memory.testing import FakeLLM
+from benchmarks.interrupts_ledger import Said, answer_to
 
 _HANG_SECONDS = 120
 _CHILD_SECONDS = 60
 _SESSIONS = 24
 _WEIGHTS = {
-    "update": 50, "get": 18, "search": 10, "history": 6, "delete": 8, "pop": 4, "flush": 4,
+    "update": 44, "get": 16, "search": 9, "history": 5, "delete": 8, "pop": 4, "flush": 4,
+    "completion": 6, "stream": 4,
 }  # fmt: skip
 _LATER = 1.3  # times its usual length after which a call is interrupted at the latest
 
@@ -61,6 +63,7 @@ class Story:
         self._usual = dict.fromkeys(_WEIGHTS, 0.002)
         self._words = 0
         self._calling = False
+        self._memory.completion("of-nobody", "hello")  # litellm takes seconds to be loaded
 
     def run(self, count: int, every: int, progress: Callable[[int], None]) -> None:
         """Interrupt so often, and look at everything after each `every` interrupts."""
@@ -93,6 +96,10 @@ class Story:
             "delete": lambda: memory.delete(session_id),
             "pop": lambda: memory.pop(session_id),
             "flush": lambda: memory.flush(session_id),
+            "completion": lambda: memory.completion(session_id, text, user_id=user_id),
+            "stream": lambda: list(
+                memory.completion(session_id, text, user_id=user_id, stream=True)
+            ),
         }
         began = perf_counter()
         whole = self._interrupted(calls[name], self._random.random() * _LATER * self._usual[name])
@@ -183,6 +190,11 @@ class Story:
             self.findings.append("what a forked child said is not there")
 
 
+def answer(body: dict[str, Any]) -> str:
+    """What the model answers."""
+    return answer_to(str(body["messages"][-1]["content"]))
+
+
 def text_message(text: str) -> dict[str, str]:
     """A message of a user."""
     return {"role": "user", "content": text}
@@ -201,7 +213,9 @@ def main(
         if store is None:
             folder = stack.enter_context(TemporaryDirectory())
             store = f"sqlite:///{Path(folder) / 'memory.db'}"
-        story = Story(store, seed)
+        fake = stack.enter_context(FakeLLM(answer))
+        model = {"model": "openai/any", "api_base": fake.api_base, "api_key": "none"}
+        story = Story(store, seed, overflow=Trim(), **model)
         began = perf_counter()
         story.run(count, every, lambda done: print(f"{done:,} interrupts", flush=True))
         total = sum(story.interrupts.values())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from agent_memory.cli.config_files import read_config
+from agent_memory.core.masked import without_password as without_password
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput
 
 if TYPE_CHECKING:
@@ -239,17 +240,6 @@ def how_long(option: str, given: str | None) -> timedelta | None:
     if found is None:
         raise InvalidInput(f"{option} is not usable. Say how long: 30d, 12h or 15m.")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
-def without_password(url: str) -> str:
-    """A URL fit to be printed: with neither password nor options, which may hold one too."""
-    scheme, mark, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    name, colon, _ = user.partition(":")
-    # over HTTP a token may stand alone in the user's place
-    alone = "***" if at and scheme in ("http", "https") else name
-    hidden = f"{name}:***" if colon else alone
-    return f"{scheme}{mark}{hidden}{at}{place.partition('?')[0]}"
 
 
 def plain(text: str) -> str:

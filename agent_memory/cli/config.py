@@ -13,7 +13,6 @@ from agent_memory.cli.common import (
     StoreOption,
     guarded,
     load_config,
-    without_password,
 )
 
 app = typer.Typer(
@@ -54,22 +53,8 @@ def show(store: StoreOption = None, config: ConfigOption = None) -> None:
     settings = load_config(store, config)
     told = settings.model_dump(mode="json")
     told["overflow"] = settings.strategy.model_dump(mode="json")
-    for field in ("store", "system_store", "api_base"):
-        if told[field] is not None:
-            told[field] = str(getattr(settings, field))
-    _mask_places(told)
     told["api_key"] = _MASK if settings.api_key else None
     _print(told)
-
-
-def _mask_places(told: Any) -> None:
-    """Take passwords out of the addresses in settings, those of blocks among them."""
-    for name, value in list(told.items()) if isinstance(told, dict) else []:
-        if name in ("store", "system_store", "api_base") and isinstance(value, str):
-            told[name] = without_password(value)
-        _mask_places(value)
-    for value in told if isinstance(told, list) else []:
-        _mask_places(value)
 
 
 def _print(value: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from agent_memory.config.sources import Sourced, read_settings, settings
+from agent_memory.core.addresses import Address
 from agent_memory.core.context import MemoryRole
 from agent_memory.core.ids import Access, check_id, check_share
 from agent_memory.core.kinds import find_kind
@@ -47,6 +48,9 @@ KeepKeys = Literal["forever"] | Annotated[timedelta, Field(gt=timedelta())]
 
 class AgentMemoryConfig(Sourced):
     """All settings of a memory. Frozen; an unknown field is refused.
+
+    `model_dump()` has an address with a password or options as a `SecretStr`, as it has the key:
+    `AgentMemoryConfig(**dump)` takes it. `model_dump_json()` masks both.
 
     Any field can come from the environment as `AGENT_MEMORY_<FIELD>`, nested ones with `__`
     (`AGENT_MEMORY_OVERFLOW__KIND=trim`). What the code gives wins over the environment, and the
@@ -131,10 +135,10 @@ class AgentMemoryConfig(Sourced):
             granted or revoked in calls wins for good.
     """
 
-    store: str | StoreField = Field(default="sqlite:///agent_memory.db", repr=False)
+    store: Address[str | StoreField] = Field(default="sqlite:///agent_memory.db", repr=False)
     durability: Durability = "process"
     encryption: str | None = None
-    system_store: str | StoreField | None = Field(default=None, repr=False)
+    system_store: Address[str | StoreField | None] = Field(default=None, repr=False)
     namespace: str = Field(default="default", min_length=1, max_length=64)
     max_tokens: int = 100_000
     max_messages: int | None = Field(default=None, ge=2)
@@ -142,7 +146,7 @@ class AgentMemoryConfig(Sourced):
     max_recall_tokens: int | None = Field(default=None, ge=0)
     min_share: float = Field(default=0.6, ge=0, le=1)
     model: str | None = None
-    api_base: str | None = Field(default=None, repr=False)
+    api_base: Address[str | None] = Field(default=None, repr=False)
     api_key: SecretStr | None = None
     model_timeout: float = Field(default=30.0, gt=0)
     spending_limits: SpendingLimits = SpendingLimits()

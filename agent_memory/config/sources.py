@@ -11,7 +11,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from agent_memory.core.limits import quoted
 from agent_memory.errors import ConfigError
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 PREFIX = "AGENT_MEMORY_"
 NESTED = "__"
 
+_HIDDEN = "**********"
 _MOST = 16 * 2**20
 
 _file: ContextVar[dict[str, Any] | None] = ContextVar("config_file", default=None)
@@ -42,6 +50,17 @@ class Sourced(BaseModel):
         hide_input_in_errors=True,  # it may be a secret, in the wrong place
     )
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _discreet(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Errors repeat nothing of what was given, in `errors()` either."""
+        try:
+            return handler(data)
+        except ValidationError as error:
+            raise ValidationError.from_exception_data(
+                error.title, list(map(_without_input, error.errors())), hide_input=True
+            ) from None
+
     def __init__(self, /, **fields: Any) -> None:
         settings = merged(_file.get() or {}, from_environment(type(self)))
         super().__init__(**merged(settings, fields))
@@ -56,6 +75,12 @@ class Sourced(BaseModel):
         made = cls.__new__(cls)
         BaseModel.__init__(made, **fields)
         return made
+
+
+def _without_input(told: ErrorDetails) -> InitErrorDetails:
+    kind: Any = told["type"]  # pydantic wants literals
+    says: Any = told["msg"]
+    return InitErrorDetails(type=PydanticCustomError(kind, says), loc=told["loc"], input=_HIDDEN)
 
 
 @contextmanager

@@ -22,11 +22,26 @@ T = TypeVar("T")
 _IMPORT_SECONDS = 20.0
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
-# Locks by their ids, and whether a fork waits for them. No weak set: threads add to one while
-# another iterates over it.
-_known: dict[int, tuple[weakref.ref[threading.RLock], bool]] = {}
 _held: list[threading.RLock] = []
 _anew: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+
+
+class _Living:
+    """Locks as long as somebody has them; listed in one step, while other threads make more."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, weakref.ref[threading.RLock]] = {}
+
+    def add(self, lock: threading.RLock) -> None:
+        found, name = self._found, id(lock)
+        found[name] = weakref.ref(lock, lambda _: found.pop(name, None))
+
+    def all(self) -> list[threading.RLock]:
+        living = (one() for one in list(self._found.values()))
+        return [lock for lock in living if lock is not None]
+
+
+_locks, _known = _Living(), _Living()
 
 
 def fork_safe_lock() -> threading.RLock:
@@ -36,25 +51,16 @@ def fork_safe_lock() -> threading.RLock:
     go on with half-done. Who holds one takes no other, and does not fork. It is taken by `with`
     alone, which no signal's exception can tear; a signal's handler takes it again.
     """
-    return _kept(True)
+    lock = known_lock()
+    _locks.add(lock)
+    return lock
 
 
 def known_lock() -> threading.RLock:
     """A lock that `holds_a_lock` knows."""
-    return _kept(False)
-
-
-def _kept(forks_wait: bool) -> threading.RLock:
     lock = threading.RLock()
-    number = id(lock)
-    _known[number] = weakref.ref(lock, lambda _: _known.pop(number, None)), forks_wait
+    _known.add(lock)
     return lock
-
-
-def _locks(*kinds: bool) -> list[threading.RLock]:
-    every = list(_known.values())  # one step of C: no other thread comes between
-    found = [reference() for reference, forks_wait in every if forks_wait in kinds]
-    return [lock for lock in found if lock is not None]
 
 
 def is_own(lock: threading.RLock) -> bool:
@@ -69,7 +75,7 @@ def holds_a_lock() -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    return any(map(is_own, _locks(True, False)))
+    return any(is_own(lock) for lock in _known.all())
 
 
 def begin_anew_in_child(thing: T, begin: Callable[[T], None]) -> None:
@@ -120,7 +126,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def _before_fork() -> None:
-    for lock in _locks(True):
+    for lock in _locks.all():
         lock.acquire()
         _held.append(lock)
     wait_for_imports()

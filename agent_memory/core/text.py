@@ -30,6 +30,7 @@ _MARKS = _ranges(
     for code in range(start, end)
     if unicodedata.category(chr(code))[0] == "M"
 )
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _LETTERS = f"[^\\W_]+(?:[\u0300-\u036f{_MARKS}][\u0300-\u036f{_MARKS}\u200c\u200d]*[^\\W_]*)*"
 WORD = re.compile(f"{_LETTERS}(?:['\u2019]{_LETTERS})*")
 """A word: letters and digits with their marks (as vowels are in Indic scripts), and apostrophes
@@ -121,8 +122,7 @@ def unaccented(text: str) -> str:
     if text.isascii():
         return text
     spread = unicodedata.normalize("NFKD", text)
-    bare = "".join(one for one in spread if not "\u0300" <= one <= "\u036f")
-    return unicodedata.normalize("NFC", bare)
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", spread))
 
 
 def identifiers(text: str) -> list[str]:

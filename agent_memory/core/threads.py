@@ -142,11 +142,17 @@ def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[No
     `seconds` makes no call, and starts no thread where one looks after others already. The end
     of the body waits for a call under way.
 
+    Who holds a lock repeats nothing: a call might wait for the lock, and he for the call. It is a
+    signal's handler, which interrupted others that work under the lock.
+
     Args:
         name: Of the call's thread.
         seconds: How long after the beginning, and after the end of a call, the next one begins.
         call: What to call. An error is logged, and the call is made again.
     """
+    if holds_a_lock():
+        yield
+        return
     one = _Repeated(name, seconds, call, monotonic() + seconds)
     try:
         _repeater.add(one)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from agent_memory.core.addresses import Address
 from agent_memory.core.lazy import made_once
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
@@ -84,7 +85,7 @@ class Block(BaseModel, ABC):
     kind: Any  # a string; typed so that a subclass may narrow it to its literal
     name: str = Field(default="", pattern=r"^([a-z][a-z0-9_]*)?$")
     max_tokens: int | None = Field(default=None, gt=0)
-    store: str | None = Field(default=None, repr=False)
+    store: Address[str | None] = Field(default=None, repr=False)
 
     _resources: Resources | None = PrivateAttr(default=None)
 

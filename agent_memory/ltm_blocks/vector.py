@@ -161,7 +161,7 @@ class VectorMemory(Block):
             DimensionMismatch: The embedder's dimension is not the one asked for or stored.
         """
         bound = super().bind(resources)
-        bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting()
+        bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting(bound.roles)
         try:
             bound._ready()
         except (ModelUnavailable, StoreUnavailable) as error:
@@ -238,12 +238,13 @@ class VectorMemory(Block):
 
     @_in_force
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        from agent_memory.retrieval.turns import spoken
+        from agent_memory.retrieval.turns import said_before, spoken
 
         said = spoken(entries, self.roles)
         if not said:
             return
-        ((records, features),) = self._made(scope, [(self._before(said[0][0]), entries)])
+        before = said_before(self._before(said[0][0]), self.roles)
+        ((records, features),) = self._made(scope, [(before, said)])
         self._vectors.put_vectors(self.name, records, features, lease=scope.lease)
 
     @_in_force
@@ -334,23 +335,19 @@ class VectorMemory(Block):
         )
 
     def _made(self, scope: Scope, groups: Sequence[Group]) -> list[tuple[list[Record], Features]]:
-        """The records of groups of entries, with their features."""
+        """The records of groups of turns, with their features."""
         from agent_memory.retrieval.features import Features
-        from agent_memory.retrieval.turns import record_of_turn, said_before, spoken
+        from agent_memory.retrieval.turns import record_of_turn
 
         embed = self._ready().embed
-        said = [
-            (said_before(before, self.roles), spoken(entries, self.roles))
-            for before, entries in groups
-        ]
-        turns = [[*before, *[turn for _, turn in kept]] for before, kept in said]
+        turns = [[*before, *[turn for _, turn in said]] for before, said in groups]
         embed([str(turn) for some in turns for turn in some])  # at once; then they are known
         return [
             (
-                [record_of_turn(*one, self._id(scope, *one), scope.owner) for one in kept],
+                [record_of_turn(*one, self._id(scope, *one), scope.owner) for one in said],
                 Features.of_turns(some, len(before), embed),
             )
-            for (before, kept), some in zip(said, turns, strict=True)
+            for (before, said), some in zip(groups, turns, strict=True)
         ]
 
     def validate_vectors(self, dimension: int, model: str) -> bool:

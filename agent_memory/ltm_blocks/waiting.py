@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
@@ -17,20 +17,24 @@ from agent_memory.core.records import Entry, Lag, Record
 from agent_memory.stores.pending import MOST, Tail, Tails
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.features import Features, Turn
     from agent_memory.retrieval.index import SegmentIndex
 
 WHOLE = 500
 """Of more entries than these only those that share a word with the question are looked at."""
 
+WHOLE_TOKENS = 50_000
+"""The same of longer ones: of words that nobody has used before a megabyte takes seconds."""
+
 _NEWEST = 50  # of many, these are looked at whatever they say
 _SHARING = 150  # and so many of those that share most words
+_LONGEST = 100_000  # characters of either
 
-Group = tuple[Sequence[Entry], Sequence[Entry]]
-"""Entries of a session that follow each other, and those right before them."""
+Group = tuple[Sequence["Turn"], Sequence[tuple[Entry, "Turn"]]]
+"""Turns of a session that follow each other, with their entries, and those right before them."""
 
 Make = Callable[[Sequence[Group]], "list[tuple[list[Record], Features]]"]
-"""The records and features of groups of entries, as the block will keep them."""
+"""The records and features of groups of turns, as the block will keep them."""
 
 
 class Index(NamedTuple):
@@ -75,9 +79,14 @@ class _Turn:
 
 
 class Waiting:
-    """Indexes of what waits, of the owners asked for last. Safe to share between threads."""
+    """Indexes of what waits, of the owners asked for last. Safe to share between threads.
 
-    def __init__(self) -> None:
+    Args:
+        roles: Whose messages are looked at.
+    """
+
+    def __init__(self, roles: Sequence[str]) -> None:
+        self._roles = roles
         self._lock = fork_safe_lock()
         self._kept: OrderedDict[str, _Built] = OrderedDict()
         self._begin()
@@ -93,19 +102,21 @@ class Waiting:
             tails: What waits.
             owner: Whose it is.
             question: What is looked for.
-            make: Makes records of entries.
+            make: Makes records of turns.
         """
         if not tails.read:
             return None
-        if sum(tail.count for tail in tails.read) > WHOLE:
-            return _index(_parts_of_many(tails.read, question, make))
+        count = sum(tail.count for tail in tails.read)
+        if count > WHOLE or sum(tail.tokens for tail in tails.read) > WHOLE_TOKENS:
+            chosen = _chosen(tails.read, question, self._roles)
+            return _index(make([((), [one]) for one in chosen]))
         with self._lock:
             turn = self._turns.setdefault(owner, _Turn())
         # a document takes seconds: who asks meanwhile, or gave up and asks again, needs the same
         with turn.lock:
             with self._lock:
                 built = self._kept.get(owner)
-            after = _built(built, tails, make)
+            after = _built(built, tails, make, self._roles)
             if after is not built:
                 self._keep(owner, after)
         return after.index if after.index.records else None
@@ -120,8 +131,10 @@ class Waiting:
                 size -= len(gone.index.records)
 
 
-def _built(before: _Built | None, tails: Tails, make: Make) -> _Built:
+def _built(before: _Built | None, tails: Tails, make: Make, roles: Sequence[str]) -> _Built:
     """What is to be kept now: the same where nothing changed."""
+    from agent_memory.retrieval.turns import said_before, spoken
+
     lags = {lag.session_id: lag for lag in tails.lags}
     known = before.sessions if before is not None else {}
     sessions = {name: one for name, one in known.items() if one.stands(lags.get(name))}
@@ -135,7 +148,8 @@ def _built(before: _Built | None, tails: Tails, make: Make) -> _Built:
             was = None
         first = len(was.tail.entries) if was is not None else tail.since
         if was is None or first < len(tail.entries):
-            groups.append((tail.entries[max(0, first - _NEAR) : first], tail.entries[first:]))
+            near = tail.entries[max(0, first - _NEAR) : first]
+            groups.append((said_before(near, roles), spoken(tail.entries[first:], roles)))
             changed.append((tail, was))
     if before is not None and not changed and len(sessions) == len(known):
         return before
@@ -176,28 +190,33 @@ def _extended(index: Index, parts: Sequence[tuple[list[Record], Features]]) -> I
     )
 
 
-def _parts_of_many(
-    tails: Sequence[Tail], question: str, make: Make
-) -> list[tuple[list[Record], Features]]:
-    """Of many entries those that share most words with a question, and the newest.
+def _chosen(tails: Sequence[Tail], question: str, roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
+    """Of much those turns that share most words with a question, and the newest.
 
     Each stands for itself, since to look at what was said before it would take too long.
     """
     from agent_memory.retrieval.languages import languages_of
+    from agent_memory.retrieval.turns import spoken
     from agent_memory.retrieval.words import roots
 
     waiting = [entry for tail in tails for entry in tail.entries[tail.since :]]
-    newest = sorted(waiting, key=lambda entry: entry.created_at)[-_NEWEST:]
-    chosen = {(entry.session_id, entry.seq): entry for entry in newest}
+    turns = spoken(sorted(waiting, key=lambda entry: entry.created_at), roles)[::-1]
     wanted = set(roots(question, languages_of(question)).values())
-    if wanted:
-        shared = []
-        for place, entry in enumerate(waiting):
-            text = entry.message.text().casefold()
-            count = sum(root in text for root in wanted)
-            if count:
-                shared.append((-count, place))
-        for _, place in sorted(shared)[:_SHARING]:
-            entry = waiting[place]
-            chosen[entry.session_id, entry.seq] = entry
-    return make([((), (entry,)) for entry in chosen.values()])
+    shared: list[tuple[int, int]] = []
+    for place, (_, turn) in enumerate(turns if wanted else ()):
+        text = turn.text.casefold()
+        count = sum(root in text for root in wanted)
+        if count:
+            shared.append((-count, place))
+    newest = _not_too_long(turns, range(min(len(turns), _NEWEST)))
+    sharing = _not_too_long(turns, [place for _, place in sorted(shared)[:_SHARING]])
+    return [turns[place] for place in dict.fromkeys([*newest, *sharing])]
+
+
+def _not_too_long(turns: Sequence[tuple[Entry, Turn]], places: Iterable[int]) -> Iterator[int]:
+    """The first of them, as far as there is room: one at least."""
+    room = _LONGEST
+    for place in places:
+        if room > 0:
+            yield place
+        room -= len(turns[place][1].text)

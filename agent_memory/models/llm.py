@@ -16,7 +16,8 @@ from agent_memory.core.tracing import Span, current
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.charges import Call, Charges
 from agent_memory.models.loading import load_litellm
-from agent_memory.models.provider import Provider, hang_up
+from agent_memory.models.provider import Provider
+from agent_memory.models.reading import Reading
 from agent_memory.models.tracing import answered, asking
 from agent_memory.models.usage import Account, Ledger, Usage
 
@@ -176,8 +177,8 @@ class LLM:
     def _streamed(
         self, call: Call, messages: ChatMessages, fields: dict[str, Any], span: Span | None
     ) -> Generator[Any, None, tuple[Any, Usage]]:
-        def begin() -> tuple[list[Any], Any]:
-            stream = self._provider.send("completion", messages=list(messages), **fields)
+        def begin() -> tuple[list[Any], Reading]:
+            stream = Reading(self._provider.send("completion", messages=list(messages), **fields))
             return list(islice(stream, 1)), stream
 
         with current(span):  # not while the caller has a chunk
@@ -188,13 +189,13 @@ class LLM:
                 for chunk in stream:
                     read.append(chunk)
                     yield chunk
-                self._provider.whole(call, stream)
+                self._provider.whole(call, stream.stream)
                 response = load_litellm().stream_chunk_builder(read, messages=list(messages))
         except GeneratorExit:
             self._provider.charges.left(call, "".join(map(_text_of, read)))
             raise
         finally:
-            hang_up(stream)
+            stream.close()
         told = any(getattr(chunk, "usage", None) for chunk in read)  # else litellm counts
         charges = self._provider.charges
         return response, charges.done(call, response.usage, response, estimated=not told)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import SecretStr
 
+from agent_memory.core.threads import apart
 from agent_memory.core.tracing import leaving
 from agent_memory.errors import (
     ContextTooLong,
@@ -130,6 +131,7 @@ class Provider:
         account = self._account or current_account() or Account("other")
         return Call(kind, self.model, account, sent, answer)
 
+    @apart
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
         """Make one attempt at a request; call it within `retried`.
 
@@ -267,13 +269,6 @@ class Provider:
         if self._api_key is not None and self._api_key.get_secret_value():
             text = text.replace(self._api_key.get_secret_value(), "***")
         return _SECRETS.sub(r"\1***", text)[:300].rstrip(". ")
-
-
-def hang_up(stream: Any) -> None:
-    """Close the connection of a stream that litellm gave, however far it was read."""
-    close = getattr(stream.completion_stream, "close", None)
-    if close is not None:
-        close()
 
 
 def _readable(value: Any) -> Any:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -17,10 +16,9 @@ import numpy as np
 
 from agent_memory.retrieval.bm25 import K1, damping, odds
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
-from agent_memory.retrieval.words import forms_of
+from agent_memory.retrieval.words import Known, forms_of
 
 _PLAIN = 0.25  # of a word that is there in its own language too
-_MOST_KNOWN = 100_000
 
 
 class Terms(NamedTuple):
@@ -74,18 +72,18 @@ def written(text: str, languages: frozenset[str] | None = None) -> list[Written]
         languages: Of its words in Latin letters; None for those that it may be in.
     """
     pieces = text.split()
-    read = list(map(_in_english, pieces))
+    read = _in_english.each(pieces)
     if languages is None:
         languages = elected(map(_VOTE, read))
-    return read if languages == ENGLISH else list(map(_written, pieces, repeat(languages)))
+    return read if languages == ENGLISH else _written.each(pieces, languages)
 
 
-@lru_cache(_MOST_KNOWN)
+@Known
 def _in_english(piece: str) -> Written:
     return _written(piece, ENGLISH)
 
 
-@lru_cache(_MOST_KNOWN)
+@Known
 def _written(piece: str, languages: frozenset[str]) -> Written:
     forms = forms_of(piece, languages)
     return Written(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from agent_memory.core.text import STOP_WORDS, WORD, unaccented
 from agent_memory.retrieval.languages import COMMON_WORDS, ENGLISH, is_latin, script_of
@@ -28,7 +28,43 @@ _COMMON_PAIRS = frozenset().union(
 _ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # as WORD, in less time
 _JOINERS = re.compile("[\u200c\u200d]")
 _MOST_KNOWN = 100_000
+_LONGER_KNOWN = 4_000
+_WORD = 32
+_LONGEST = 200
 _LEAST_ROOT = 2
+
+T = TypeVar("T")
+
+
+class Known(Generic[T]):
+    """A call whose results for words are kept, and for some longer names, such as paths.
+
+    Of scripts without blanks it is not words that stand between two blanks but sentences: they
+    hardly come twice, and to keep what is made of so many would take gigabytes.
+
+    Args:
+        call: Makes something of what stands between two blanks.
+
+    Attributes:
+        call: The same.
+    """
+
+    def __init__(self, call: Callable[..., T]) -> None:
+        self.call = call
+        self._kept = lru_cache(_MOST_KNOWN)(call)
+        self._longer = lru_cache(_LONGER_KNOWN)(call)
+
+    def __call__(self, written: str, *rest: frozenset[str]) -> T:
+        """What is made of a word."""
+        if len(written) <= _WORD:
+            return self._kept(written, *rest)
+        is_name = len(written) <= _LONGEST and written.isascii()
+        return (self._longer if is_name else self.call)(written, *rest)
+
+    def each(self, pieces: Sequence[str], *rest: frozenset[str]) -> list[T]:
+        """What is made of each."""
+        short = max(map(len, pieces), default=0) <= _WORD
+        return list(map(self._kept if short else self, pieces, *map(repeat, rest)))
 
 
 class Forms(NamedTuple):
@@ -54,7 +90,7 @@ def words(text: str, languages: frozenset[str] = ENGLISH) -> list[str]:
         languages: What the words in Latin letters are compared in. Of several it is the shortest
             stem.
     """
-    return list(chain.from_iterable(map(_words_of, text.split(), repeat(languages))))
+    return list(chain.from_iterable(_words_of.each(text.split(), languages)))
 
 
 def roots(text: str, languages: frozenset[str] = ENGLISH) -> dict[str, str]:
@@ -91,7 +127,7 @@ def words_up_to(most: int, text: str) -> int:
     return count
 
 
-@lru_cache(_MOST_KNOWN)
+@Known
 def _words_of(written: str, languages: frozenset[str]) -> tuple[str, ...]:
     """As `words`, of what stands between two blanks."""
     forms = forms_of(written, languages)
@@ -104,7 +140,7 @@ def _size(word: str) -> tuple[int, str]:
     return len(word), word
 
 
-@lru_cache(_MOST_KNOWN)
+@Known
 def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, ...]:
     """The words of what stands between two blanks.
 

@@ -46,6 +46,12 @@ class Tail:
         """How many of its entries wait."""
         return len(self.entries) - self.since
 
+    @property
+    def tokens(self) -> int:
+        """How long they are together."""
+        waits = self.entries[self.since :]
+        return waits[-1].total - waits[0].before if waits else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Tails:

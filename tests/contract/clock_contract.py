@@ -20,6 +20,7 @@ from agent_memory.testing.rewriting import entries
 from agent_memory.testing.work import WRITES, all_of, filled
 
 MINUTES = 5
+YEAR = 400 * 24 * 60
 
 _Handle = Callable[[Store, float], Store]
 
@@ -95,16 +96,34 @@ class ClockContract(Contract):
         holder.release("s", first.owner)
         assert taker.lease("s", second.owner, 60, renew=True)
 
+    @pytest.mark.parametrize("minutes", [MINUTES, YEAR])
     def test_a_lease_of_a_clock_ahead_ends(
-        self, store: Store, other: Store, with_clock: _Handle
+        self, store: Store, other: Store, with_clock: _Handle, minutes: int
     ) -> None:
         """Else: a session is held for ever by a machine whose clock is wrong."""
         store.append("s", [draft("a")])
-        ahead = with_clock(other, MINUTES)
+        ahead = with_clock(other, minutes)
         assert ahead.lease("s", "w1", 0)
         assert store.lease("s", "w2", 0)  # it would end in minutes, and none lasts so long
-        assert with_clock(store, MINUTES + 0.1).lease("s", "w3", 0)
+        assert with_clock(store, minutes + 0.1).lease("s", "w3", 0)
         assert not ahead.lease("s", "w1", 60, renew=True)
+
+    def test_what_a_clock_held_that_was_a_year_ahead(
+        self, store: Store, other: Store, with_clock: _Handle
+    ) -> None:
+        """Else: a process that dies with a clock so wrong keeps a session from being absorbed, or
+        deleted, or a lock from being had, until the year is over."""
+        store.append("s", [draft("a")])
+        ahead = with_clock(other, YEAR)
+        assert ahead.lease("s", "w1", 10)
+        assert ahead.lock("l", "w1", 10)
+        assert store.lease("s", "w2", 10) is not self.by_server
+        assert store.lock("l", "w2", 10) is not self.by_server
+        if self.by_server:  # its clock is the only one: they end in seconds
+            assert other.lease("s", "w1", 0, renew=True)
+            assert other.lock("l", "w1", 0, renew=True)
+            assert store.lease("s", "w2", 10)
+            assert store.lock("l", "w2", 10)
 
     @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
     def test_whoever_takes_a_lock_early_keeps_it(

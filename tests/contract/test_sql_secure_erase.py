@@ -336,7 +336,7 @@ def test_a_file_that_cannot_be_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a deletion that was done is reported as failed."""
-    monkeypatch.setattr(f"{ENGINE}._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(f"{ENGINE}_connection.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
     store.append("s", [draft(_said(2_000))])
@@ -425,7 +425,7 @@ def test_a_file_without_a_log(full_of_traces: Path, monkeypatch: pytest.MonkeyPa
     connection = sqlite3.connect(full_of_traces)
     assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
     connection.close()
-    monkeypatch.setattr(f"{ENGINE}._switch_to_wal", lambda connection: "delete")
+    monkeypatch.setattr(f"{ENGINE}_connection._switch_to_wal", lambda connection: "delete")
     store = SQLStore(f"sqlite:///{full_of_traces}")
     store.secure_erase()
     assert _traces(full_of_traces.parent) == set()

@@ -15,7 +15,7 @@ from sqlmodel import SQLModel
 from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Durability, Store
-from agent_memory.stores.sql import sqlite
+from agent_memory.stores.sql import sqlite, sqlite_connection
 from agent_memory.stores.sql.compiling import SQLITE_FILE, sqlite_source
 from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.sqlite import Database
@@ -90,13 +90,13 @@ class TestSQLite(
         """Counts the instructions of SQLite's machine, ten at a time."""
         seen: list[None] = []
 
-        def connected(*args: Any) -> sqlite3.Connection:
-            connection = connect(*args)
+        def connected(*args: Any) -> tuple[sqlite3.Connection, int]:
+            connection, made_as = connect(*args)
             connection.set_progress_handler(lambda: seen.append(None), 10)
-            return connection
+            return connection, made_as
 
-        connect = sqlite._connect
-        monkeypatch.setattr(sqlite, "_connect", connected)
+        connect = sqlite_connection.connect
+        monkeypatch.setattr(sqlite, "connect", connected)
         counted = SQLStore(f"sqlite:///{path}")
 
         def steps(call: Callable[[Store], Any]) -> int:
@@ -204,7 +204,7 @@ def test_not_a_database(tmp_path: Path) -> None:
 
 def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else: a forgotten transaction of somebody's is a driver's error, or ends the handle."""
-    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_connection, "BUSY_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     holder = sqlite3.connect(path, isolation_level=None)

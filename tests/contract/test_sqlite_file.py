@@ -113,6 +113,81 @@ def test_the_former_log_is_not_played_over_a_backup(path: Path, notices: bool) -
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
+def _another(path: Path) -> Path:
+    other = path.with_name("other.db")
+    with closing(SQLStore(f"sqlite:///{other}")) as store:
+        for n in range(1_000):
+            store.append("s", [draft(f"of the other {n}")])
+    return other
+
+
+def _harm(path: Path, how: str, kept: Path) -> None:
+    if how == "empty":
+        os.truncate(path, 0)
+    elif how == "half":
+        os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
+    elif how == "another":
+        path.write_bytes(_another(path).read_bytes())
+    else:
+        path.write_bytes(kept.read_bytes())
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("how", "opened"),
+    [
+        *((how, False) for how in ("empty", "half", "another", "earlier")),
+        *((how, True) for how in ("empty", "half", "another")),
+    ],
+)
+def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool) -> None:
+    """Wrong: updates are acknowledged that nobody will find; or a backup that is copied onto the
+    file is damaged: what the former one's log holds is written over it.
+    """
+    kept = path.with_name("kept.db")
+    with closing(SQLStore(f"sqlite:///{path}")) as store:
+        store.append("s", [draft("of the backup")])
+    kept.write_bytes(path.read_bytes())
+    store = SQLStore(f"sqlite:///{path}")
+    for n in range(1_500):
+        store.append(f"s{n}", [draft("x" * 200)])
+    if opened:  # and nothing was written since
+        store.close()
+        store = SQLStore(f"sqlite:///{path}")
+        store.read("s")
+    _harm(path, how, kept)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="wrote over"):
+            store.append("s", [draft("b")])
+    with pytest.raises(StoreUnavailable, match="wrote over"):
+        store.read("s")
+    now = path.read_bytes()
+    store.close()
+    assert path.read_bytes() == now
+    if how in ("another", "earlier"):
+        assert len(_said(path)) == (1_000 if how == "another" else 1)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path) -> None:
+    """Wrong: a file that another program made smaller by VACUUM is taken for one cut short."""
+    store = SQLStore(f"sqlite:///{path}")
+    for turn in range(2):
+        for n in range(1_200):
+            store.append(f"s{n}", [draft("x" * 300)])
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            full = path.stat().st_size
+            for n in range(1_200):
+                store.delete(f"s{n}")
+            other.execute("VACUUM")
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            assert path.stat().st_size < full / 2
+        assert store.append("s", [draft("b")]).end == turn + 1
+    store.close()
+
+
 @POSIX
 def test_what_was_acknowledged_is_there_once_the_file_is_put_back(path: Path) -> None:
     """Wrong: closing a memory whose file was moved throws away what its log alone holds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,49 @@ def test_secrets_of_addresses_stay_secret() -> None:
     base = "https://me:canary@gate.example/v1?key=canary"
     config = AgentMemoryConfig(store="memory://", api_base=base)
     assert "canary" not in repr(config) + str(config)
+
+
+ADDRESSES = {
+    "store": "postgresql://me:canary@127.0.0.1/db",
+    "system_store": "redis://:canary@127.0.0.1:1/0",
+    "api_base": "https://me:canary@gate.example/v1?key=canary",
+    "blocks": [{"kind": "vector", "store": "mysql://me:canary@127.0.0.1/db"}],
+    "api_key": "sk-canary",
+}
+
+
+def test_a_dump_keeps_secrets_to_itself() -> None:
+    """Wrong: settings that are logged show a password; or those that are dumped are others when
+    they are read again."""
+    config = AgentMemoryConfig(**ADDRESSES)
+    dumped = config.model_dump()
+    assert "canary" not in str(dumped) + config.model_dump_json()
+    again = AgentMemoryConfig(**dumped)
+    assert again == config
+    assert (again.store, again.api_base) == (ADDRESSES["store"], ADDRESSES["api_base"])
+    assert again.blocks[0].store == ADDRESSES["blocks"][0]["store"]  # type: ignore[index]
+    told = json.loads(config.model_dump_json())
+    assert told["store"] == "postgresql://me:***@127.0.0.1/db"
+    assert AgentMemoryConfig(store="memory://").model_dump()["store"] == "memory://"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_tokens": "canary"}, {"typo_here": "canary"}, {"max_tokens": 1000, "shares": 5}],
+)
+def test_errors_repeat_nothing(wrong: dict[str, Any]) -> None:
+    """Wrong: who logs `errors()` of settings logs the passwords that stand beside what is wrong."""
+    made: list[Callable[[], object]] = [
+        lambda: AgentMemoryConfig(**ADDRESSES, **wrong),
+        lambda: AgentMemoryConfig.alone(**ADDRESSES, **wrong),
+        lambda: AgentMemoryConfig.model_validate({**ADDRESSES, **wrong}),
+        lambda: AgentMemoryConfig.model_validate_json(json.dumps({**ADDRESSES, **wrong})),
+    ]
+    for make in made:
+        with pytest.raises(ValidationError) as caught:
+            make()
+        told = f"{caught.value} {caught.value!r} {caught.value.errors()} {caught.value.json()}"
+        assert "canary" not in told
 
 
 def test_a_secret_in_the_wrong_place_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,13 @@ LONG = {
 }
 
 
+def waits(text: str) -> Tails:
+    """A message that waits, of as many tokens as it has words."""
+    count, at = len(text.split()), datetime(2026, 3, 1, tzinfo=UTC)
+    message, lag = Message(role="user", content=text), Lag("s", 0, 1, count, 1, at)
+    return Tails([lag], [Tail(lag, [Entry("s", 1, message, count, count, "o200k_base", at)])])
+
+
 class Asked(Block):
     """Notes what it is asked for."""
 
@@ -103,10 +110,6 @@ def test_what_values_are_searched_for_is_bounded() -> None:
 def test_what_waits_is_made_ready_once() -> None:
     """Wrong: each search that gave up on a pasted document leaves one behind that goes on with it,
     and the next one begins anew: all of them together take the longer, and nobody is answered."""
-    begun_at = datetime(2026, 3, 1, tzinfo=UTC)
-    message = Message(role="user", content=DOCUMENT)
-    lag = Lag("s", 0, 1, 9, 1, begun_at)
-    tail = Tail(lag, [Entry("s", 1, message, 9, 9, "o200k_base", begun_at)])
     made: list[int] = []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -116,7 +119,7 @@ def test_what_waits_is_made_ready_once() -> None:
         assert go_on.wait(SECONDS)
         return [([], None) for _ in groups]
 
-    waiting, tails = Waiting(), Tails([lag], [tail])
+    waiting, tails = Waiting(["user"]), waits(ASK)
     asking = [
         threading.Thread(target=waiting.index, args=(tails, "user:ada", "dog", make))
         for _ in range(4)
@@ -129,6 +132,33 @@ def test_what_waits_is_made_ready_once() -> None:
     for one in asking:
         one.join(SECONDS)
     assert made == [1]
+
+
+def test_what_is_looked_at_of_what_waits_is_bounded() -> None:
+    """Wrong: a megabyte that was pasted costs every question seconds until it is absorbed; or of
+    what is looked at the passage is missing that has the question's words, or the end."""
+    looked_at: list[str] = []
+
+    def make(groups: Sequence[Any]) -> list[Any]:
+        looked_at.extend(turn.text for _, said in groups for _, turn in said)
+        return []
+
+    words = [f"w{number:x}" for number in range(150_000)]
+    words[70_000] = "Ada adopted a dog."
+    Waiting(["user"]).index(waits(" ".join(words)), "user:ada", ASK, make)
+    assert sum(map(len, looked_at)) < 250_000
+    assert any("Ada adopted a dog." in text for text in looked_at)
+    assert any(words[-1] in text for text in looked_at)
+
+
+@pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])
+def test_what_was_pasted_is_found_at_once(blocks: list[Block]) -> None:
+    """Wrong: of a pasted document nothing is found until it is absorbed."""
+    halves = DOCUMENT[:300_000], DOCUMENT[300_000:]
+    text = " Ada adopted a dog from the shelter, its name is Biscuit. ".join(halves)
+    with AgentMemory(store="memory://", blocks=blocks, recall_timeout=SECONDS) as memory:
+        memory.update("s", {"role": "user", "content": text}, user_id="ada")
+        assert "Biscuit" in memory.search(ASK, user_id="ada")[0].text
 
 
 @pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,9 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
         assert dones == sorted(dones)
     with pytest.raises(InvalidInput, match="nothing to move in this namespace"):
         list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url, namespace="other"))
-    with pytest.raises(InvalidInput, match="something in this namespace already: 17 sess"):
+    with closing(open_store(url)) as store:
+        store.append("new", [draft("of the target")])
+    with pytest.raises(InvalidInput, match="something in this namespace already: 18 sess"):
         list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url))
 
 
@@ -250,6 +253,27 @@ def test_a_target_that_holds_something(
     assert not is_unfinished(target)
 
 
+def test_a_migration_that_is_complete(small: Store, target: Store) -> None:
+    """Wrong: who was stopped right before it could say that all is moved is told, when he asks
+    again, that the target is not empty; or a target that was used since is taken for it, or
+    written to."""
+    verified = moved(small, target).verified
+    steps: list[str] = []
+    assert moved(small, watched(target, steps.append)).verified == verified
+    assert not {step for step in steps if "put_" in step or "rewrite" in step or "delete " in step}
+    changes: list[Callable[[], object]] = [
+        lambda: target.append("c", [draft("of the target")]),
+        lambda: target.delete("c"),
+        lambda: target.put_records("facts", [record("new")]),
+    ]
+    for change in changes:
+        change()
+        before = everything(target)
+        with pytest.raises(InvalidInput, match="holds something"):
+            moved(small, target)
+        assert everything(target) == before
+
+
 def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
     """Wrong: who has opened a memory over the target, to see that it works, can't move there."""
     SystemRecords(target).write(Kind.JOBS, "vector", again_at=None)
@@ -279,6 +303,7 @@ def test_addresses_that_cannot_be(tmp_path: Path) -> None:
     for urls, told in (
         ((f"sqlite:///{tmp_path}/typo.db", there), "no file"),
         (("memory://", there), "gone with its process"),
+        ((there, there), "the same database"),
         ((there, "memory://"), "gone with its process"),
     ):
         with pytest.raises(InvalidInput, match=told):

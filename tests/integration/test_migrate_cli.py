@@ -78,6 +78,9 @@ def test_it_moves_and_tells_what() -> None:
         assert [*row, "equal"] in rows
     assert "to.db holds what sqlite:///from.db holds." in told
     same()
+    assert "to.db holds what sqlite:///from.db holds." in run("migrate", FROM, TO)
+    with closing(open_store(TO)) as store:
+        store.append("new", [draft("of the target")])
     assert "The target holds something" in run("migrate", FROM, TO, code=1)
     assert "no file 'typo.db'" in run("migrate", "sqlite:///typo.db", TO, code=1)
     assert not Path("typo.db").exists()

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from agent_memory.core import threads
+from agent_memory.core.processes import holds_a_lock, known_lock
 from agent_memory.core.threads import repeated, start
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
 
@@ -348,6 +349,49 @@ def test_a_call_that_fails_is_made_again(caplog: pytest.LogCaptureFixture) -> No
     assert ["'beat' failed" in record.getMessage() for record in caplog.records] == [True]
 
 
+def test_who_holds_a_lock_repeats_nothing() -> None:
+    """Wrong: the handler of a signal, which interrupted who holds a lock, looks after its own lease
+    for ever; or it waits for a renewal that waits for that lock."""
+    lock, ended = known_lock(), threading.Event()
+    calls = Calls(lambda _: lock.acquire(timeout=SECONDS))
+
+    def handle() -> None:
+        with lock, repeated("beat", 0.001, calls):
+            time.sleep(0.05)
+        ended.set()
+
+    threading.Thread(target=handle, daemon=True).start()
+    assert ended.wait(SECONDS / 2)
+    assert calls.count == 0
+
+
+def test_locks_are_made_while_others_are_looked_through() -> None:
+    """Wrong: a call fails since another thread opened or closed a memory at that moment."""
+    failed: list[Exception] = []
+    over = threading.Event()
+
+    def look() -> None:
+        try:
+            while not over.is_set():
+                holds_a_lock()
+        except RuntimeError as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(300):
+            made = [known_lock() for _ in range(50)]
+            del made
+    finally:
+        over.set()
+        looking.join()
+        sys.setswitchinterval(before)
+    assert failed == []
+
+
 def test_nobody_looks_where_nothing_is_repeated() -> None:
     """Wrong: a process that once held a lease keeps a thread for good."""
     for _ in range(2):
@@ -372,6 +416,7 @@ def run(script: str) -> None:
 FORK = """
 import os, threading, time
 from agent_memory.core import threads
+from agent_memory.core.processes import holds_a_lock, known_lock
 from agent_memory.core.threads import repeated, start
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, together
 
@@ -443,6 +488,7 @@ def test_a_call_that_forks() -> None:
 EXIT = """
 import atexit, threading, time
 from agent_memory.core import threads
+from agent_memory.core.processes import holds_a_lock, known_lock
 from agent_memory.core.threads import repeated, start
 from agent_memory.engine.recall.runner import together
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.retrieval.dates import Date, dates
+from agent_memory.retrieval.terms import written
 from agent_memory.retrieval.words import Forms, forms_of, words, words_up_to
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
@@ -90,7 +92,7 @@ def hurried() -> Iterator[None]:
 def test_threads_stem_at_the_same_time() -> None:
     """Wrong: what one thread stems is mixed with another's, and kept so for the process's life."""
     texts = ["organizations", "relational", "conditionally", "happiness", "international"]
-    stem = forms_of.__wrapped__  # nothing kept
+    stem = forms_of.call  # nothing kept
     expected = [stem(text) for text in texts]
 
     def work(_: int) -> list[list[tuple[Forms, ...]]]:
@@ -98,3 +100,19 @@ def test_threads_stem_at_the_same_time() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, range(4))) == [[]] * 4
+
+
+def test_sentences_without_blanks_are_not_kept() -> None:
+    """Wrong: a process that reads Chinese keeps gigabytes of what it made of sentences."""
+    said = [
+        "".join(chr(0x4E00 + (7 * n + at * at) % 20_000) for at in range(90)) for n in range(500)
+    ]
+    written(said[0])
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        assert sum(len(written(one)[0].ids) for one in said) > 40_000
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000

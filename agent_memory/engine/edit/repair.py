@@ -12,7 +12,7 @@ from time import monotonic
 from agent_memory.core.damage import Damage
 from agent_memory.core.ids import readable
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Head
+from agent_memory.core.records import Entry, Head, Lease
 from agent_memory.engine.edit.delete import Deletion
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import all_heads
@@ -25,6 +25,7 @@ from agent_memory.stores.damage import head_or_rest, noted, read_around
 LOST = "[This message was damaged in the store and is lost.]"
 
 _PAGE = 200
+_NOTHING_DONE = "Nothing was repaired; try again."
 _WINDOW = {"expired", "start", "start_total", "pinned", "pinned_tokens", "summary"}
 _SYSTEM = {"system", "system_tokens"}
 _TRIES = 5
@@ -174,15 +175,30 @@ class Repair:
         return head is not None and damage.seq > head.expired
 
     def _drop(self, damage: Damage) -> None:
-        """Remove a record; with a vector, the session's later ones go, and come back."""
-        again = self._absorbed(damage)
+        """Remove a record; with a vector, the session's later ones go, and come back.
+
+        The block goes back to the session's beginning first, and nobody feeds it meanwhile: whoever
+        is killed between the two has lost nothing.
+        """
+        session_id = damage.session_id
+        if damage.block not in self._absorber.blocks or not session_id:
+            self._remove(damage, None)
+            return
+        with self._leases.hold(session_id, waiting=True) as lease:
+            if lease is not None:
+                self._absorber.rewind(damage.block, lease, session_id)
+            elif head_or_rest(self._store, session_id) is not None:
+                raise busy(session_id, _NOTHING_DONE)
+            self._remove(damage, lease)
+
+    def _remove(self, damage: Damage, lease: Lease | None) -> None:
         if damage.kind == "fact":
-            self._store.delete_records(damage.block, record_id=damage.record_id)
+            self._store.delete_records(damage.block, record_id=damage.record_id, lease=lease)
         else:
             after = max(damage.seq - 1, 0)
-            self._store.delete_vectors(damage.block, session_id=damage.session_id, after=after)
-        if again:
-            self._absorber.rewind(damage.block, None, damage.session_id)
+            self._store.delete_vectors(
+                damage.block, session_id=damage.session_id, after=after, lease=lease
+            )
 
     def _search(self, damage: Damage) -> None:
         """Whoever searches what a catalog lists writes it anew where it cannot be read."""
@@ -202,7 +218,7 @@ class Repair:
                     self._windows.forget(session_id)
                     return
         if head_or_rest(self._store, session_id) is not None:
-            raise busy(session_id, "Nothing was repaired; try again.")
+            raise busy(session_id, _NOTHING_DONE)
 
     def _rebuild(self, session_id: str) -> Head | None:
         """Write a head whose damaged parts follow from the log; None where another came first."""

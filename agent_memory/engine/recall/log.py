@@ -45,7 +45,7 @@ class LogBlock(ManualBlock):
     def bind(self, resources: Resources) -> Self:
         """As `Block.bind`."""
         bound = super().bind(resources)
-        bound._waiting = {name: Waiting() for name in self.behind or (_NOBODY,)}
+        bound._waiting = {name: Waiting(_ROLES) for name in self.behind or (_NOBODY,)}
         return bound
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
@@ -90,15 +90,14 @@ class LogBlock(ManualBlock):
 def _made(groups: Sequence[Group]) -> list[tuple[list[Record], Features]]:
     from agent_memory.models.embedders.none import NoEmbedder
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.turns import record_of_turn, said_before, spoken
+    from agent_memory.retrieval.turns import record_of_turn
 
     embed = NoEmbedder().embed
     made = []
-    for before, entries in groups:
-        near, said = said_before(before, _ROLES), spoken(entries, _ROLES)
-        turns = [*near, *[turn for _, turn in said]]
+    for before, said in groups:
+        turns = [*before, *[turn for _, turn in said]]
         records = [record_of_turn(*one, _id(*one), "") for one in said]
-        made.append((records, Features.of_turns(turns, len(near), embed)))
+        made.append((records, Features.of_turns(turns, len(before), embed)))
     return made
 
 

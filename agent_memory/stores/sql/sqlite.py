@@ -24,7 +24,7 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.erasures import Erasures
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.migrations import is_current
-from agent_memory.stores.sql.sqlite_connection import Connection
+from agent_memory.stores.sql.sqlite_connection import BUSY_SECONDS, Connection, connect
 from agent_memory.stores.sql.sqlite_file import SQLiteFile
 from agent_memory.stores.sql.sqlite_pages import NoTree
 from agent_memory.stores.sql.sqlite_raw import RawFile
@@ -33,7 +33,6 @@ T = TypeVar("T")
 
 _NO_TABLE = "no such table"
 _MALFORMED = "disk image is malformed"
-_BUSY_SECONDS = 30.0
 _SCRUB_SECONDS = 5.0
 _PAGES_AT_ONCE = 500  # writers wait meanwhile
 _MOST_READERS = 32
@@ -142,9 +141,16 @@ class Database:
             with self._writer.lock:
                 if self._writing is not None and self._writing.in_transaction:
                     self._stop_writing()  # a signal's exception has left it so
+                if self._writing is None:
+                    self._compare()
                 connection = self._writing = self._writing or self._connected()
                 try:
-                    return self._done(work, connection)
+                    done = self._done(work, connection)
+                    self._compare()
+                    return done
+                except sqlite3.Error:
+                    self._compare()  # which may tell why
+                    raise
                 finally:
                     if self._closed or self._file.is_lost or connection.in_transaction:
                         self._stop_writing()
@@ -188,8 +194,9 @@ class Database:
 
     def _erase(self) -> None:
         deadline = time.monotonic() + _SCRUB_SECONDS
-        # this comes first: it refuses the handler of a signal that interrupts what comes then
-        if not self._until(deadline, lambda: self.alone(_write_back)):
+        if is_own(self._writer.lock):
+            raise StoreUnavailable(_WITHIN)
+        if not self._until(deadline, lambda: self.read(_write_back)):
             return
         try:
             suspects = list(self._raw().untidy())
@@ -203,6 +210,8 @@ class Database:
                 "%s Copies of what was deleted from %r could not be overwritten: they may stand in "
                 "the gaps of its pages until the next deletion.", error, self._file.path,
             )  # fmt: skip
+        # while others may write: what is written by now nobody waits for
+        self.read(_write_back)
         self._until(deadline, lambda: self.alone(_empty_log))
 
     def _until(self, deadline: float, step: Callable[[], bool]) -> bool:
@@ -238,6 +247,12 @@ class Database:
         with self._writer.lock:
             self._stop_writing()  # it remembers such pages too, and they would not be foreign to it
             return self._alone(lambda one: one.transaction(lambda _: work(one)))
+
+    def _compare(self) -> None:
+        """See that nobody but SQLite has written to the file. Who does it may write."""
+        self._file.check(None)
+        if self._file.is_written():
+            self._file.compare(self._raw().first())
 
     def _raw(self) -> RawFile:
         with self._writer.lock:
@@ -288,8 +303,8 @@ class Database:
             raise StoreUnavailable("The store was closed. Open a new one.")
         self._file.check(None)
         others = self._open()
-        raw = _connect(self._file.path, self._durability)
-        connection = Connection(raw, self._file.opened())
+        raw, made_as = connect(self._file.path, self._durability)
+        connection = Connection(raw, self._file.opened(made_as))
         try:
             for other in set(others).intersection(self._open()):
                 self._file.check(other.log)  # open all the time, it shares the log
@@ -344,37 +359,8 @@ def _empty_log(connection: Connection) -> bool:
     try:
         busy = connection.value("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
-        connection.value(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
+        connection.value(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000:.0f}")
     return not busy
-
-
-def _connect(path: str, durability: Durability) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    try:
-        mode = _switch_to_wal(connection)
-        # NORMAL is safe in WAL mode only; a file system without shared memory has no WAL
-        relaxed = durability == "process" and mode == "wal"
-        connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
-        connection.execute("PRAGMA secure_delete=ON")  # what is deleted is zeroed in the file
-        connection.execute("PRAGMA user_version").fetchone()  # opens the log, which is made here
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _switch_to_wal(connection: sqlite3.Connection) -> str:
-    deadline = time.monotonic() + _BUSY_SECONDS
-    while True:
-        try:
-            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
-        except sqlite3.OperationalError as error:
-            # SQLite does not wait for the lock here, whatever the busy timeout
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
 
 
 def _before_fork() -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.sqlite_file import Identity
+from agent_memory.stores.sql.sqlite_header import new_id
 from agent_memory.stores.sql.sqlite_statements import SCHEMA, STATEMENTS
 
 T = TypeVar("T")
+
+BUSY_SECONDS = 30.0
 
 _NO_TEXT = "Could not decode to UTF-8"
 
@@ -114,3 +119,45 @@ class Connection:
         with self._raw:  # ends it, whenever the exception of a signal comes
             self._raw.execute("BEGIN IMMEDIATE")
             return work(self)
+
+
+def connect(path: str, durability: Durability) -> tuple[sqlite3.Connection, int]:
+    """A connection to a file, and which database that is; an empty file becomes a new one."""
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _make(connection)
+        mode = _switch_to_wal(connection)
+        # NORMAL is safe in WAL mode only; a file system without shared memory has no WAL
+        relaxed = durability == "process" and mode == "wal"
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
+        connection.execute("PRAGMA secure_delete=ON")  # what is deleted is zeroed in the file
+        # opens the log, which is made here
+        (made_as,) = connection.execute("PRAGMA application_id").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection, made_as
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    """Say in an empty file which database it is going to be."""
+    if connection.execute("PRAGMA page_count").fetchone()[0]:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if not connection.execute("PRAGMA application_id").fetchone()[0]:  # nobody else was first
+            connection.execute(f"PRAGMA application_id={new_id()}")
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> str:
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for the lock here, whatever the busy timeout
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -6,13 +6,16 @@ import math
 import os
 from contextlib import suppress
 from pathlib import Path
+from shutil import copyfileobj
 from time import monotonic
 
 from agent_memory.errors import StoreUnavailable
+from agent_memory.stores.sql.sqlite_header import Watch
 
 Identity = tuple[int, int]
 """Which file it is, wherever it is moved to; no other has the same while it is open."""
 
+_ANEW = "Close this memory, and open it anew."
 _LOG_SECONDS = 0.001  # who writes faster than that need not look each time, which takes as long
 
 
@@ -49,11 +52,19 @@ class SQLiteFile:
         self._newest_log: Identity | None = None
         self._seen_log = -math.inf
         self._trouble = ""
+        self._watch: Watch | None = None
 
-    def opened(self) -> Identity | None:
-        """Note what a connection has just opened; its write-ahead log is the answer."""
+    def opened(self, made_as: int) -> Identity | None:
+        """Note what a connection has just opened; its write-ahead log is the answer.
+
+        Args:
+            made_as: Which database it says to be.
+        """
         # not before: opening may make the file another one, where it is of a container's image
         self.identity = self.identity or _identity(self.path)
+        if self._watch is None:
+            there = _stat(self.path)
+            self._watch = None if there is None else Watch(there, made_as)
         self._newest_log = _identity(self._log)
         return self._newest_log
 
@@ -71,11 +82,54 @@ class SQLiteFile:
         if self.identity is None:
             return
         if not self._trouble:
-            there = _identity(self.path)
-            if there == self.identity and (log is None or self._is_log(log)):
+            there = _stat(self.path)
+            if there is not None and not there.st_size and _named(there) == self.identity:
+                self._trouble = self._written_over()
+            elif _named(there) == self.identity and (log is None or self._is_log(log)):
                 return
-            self._trouble = self._told(there)
+            else:
+                self._trouble = self._told(_named(there))
         raise StoreUnavailable(self._trouble)
+
+    def is_written(self) -> bool:
+        """Whether somebody has written to the file, rather than to its log, since `compare`."""
+        there = _stat(self.path)  # None where it is gone, of which the next check tells
+        return there is not None and self._watch is not None and self._watch.is_written(there)
+
+    def compare(self, first: bytes) -> None:
+        """See that it was SQLite that wrote. To be called by who may write, after `is_written`.
+
+        Args:
+            first: The first bytes of the file.
+
+        Raises:
+            StoreUnavailable: It was cut short, or written over.
+        """
+        there = _stat(self.path)
+        if there is not None and self._watch is not None and self._watch.is_harmed(there, first):
+            self._trouble = self._written_over()
+            raise StoreUnavailable(self._trouble)
+
+    def _written_over(self) -> str:
+        aside = self._set_aside()
+        return (
+            f"Another program wrote over the SQLite database {self.name!r} while it was open, or "
+            f"cut it short.{aside} Put a backup back if need be, by renaming it. {_ANEW}"
+        )
+
+    def _set_aside(self) -> str:
+        """Move what is in the log away, and say so: closing the connections would have it written
+        over what the file is now."""
+        try:
+            with open(self._log, "rb") as log:
+                mode = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
+                old = os.open(f"{self._log}.old", mode, 0o600)
+                with open(old, "wb") as copy:
+                    copyfileobj(log, copy)
+            os.truncate(self._log, 0)
+        except OSError:
+            return ""
+        return f" What was written last is in {self.name + '-wal.old'!r}."
 
     def _is_log(self, log: Identity) -> bool:
         now = monotonic()
@@ -102,18 +156,17 @@ class SQLiteFile:
                 raise StoreUnavailable(told) from error
 
     def _told(self, there: Identity | None) -> str:
-        anew = "Close this memory, and open it anew."
         if there is None:
             return (
                 f"The SQLite database {self.name!r} was moved or deleted while it was open: nobody "
                 f"would find what is written to it. Put it back together with its "
-                f"{self.name + '-wal'!r}. {anew}"
+                f"{self.name + '-wal'!r}. {_ANEW}"
             )
         if there == self.identity:
             return (
                 f"{self.name + '-wal'!r}, the write-ahead log of the SQLite database "
                 f"{self.name!r}, was moved or deleted while it was open: what was written last may "
-                f"be missing. {anew}"
+                f"be missing. {_ANEW}"
             )
         aside = ""
         if self._newest_log is not None and self._newest_log == _identity(self._log):
@@ -124,13 +177,20 @@ class SQLiteFile:
                 aside = f" What was written last to the former is in {self.name + '-wal.old'!r}."
         return (
             f"The SQLite database {self.name!r} was replaced by another file while it was open, "
-            f"such as a backup that was put back.{aside} {anew}"
+            f"such as a backup that was put back.{aside} {_ANEW}"
         )
 
 
 def _identity(path: str) -> Identity | None:
+    return _named(_stat(path))
+
+
+def _named(there: os.stat_result | None) -> Identity | None:
+    return None if there is None else (there.st_dev, there.st_ino)
+
+
+def _stat(path: str) -> os.stat_result | None:
     try:
-        there = os.stat(path)
+        return os.stat(path)
     except OSError:
         return None
-    return there.st_dev, there.st_ino

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from agent_memory.stores.sql.sqlite_header import LENGTH
 from agent_memory.stores.sql.sqlite_pages import LARGEST, NoTree, of_trees, page_size, untidy
 
 _CHUNK = 16 * LARGEST
-_HEADER, _RESERVED = 100, 20
+_RESERVED = 20
 
 
 class RawFile:
@@ -33,6 +34,10 @@ class RawFile:
         there = os.fstat(self._file)
         self.identity = (there.st_dev, there.st_ino)
         self._open = True
+
+    def first(self) -> bytes:
+        """Its first bytes."""
+        return self._read(LENGTH, 0)
 
     def untidy(self) -> Iterator[int]:
         """The pages in whose gaps something stands; some may be of no tree.
@@ -82,8 +87,8 @@ class RawFile:
     __del__ = close
 
     def _page_size(self) -> int:
-        first = self._read(_HEADER, 0)
-        if len(first) < _HEADER or first[_RESERVED]:  # such as checksums, which would be wrong then
+        first = self.first()
+        if len(first) < LENGTH or first[_RESERVED]:  # such as checksums, which would be wrong then
             raise OSError("Its pages are not as SQLite alone makes them.")
         return page_size(first)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from agent_memory.core.reserved import NOTES
 from agent_memory.engine.leases import Locks
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.migration.moving import move
+from agent_memory.engine.transfer.migration.moving import compare, move
 from agent_memory.engine.transfer.migration.steps import MigrationStep
 from agent_memory.errors import InvalidInput
 from agent_memory.stores import check_url, open_store
@@ -38,8 +38,9 @@ def migrate(
 
     The source is only read. The target must hold nothing in the namespace, or be what an
     interrupted migration from this very source left: then it goes on from there. At its end both
-    are read once more and compared, by counts and checksums. What is encrypted stays so. Only what
-    records beside vectors are found by is opened on the way, which takes the keys.
+    are read once more and compared, by counts and checksums. A target that holds all of it already,
+    and nothing else, is only compared. What is encrypted stays so. Only what records beside vectors
+    are found by is opened on the way, which takes the keys.
 
     Nobody should write to the source meanwhile; if somebody does, the end tells, and another call
     brings the rest. Nobody may use the target before the end: until then all that the source does
@@ -64,6 +65,8 @@ def migrate(
         check_url(url)
         if url.startswith("memory:"):
             raise InvalidInput("What is in memory:// is gone with its process: it can't be moved.")
+    if origin_of(from_url) == origin_of(to_url):
+        raise InvalidInput("The source and the target are the same database. Name another target.")
     if from_url.startswith(_SQLITE) and not Path(from_url.removeprefix(_SQLITE)).exists():
         raise InvalidInput(f"There is no file {from_url.removeprefix(_SQLITE)!r} to move from.")
     with (
@@ -89,7 +92,13 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
     with Locks(target).held(Kind.MIGRATION.value):
         records = SystemRecords(target)
         noted = records.read(Kind.MIGRATION)
-        _check(source, target, origin, noted)
+        held = [] if noted else _held(target)
+        if held and not is_unfinished(source):
+            moved = yield from compare(source, target)
+            if moved is not None:  # by a run that was stopped before it could say so
+                yield MigrationStep("verifying", moved.sessions, moved.sessions, moved)
+                return
+        _check(source, held, origin, noted)
         removed = noted.get(origin, {}).get("removed", False)
         records.write(Kind.MIGRATION, origin, removed=removed)
 
@@ -123,7 +132,7 @@ def origin_of(url: str) -> str:
     return hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _check(source: Store, target: Store, origin: str, noted: Collection[str]) -> None:
+def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[str]) -> None:
     """Refuse what would mix two deployments.
 
     Raises:
@@ -141,9 +150,9 @@ def _check(source: Store, target: Store, origin: str, noted: Collection[str]) ->
             "A migration from another source into this target has begun and not come to its end. "
             "Go on with that one, or name an empty target."
         )
-    if found := _held(target):
+    if held:
         raise InvalidInput(
-            f"The target holds something in this namespace already: {', '.join(found)}. Name an "
+            f"The target holds something in this namespace already: {', '.join(held)}. Name an "
             "empty database, or another namespace."
         )
     if not _held(source):

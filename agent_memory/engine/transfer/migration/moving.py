@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -89,10 +89,32 @@ def move(
     yield from _verified(source, target, sessions, parts)
 
 
+def compare(source: Store, target: Store) -> Generator[MigrationStep, None, Migrated | None]:
+    """What was moved, where the target holds it all and nothing else; both are only read."""
+    total = source.counts().sessions
+    blocks = source.vector_blocks()
+    if total != target.counts().sessions or blocks != target.vector_blocks():
+        return None
+    messages = 0
+    for done, (head, is_same) in enumerate(Sessions(source, target, lambda: None).look(), 1):
+        if not is_same:
+            return None
+        messages += head.end - head.expired
+        yield MigrationStep("verifying", done, None)
+    held = {"facts": 0, "vectors": 0}
+    for part in (_facts(source, target), *_vectors(source, target, blocks)):
+        there = Sums()
+        for one, sums in ((part.source, part.sent), (part.target, there)):
+            for some in _some(summed(one, sums)):
+                yield MigrationStep("verifying", some, None)
+        if part.sent.differing(there):
+            return None
+        held[part.what] += there.counts.total()
+    return Migrated(total, messages, held["facts"], held["vectors"])
+
+
 def _parts(source: Store, target: Store, removing: Callable[[], None]) -> Iterator[_Part]:
-    # their deletion is to be finished; what derives from them is not moved any more
-    leaving = {head.session_id for head in all_heads(source) if head.deleting}
-    yield _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
+    yield _facts(source, target)
     announced = source.vector_blocks()
     for block, there in target.vector_blocks().items():
         if announced.get(block) != there:
@@ -100,8 +122,25 @@ def _parts(source: Store, target: Store, removing: Callable[[], None]) -> Iterat
             target.clear_vectors(block)
     for block, (dimension, model) in announced.items():
         target.open_vectors(block, dimension, model)
+    yield from _vectors(source, target, announced)
+
+
+def _facts(source: Store, target: Store) -> _Part:
+    leaving = _leaving(source)
+    return _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
+
+
+def _vectors(source: Store, target: Store, blocks: Iterable[str]) -> Iterator[_Part]:
+    leaving = _leaving(source)
+    for block in blocks:
         ours, theirs = (VectorRecords(store, block, leaving) for store in (source, target))
         yield _Part("vectors", ours, theirs)
+
+
+def _leaving(source: Store) -> set[str]:
+    """The sessions whose deletion is to be finished; what derives from them is not moved any
+    more."""
+    return {head.session_id for head in all_heads(source) if head.deleting}
 
 
 def _verified(

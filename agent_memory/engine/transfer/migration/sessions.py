@@ -73,6 +73,13 @@ class Sessions:
             seen.add(_STATES, _state(compared))
             yield compared, told
 
+    def look(self) -> Iterator[tuple[Head, bool]]:
+        """The head of each, and whether the target has it as it is; nothing is brought."""
+        for head, there in self._pairs():
+            sent = self._digest(self._source, head)
+            found = self._digest(self._target, there or self._there(head))
+            yield head, sent is not None and sent == found
+
     def summed(self) -> Sums:
         """The source's sessions as they are now."""
         sums = Sums()

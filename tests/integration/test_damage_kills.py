@@ -1,0 +1,175 @@
+"""Repairs that are killed, at every step: the next one ends it, and nothing whole is lost."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_memory import AgentMemory, VectorMemory, operations
+from agent_memory.engine import leases
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.stores.redis.store import RedisStore
+from agent_memory.testing import watched
+from tests.servers.redis import RedisServer
+from tests.servers.redis_suite import server, start
+from tests.servers.sql import today
+
+__all__ = ["server", "start"]  # fixtures
+forked = multiprocessing.get_context("fork")
+
+Open = Callable[[], Store]
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was killed keeps nobody waiting."""
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.05)
+
+
+@pytest.fixture(autouse=True)
+def no_children_left() -> Iterator[None]:
+    """Each process has ended."""
+    yield
+    assert not multiprocessing.active_children()
+
+
+def opened(store: Store) -> AgentMemory:
+    return AgentMemory(store=store, blocks=[VectorMemory()])
+
+
+def fill(store: Store) -> None:
+    """Four absorbed sessions of one user."""
+    with opened(store) as memory:
+        for name in ("a", "b", "c", "d"):
+            for n in range(4):
+                said = {"role": "user", "content": f"parrot {name}{n} likes mangos"}
+                memory.update(name, said, user_id="ana")
+        memory.flush()
+
+
+def spoil_sql(path: Path) -> None:
+    changes = [
+        "UPDATE agent_memory_sessions SET cursors = '{x' WHERE session_id = 'a'",
+        "UPDATE agent_memory_entries SET message = 'x' WHERE seq = 2 AND session = "
+        "(SELECT key FROM agent_memory_sessions WHERE session_id = 'b')",
+        "UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 'c' AND first = 2",
+    ]
+    with closing(sqlite3.connect(path)) as connection:
+        for change in changes:
+            assert connection.execute(today(change)).rowcount == 1
+        connection.commit()
+
+
+def spoil_redis(store: Store) -> None:
+    assert isinstance(store, RedisStore)
+    keys = store._keys
+    *_, segments, _ = keys.vectors("vector")
+    spoilt = [(keys.head("a"), "body", "{x"), (keys.log("b"), "2", "{x")]
+    spoilt += [(segments, field, "x") for field in store._server.ask("HKEYS", segments)]
+    for key, field, value in spoilt:
+        assert store._server.ask("HSET", key, field, value) == 0
+
+
+def repair(opened_store: Open, fatal: int) -> None:
+    """Put right what is damaged; at a step of the store, kill this process."""
+    steps: list[str] = []
+
+    def watch(step: str) -> None:
+        steps.append(step)
+        if len(steps) == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with closing(opened_store()) as store, opened(watched(store, watch)) as memory:
+        for error in operations.damaged(memory):
+            operations.repair(memory, error)
+
+
+def killed(opened_store: Open, fatal: int) -> None:
+    process = forked.Process(target=repair, args=(opened_store, fatal))
+    process.start()
+    process.join(60)
+    assert process.exitcode in (0, -signal.SIGKILL)
+
+
+def mended(opened_store: Open) -> Any:
+    """What there is once all is repaired, and a worker has looked at what is due."""
+    with closing(opened_store()) as store, opened(store) as memory:
+        for error in operations.damaged(memory):
+            operations.repair(memory, error)
+        assert operations.damaged(memory) == []
+        memory.flush()
+        logs = {
+            name: [(one.message.role, one.message.content) for one in memory.history(name)]
+            for name in ("a", "b", "c", "d")
+        }
+        vectors = sorted(
+            (one.session_id, one.first, one.text)
+            for some, _ in store.all_vectors("vector")
+            for one in some
+        )
+        cursors = [dict(memory.get(name).head.cursors) for name in logs]  # type: ignore[union-attr]
+        return logs, vectors, cursors
+
+
+def calls(opened_store: Open) -> int:
+    """How many steps a repair has."""
+    seen: list[str] = []
+    with closing(opened_store()) as store, opened(watched(store, seen.append)) as memory:
+        for error in operations.damaged(memory):
+            operations.repair(memory, error)
+    return len(seen)
+
+
+def every(count: int) -> Iterator[int]:
+    """Each step of a store begins with an odd one: what follows it is before the next."""
+    return iter(range(1, count + 1, 2))
+
+
+def test_sqlite_at_every_step(tmp_path: Path) -> None:
+    """Wrong: a repair that is killed between two steps has lost what was whole, and the next one
+    finds nothing to do."""
+    source = tmp_path / "source.db"
+    with closing(open_store(f"sqlite:///{source}")) as store:
+        fill(store)
+    spoil_sql(source)
+
+    def copied(name: str) -> Open:
+        shutil.copy(source, tmp_path / name)
+        return lambda: open_store(f"sqlite:///{tmp_path / name}")
+
+    expected = mended(copied("whole.db"))
+    assert len(expected[1]) == 16
+    for fatal in every(calls(copied("counted.db"))):
+        here = copied(f"killed-{fatal}.db")
+        killed(here, fatal)
+        assert mended(here) == expected, fatal
+
+
+def test_redis_at_every_step(server: RedisServer) -> None:
+    """Wrong: the same."""
+
+    def opening(name: str) -> Open:
+        return lambda: open_store(server.url, name)
+
+    def filled(name: str) -> Open:
+        with closing(opening(name)()) as store:
+            fill(store)
+            spoil_redis(store)
+        return opening(name)
+
+    expected = mended(filled("whole"))
+    assert len(expected[1]) == 16
+    for fatal in every(calls(filled("counted"))):
+        here = filled(f"killed{fatal}")
+        killed(here, fatal)
+        assert mended(here) == expected, fatal
