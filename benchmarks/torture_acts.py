@@ -22,6 +22,7 @@ NOT_CALLED = {
     "migrate": "it takes a store as a whole, and gives no words",
     "rebuild": "as migrate; it absorbs the logs anew, which replay does",
     "turns": "for the package's own faces",
+    "warm_up": "it loads what takes long, and gives no words",
     "users": "it tells who there is, to whoever operates the whole, and no words",
 }
 """Public calls that are in no operation, each with the reason."""

@@ -69,12 +69,10 @@ def is_own(lock: threading.RLock) -> bool:
 
 
 def holds_a_lock() -> bool:
-    """Whether this is the main thread, and holds a lock that others may wait for.
+    """Whether this thread holds a lock that others may wait for.
 
-    A signal's handler finds it so, where it interrupts who works under one: on the main thread.
+    A signal's handler finds it so, where it interrupts who works under one.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return False
     return any(is_own(lock) for lock in _known.all())
 
 

@@ -114,8 +114,11 @@ class Comparison:
         for _ in range(_MORE_TRIES):  # what is learned meanwhile may change an answer
             if told[0] != told[1]:
                 told, took = self._asked(call, name, person, foreign)
+        # names of files and skills are each one's; one of a session that was deleted is free again
         is_own = name in ("path", "name") and person.user.word in str(told[0])
-        if told[0] != told[1] == told[2] and not is_own:  # names of files and skills are each one's
+        if name == "session_id":
+            is_own = not self._has(other, foreign)
+        if told[0] != told[1] == told[2] and not is_own:
             held.differ.append(_difference(str(told[0]), str(told[1])))
         held.foreign.append(took[0])
         held.absent.append(took[1])
@@ -144,6 +147,13 @@ class Comparison:
             took[place] = perf_counter() - began
             told[place] = _told(answer, ids[place])
         return told, took
+
+    def _has(self, person: Person, session_id: str) -> bool:
+        """Whether a user still has a session: who deleted it leaves the name to whoever comes."""
+        head = next(one for one in self._calls if one.name == "memory_head")
+        request, key = head.request({"session_id": session_id}), person.good[0].token
+        answer = request.made(self._site.caller, 0, key)
+        return answer.status == 200 and answer.json["value"] is not None
 
     def _foreign(self, call: Call, name: str, actor: str, victim: Person) -> str:
         if name == "share":

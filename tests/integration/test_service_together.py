@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent_memory.server.together import Together
 from agent_memory.stores.sql.store import SQLStore
 from tests.integration.serving import Answer, Service, serving
 
@@ -140,7 +141,27 @@ def test_they_share_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         at_once(service, [append(ana, f"s{n}", "a") for n in range(64)])
         assert sum(groups) == 64
         assert len(groups) <= 8
-    groups.clear()
-    with serving(tmp_path, store=store, overflow_mode="inline") as service:
-        at_once(service, [append(service.key("ana"), f"s{n}", "b") for n in range(8)])
-        assert groups == []  # making room may ask a model: nobody waits for another's
+
+
+def test_who_makes_room_has_a_turn_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: making room asks a model, and others' appends wait for that in one turn with it."""
+    turns: list[object] = []
+    made = Together.made
+
+    def counted(together: Together[Any], job: Any) -> Any:
+        turns.append(job)
+        return made(together, job)
+
+    monkeypatch.setattr(Together, "made", counted)
+    for mode, together in [("background", 8), ("inline", 0)]:
+        turns.clear()
+        folder = tmp_path / mode
+        folder.mkdir()
+        with serving(folder, overflow_mode=mode) as service:
+            ana = service.key("ana")
+            at_once(service, [append(ana, "known", "now")])
+            turns.clear()
+            at_once(service, [append(ana, f"s{n}", "b") for n in range(8)])
+            assert len(turns) == together
