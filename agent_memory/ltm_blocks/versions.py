@@ -48,6 +48,11 @@ class Remembering(Generic[T]):
             while sum(self._size(one) for _, one in self._kept.values()) > _MOST_REMEMBERED:
                 self._kept.popitem(last=False)
 
+    def drop(self, owner: str) -> None:
+        """Let go of what was read of an owner."""
+        with self._lock:
+            self._kept.pop(owner, None)
+
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
     """The version of an owner's records; None where there are none."""
