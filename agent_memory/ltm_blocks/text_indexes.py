@@ -30,7 +30,7 @@ class TextIndexes:
         """The index of an owner's texts; of one that it had before the words are not read again."""
         from agent_memory.retrieval.texts import TextIndex
 
-        before = self._kept.get(owner, owner)
+        before = self._kept.last(owner)
         if before is not None and before.texts == texts:
             return before
         vectors = self._embedder.embed(texts)
@@ -38,7 +38,7 @@ class TextIndexes:
         if not texts:
             self.drop(owner)
         elif vectors.shape[1] or self._embedder.has_vectors() is False:  # else it is down
-            self._kept.keep(owner, owner, index)
+            self._kept.keep(owner, "", index)
         return index
 
     def drop(self, owner: str) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Record, Scope
-from agent_memory.errors import Damaged, InvalidInput
+from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, kept_with
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import Observation
-from agent_memory.ltm_blocks.trails import Key, Trail, trail_of, went_on
+from agent_memory.ltm_blocks.trails import Key, Trail, changed_since, trail_of, went_on
 from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.stores.base import RecordStore
 
@@ -235,12 +235,11 @@ class Keeper:
         if behind is None:
             return None
         since, ids = behind
-        try:
-            found = {one: self._store.record(self._block, one) for one in sorted(ids)}
-        except Damaged:  # whoever reads all leaves it out
+        found = changed_since(self._store, self._block, self._owner, ids)
+        if found is None:
             return None
         changed = {
-            one: _observation_of(record) if record and record.owner == self._owner else None
+            one: None if record is None else _observation_of(record)
             for one, record in found.items()
         }
         self._indexes.follow(self._owner, since, trail, changed)
