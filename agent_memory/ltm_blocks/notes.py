@@ -22,6 +22,7 @@ from agent_memory.core.versions import check_version, version_of
 from agent_memory.errors import Conflict, InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, Resources
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, plain_json
+from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
 
 
@@ -72,6 +73,7 @@ class NoteMemory(NoteBlock):
     max_chars: int = Field(default=4_000, gt=0)
 
     _embedder: BestEffort = PrivateAttr()
+    _indexes: TextIndexes = PrivateAttr()
 
     @property
     def selective(self) -> bool:
@@ -80,6 +82,7 @@ class NoteMemory(NoteBlock):
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
+        bound._indexes = TextIndexes(bound._embedder)
         return bound
 
     def open(self, scope: Scope) -> Notes:
@@ -92,12 +95,11 @@ class NoteMemory(NoteBlock):
             return []
         notes = self.open(scope).all()
         question = message.text().strip() if message else ""
+        if not notes:
+            self._indexes.drop(scope.owner)
         if not notes or not question:
             return [_recall(self.name, note, 1.0) for note in notes[::-1][:limit]]
-        from agent_memory.retrieval.texts import TextIndex
-
-        texts = [note.text for note in notes]
-        index = TextIndex(texts, self._embedder.embed(texts))
+        index = self._indexes.of(scope.owner, [note.text for note in notes])
         query = self._embedder.query(question)
         scores = index.bearing(question, query, self._embedder.unrelated)
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))
@@ -108,6 +110,7 @@ class NoteMemory(NoteBlock):
         return [_recall(self.name, note, 0.0) for note in self.open(scope).all()]
 
     def delete(self, scope: Scope) -> None:
+        self._indexes.drop(scope.owner)
         forget(self.resources, self.name, scope)
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> Sequence[str]:

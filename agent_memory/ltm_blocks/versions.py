@@ -39,6 +39,15 @@ class Remembering(Generic[T]):
             self._kept.move_to_end(owner)
             return kept[1]
 
+    def last(self, owner: str) -> T | None:
+        """What was read of an owner last, of whatever version."""
+        with self._lock:
+            kept = self._kept.get(owner)
+            if kept is None:
+                return None
+            self._kept.move_to_end(owner)
+            return kept[1]
+
     def keep(self, owner: str, version: str | None, read: T) -> None:
         """Keep what was read, in place of what was not asked for lately."""
         with self._lock:
@@ -48,11 +57,16 @@ class Remembering(Generic[T]):
             while sum(self._size(one) for _, one in self._kept.values()) > _MOST_REMEMBERED:
                 self._kept.popitem(last=False)
 
+    def drop(self, owner: str) -> None:
+        """Let go of what was read of an owner."""
+        with self._lock:
+            self._kept.pop(owner, None)
+
 
 def version_of(store: RecordStore, block: str, owner: str) -> str | None:
     """The version of an owner's records; None where there are none."""
-    found = store.records(block, version_owner(owner))
-    return found[0].text if found else None
+    of = version_owner(owner)  # beside which a trail's beginning may stand
+    return next((one.text for one in store.records(block, of) if one.id == of), None)
 
 
 def new_version(owner: str) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Self
@@ -87,7 +88,7 @@ class SegmentIndex:
 
     def name(self, place: int) -> str:
         """The id of a record."""
-        at = int(np.searchsorted(self._firsts, place, "right")) - 1
+        at = bisect_right(self._firsts, place) - 1
         return self.segments[at].names[place - self._firsts[at]]
 
     def held(self, ids: Collection[str]) -> set[str]:

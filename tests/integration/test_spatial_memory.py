@@ -28,6 +28,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     StoreUnavailable,
 )
+from agent_memory.ltm_blocks import registry
 from agent_memory.ltm_blocks.spatial import Observation, SpatialHandle
 from agent_memory.ltm_blocks.spatial.keeping import version_owner
 from agent_memory.stores import open_store
@@ -35,6 +36,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.migrations import table_name
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
 
@@ -534,6 +536,95 @@ def test_own_writes_are_taken_in(store: Store) -> None:
             with pytest.raises(InvalidInput):
                 places.observe_many([{"text": "x", "position": HERE, **bad}])
         assert reads == []
+
+
+def test_what_others_change_is_read_by_itself(store: Store) -> None:
+    """Wrong: after another process has changed one observation all are read anew; or where what
+    changed cannot be told, what is kept counts still."""
+    reads: list[str] = []
+    watch = watched(store, reads.append)
+    blocks = [SpatialMemory()]
+    with (
+        AgentMemory(store=store, blocks=blocks) as other,
+        AgentMemory(store=watch, blocks=blocks) as memory,
+    ):
+        writer, places = (one.user("ada").spatial() for one in (other, memory))
+        made = writer.observe_many([{"text": str(n), "position": (n, 0)} for n in range(20)])
+
+        def read() -> tuple[int, int]:
+            """Whole reads beside that of the version, and reads of one observation."""
+            reads.clear()
+            assert texts(places) == texts(writer)
+            return reads.count("before records") - 1, reads.count("before record")
+
+        assert read() == (2, 0)  # all, and the version once more
+        assert read() == (0, 0)
+        writer.observe("more", (-1, 0))
+        assert read() == (0, 1)
+        writer.delete(made[3].id)
+        writer.observe("still more", (-2, 0), key="k")
+        assert read() == (0, 2)
+        writer.delete(writer.all()[-1].id)
+        writer.observe_many([{"text": "m", "position": (0.5, 0)}] * 100)  # more than is told
+        assert read() == (2, 0)
+        writer.observe("after", (7, 7))
+        writer.clear()
+        assert read() == (1, 0)
+        writer.observe("anew", (1, 0))
+        assert read() == (2, 0)
+
+
+@pytest.mark.parametrize("erase", [True, False])
+def test_an_erasure_in_the_middle_of_a_write(store: Store, erase: bool) -> None:
+    """Wrong: who erases without the block does so while another writes, and a third, who follows
+    what the writer tells, finds what was erased."""
+    armed: list[int] = []
+
+    def watch(step: str) -> None:
+        if step == "before put_records" and armed:
+            armed.clear()
+            if erase:
+                registry.erase(store, "spatial", Scope("ada"))
+
+    blocks = [SpatialMemory()]
+    with (
+        AgentMemory(store=watched(store, watch), blocks=blocks) as other,
+        AgentMemory(store=store, blocks=blocks) as memory,
+    ):
+        writer, places = (one.user("ada").spatial() for one in (other, memory))
+        writer.observe("first", (1, 0))
+        assert nearest(places) == ["first"]
+        armed.append(1)
+        writer.observe("second", (2, 0))
+        assert nearest(places) == (["second"] if erase else ["first", "second"])
+
+
+def test_a_damaged_one_among_what_changed(
+    pair: tuple[AgentMemory, AgentMemory], tmp_path: Path
+) -> None:
+    """Wrong: one observation that cannot be read hides the others that another process wrote."""
+    one, two = (memory.user("ada").spatial() for memory in pair)
+    one.observe("first", (1, 0))
+    assert nearest(two) == ["first"]
+    made = one.observe("second", (2, 0))
+    one.observe("third", (3, 0))
+    with closing(sqlite3.connect(tmp_path / "m.db")) as file:
+        table = table_name("facts")
+        file.execute(f"UPDATE {table} SET body = '{{' WHERE id = ?", [made.id])
+        file.commit()
+    assert nearest(two) == ["first", "third"]
+
+
+def test_what_is_deleted_is_not_kept(pair: tuple[AgentMemory, AgentMemory]) -> None:
+    """Wrong: once a user is gone, another process keeps in memory what it knew of him."""
+    one, two = (memory.user("ada").spatial() for memory in pair)
+    one.observe("first", (1, 0))
+    assert nearest(two) == ["first"]
+    pair[0].delete_user("ada")
+    assert nearest(two) == []
+    block = pair[1].blocks["spatial"]
+    assert isinstance(block, SpatialMemory)
+    assert not block._indexes._kept
 
 
 def test_a_reader_in_the_middle_of_a_write(store: Store) -> None:

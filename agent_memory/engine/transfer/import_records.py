@@ -31,6 +31,7 @@ from agent_memory.ltm_blocks.base import Block, Resources
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
+from agent_memory.ltm_blocks.trails import begun_anew
 from agent_memory.ltm_blocks.versions import new_version, version_of
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ class RecordImport:
             there = {one.id: one.session_id for one in self._store.records(block, owner)}
             # what was changed in another session since stays as it is
             kept = [one for one in records if there.get(one.id, one.session_id) == one.session_id]
-            version = [new_version(owner)] if self._is_versioned(block, owner, records) else []
+            is_versioned = self._is_versioned(block, owner, records)
+            version = [new_version(owner), begun_anew(owner)] if is_versioned else []
             for at in range(0, len(kept), _PAGE):
                 page = kept[at : at + _PAGE]
                 self._store.put_records(block, [*page, *version], lease=self._lease)

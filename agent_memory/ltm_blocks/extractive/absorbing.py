@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,8 +16,7 @@ from agent_memory.ltm_blocks.extractive.filling import settle_fields
 from agent_memory.ltm_blocks.extractive.history.candidates import Candidate
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.drafting import Draft, Rules, drafts
-from agent_memory.ltm_blocks.extractive.history.fact import unmarked
-from agent_memory.ltm_blocks.extractive.history.history import facts_of
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, unmarked
 from agent_memory.ltm_blocks.extractive.history.sources import Said
 from agent_memory.ltm_blocks.extractive.meanings import Meanings
 from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
@@ -39,6 +38,7 @@ class Absorbing:
         rules: What is kept.
         meanings: Makes vectors.
         place: What the ids of claims begin with: block and owner.
+        facts_of: What claims add up to, all of them.
         seen: Ids of the facts that the model had before it.
     """
 
@@ -47,6 +47,7 @@ class Absorbing:
     rules: Rules
     meanings: Meanings
     place: tuple[str, str]
+    facts_of: Callable[[Sequence[Claim]], Sequence[Fact]]
     seen: Collection[str] = ()
 
     def claims(
@@ -70,9 +71,7 @@ class Absorbing:
         if not drafted:
             return [], 0
         weights, now = self.rules.weights, datetime.now(UTC)
-        facts = [
-            fact for fact in facts_of(journal.claims, weights=weights) if fact.why != "contradicted"
-        ]
+        facts = [fact for fact in self.facts_of(journal.claims) if fact.why != "contradicted"]
         current = {fact.id for fact in facts if fact.is_current(now)}
         marked, vectors = self.meanings.marked([draft.claim for draft in drafted])
         drafted = [replace(one, claim=claim) for one, claim in zip(drafted, marked, strict=True)]

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
@@ -24,12 +25,14 @@ from agent_memory.models.loading import load_litellm
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.forms import Form
     from agent_memory.ltm_blocks.extractive.history.auditing import Change
-    from agent_memory.ltm_blocks.extractive.history.claims import Journal
+    from agent_memory.ltm_blocks.extractive.history.claims import Claim
+    from agent_memory.ltm_blocks.extractive.history.coding import Recorded
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
     from agent_memory.ltm_blocks.extractive.keeping import Keeper
     from agent_memory.ltm_blocks.extractive.meanings import Meanings
     from agent_memory.ltm_blocks.extractive.recalling import Remembered
+    from agent_memory.ltm_blocks.trails import Following
     from agent_memory.ltm_blocks.versions import Remembering
     from agent_memory.models.llm import LLM
 
@@ -89,6 +92,8 @@ class ExtractiveMemory(FactBlock):
 
     _form: Form | None = PrivateAttr(default=None)
     _remembering: Remembering[Remembered] = PrivateAttr()
+    _following: Following[Recorded] = PrivateAttr()
+    _added_up: Remembering[tuple[Sequence[Claim], list[Fact]]] = PrivateAttr()
     _compared: Meanings | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -118,10 +123,14 @@ class ExtractiveMemory(FactBlock):
             load_litellm()
 
     def bind(self, resources: Resources) -> Self:
+        from agent_memory.ltm_blocks.extractive.history.coding import recorded
+        from agent_memory.ltm_blocks.trails import Following
         from agent_memory.ltm_blocks.versions import Remembering
 
         bound = super().bind(resources)
         bound._remembering, bound._compared = Remembering(lambda one: len(one.facts)), None
+        bound._following = Following(recorded)
+        bound._added_up = Remembering(lambda one: len(one[0]))
         return bound
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
@@ -153,15 +162,16 @@ class ExtractiveMemory(FactBlock):
             self.min_confidence, llm.model, version_of(form),
         )  # fmt: skip
         place, seen = (self.name, scope.owner), [fact.id for fact in known]
-        absorbing = Absorbing(llm, form, rules, self._meanings, place, seen)
+        facts_of = partial(self._facts_of, scope.owner)
+        absorbing = Absorbing(llm, form, rules, self._meanings, place, facts_of, seen)
         # one after the other for each user: what is new depends on what is known
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
-            journal = self._keeper.read(scope.owner, without=span)
+            journal = self._follower.read(scope.owner, without=span)
             claims, refused = absorbing.claims(found, shown, journal)
             batch = Batch(
                 *span, entries[-1].created_at, llm.model, rules.prompt, len(found), dict(refused)
             )
-            self._keeper.write(scope.owner, span, claims, batch, scope.lease)
+            self._follower.write(scope.owner, span, claims, batch, scope.lease)
         if refused:
             logger.info("block %r refused %s of %d findings", self.name, dict(refused), len(found))
 
@@ -250,7 +260,7 @@ class ExtractiveMemory(FactBlock):
         known_at: datetime | None = None,
         superseded: bool = False,
     ) -> list[Fact]:
-        facts = self._all(self._keeper.read(scope.owner), known_at)
+        facts = self._all(self._keeper.read(scope.owner).claims, known_at)
         if superseded:
             return facts
         if as_of is not None:
@@ -274,7 +284,7 @@ class ExtractiveMemory(FactBlock):
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
         journal = self._keeper.read(scope.owner)
-        before = self._all(journal)
+        before = self._all(journal.claims)
         if isinstance(what, Span):
             gone = [one for one in journal.claims if what.holds(one.session_id, one.seq)]
             self._keeper.forget_source(scope.owner, what, why)
@@ -290,18 +300,27 @@ class ExtractiveMemory(FactBlock):
         from agent_memory.ltm_blocks.extractive.history.auditing import changes
 
         journal = self._keeper.read(scope.owner)
-        return changes(self.name, self._all(journal), journal)
+        return changes(self.name, self._all(journal.claims), journal)
 
     def _current(self, owner: str, *, without: Span) -> list[Fact]:
         """The facts that are current, without what comes from messages that are absorbed anew."""
         now = datetime.now(UTC)
-        facts = self._all(self._keeper.read(owner, without))
+        facts = self._facts_of(owner, self._follower.read(owner, without).claims)
         return [fact for fact in facts if fact.is_current(now)]
 
-    def _all(self, journal: Journal, known_at: datetime | None = None) -> list[Fact]:
+    def _all(self, claims: Sequence[Claim], known_at: datetime | None = None) -> list[Fact]:
         from agent_memory.ltm_blocks.extractive.history.history import facts_of
 
-        return facts_of(journal.claims, block=self.name, weights=self._weights, known_at=known_at)
+        return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
+
+    def _facts_of(self, owner: str, claims: Sequence[Claim]) -> list[Fact]:
+        """What claims of an owner add up to, all of them."""
+        kept = self._added_up.last(owner)
+        if kept is not None and kept[0] == claims:
+            return kept[1]
+        facts = self._all(claims)
+        self._added_up.keep(owner, "", (claims, facts))
+        return facts
 
     def _known(self, owner: str) -> Remembered:
         """An owner's facts, ready to be recalled."""
@@ -310,10 +329,10 @@ class ExtractiveMemory(FactBlock):
         version = self._keeper.version(owner)  # before what it is of: that may be newer
         known = self._remembering.get(owner, version)
         if known is None:
-            journal = self._keeper.read(owner)
-            facts = self._all(journal)
+            journal = self._follower.read(owner)
+            facts = self._facts_of(owner, journal.claims)
             vectors = self._meanings.of_facts(facts, journal.claims)
-            known = Remembered(facts, vectors)
+            known = Remembered(facts, vectors, self._remembering.last(owner))
             if self._meanings.are_whole(vectors):
                 self._remembering.keep(owner, version, known)
         return known
@@ -348,6 +367,13 @@ class ExtractiveMemory(FactBlock):
         from agent_memory.ltm_blocks.extractive.keeping import Keeper
 
         return Keeper(self.resources.store, self.name)
+
+    @property
+    def _follower(self) -> Keeper:
+        """One that reads anew only what changed; what it gives is kept, and for nobody else."""
+        from agent_memory.ltm_blocks.extractive.keeping import Keeper
+
+        return Keeper(self.resources.store, self.name, self._following)
 
     @property
     def _meanings(self) -> Meanings:

@@ -12,11 +12,14 @@ from agent_memory.ltm_blocks.base import batch_id, record_id
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.coding import (
     RECALLED,
+    Recorded,
     journal_of,
     record_of_batch,
     record_of_claim,
+    recorded,
 )
 from agent_memory.ltm_blocks.tombstones import Tombstone, bury, overlap, tombstones
+from agent_memory.ltm_blocks.trails import Following, begun_anew, trail_of, went_on
 from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.stores.base import RecordStore
 
@@ -29,16 +32,20 @@ class Keeper:
     Args:
         store: Where it is kept.
         block: The block's name.
+        following: What was read before, by whoever reads with the same.
     """
 
-    def __init__(self, store: RecordStore, block: str) -> None:
+    def __init__(
+        self, store: RecordStore, block: str, following: Following[Recorded] | None = None
+    ) -> None:
         self._store = store
         self._block = block
+        self._following = following or Following(recorded)
 
     def read(self, owner: str, without: Span | None = None) -> Journal:
         """An owner's journal; without what comes from a part of a session."""
         gone = tombstones(self._store, self._block, owner)
-        journal = journal_of(self._store.records(self._block, owner), gone)
+        journal = journal_of(self._following.read(self._store, self._block, owner), gone)
         if without is None:
             return journal
         claims = [one for one in journal.claims if not without.holds(one.session_id, one.seq)]
@@ -71,10 +78,23 @@ class Keeper:
     def write(
         self, owner: str, span: Span, claims: Sequence[Claim], batch: Batch, lease: Lease | None
     ) -> None:
-        """Keep what came of a batch, in place of what came of it before."""
+        """Keep what came of a batch, in place of what came of it before.
+
+        One at a time does it for an owner.
+        """
         name = batch_id(self._block, owner, *span)
         records = [record_of_claim(claim, owner) for claim in claims]
-        records += [record_of_batch(batch, name, owner), new_version(owner)]
+        records.append(record_of_batch(batch, name, owner))
+        trail = trail_of(self._store, self._block, owner)
+        replaced = [
+            one.id
+            if isinstance(one, Claim)
+            else batch_id(self._block, owner, one.session_id, one.first, one.last)
+            for one in self._following.read(self._store, self._block, owner)
+            if one is not None and _derives(one, span)
+        ]
+        changed = {*replaced, *(one.id for one in records)}
+        records += went_on(owner, trail, changed)[1]
         self._store.put_records(self._block, records, replacing=span, lease=lease)
 
     def forget(self, owner: str, claims: Sequence[Claim], left: Sequence[Claim], why: str) -> None:
@@ -109,9 +129,16 @@ class Keeper:
     def _renew(self, owner: str, lease: Lease | None = None) -> None:
         """Have what others remember of an owner's claims count for nothing."""
         if self._store.records(self._block, owner):
-            self._store.put_records(self._block, [new_version(owner)], lease=lease)
+            renewed = [new_version(owner), begun_anew(owner)]
+            self._store.put_records(self._block, renewed, lease=lease)
         else:
             self._store.delete_records(self._block, owner=version_owner(owner), lease=lease)
+
+
+def _derives(one: Claim | Batch, span: Span) -> bool:
+    """Whether it may come from a part of a session."""
+    first, last = (one.seq, one.seq) if isinstance(one, Claim) else (one.first, one.last)
+    return one.session_id == span.session_id and first <= span.last and span.first <= last
 
 
 def _counts_id(block: str, owner: str) -> str:

@@ -64,7 +64,8 @@ class Meanings:
     def _of(self, claims: Sequence[Claim]) -> np.ndarray:
         if not claims:
             return np.zeros((0, 0), np.float32)
-        missing = [claim for claim in claims if not self._kept(claim)]
+        name = self._embedder.name
+        missing = [claim for claim in claims if not claim.vector or claim.embedder != name]
         made = self._embedder.embed([claim.text for claim in missing])
         if missing and not made.shape[1]:
             return np.zeros((len(claims), 0), np.float32)
@@ -74,6 +75,3 @@ class Meanings:
             else np.frombuffer(claim.vector, np.float16).astype(np.float32)
             for claim in claims
         ])  # fmt: skip
-
-    def _kept(self, claim: Claim) -> bool:
-        return bool(claim.vector) and claim.embedder == self._embedder.name

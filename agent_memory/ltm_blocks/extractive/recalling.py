@@ -30,12 +30,16 @@ class Remembered:
     Args:
         facts: All facts, superseded ones too.
         vectors: (n, dimension) what each means, of unit length; no columns without an embedder.
+        before: Those of a version before, of which the words are not read again.
     """
 
-    def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
+    def __init__(
+        self, facts: Sequence[Fact], vectors: np.ndarray, before: Remembered | None = None
+    ) -> None:
         self.facts = facts
         self._vectors = vectors
-        self._index = TextIndex([_found_by(fact) for fact in facts], vectors)
+        known: TextIndex | None = None if before is None else before._index
+        self._index: TextIndex = TextIndex([_found_by(fact) for fact in facts], vectors, known)
         self._said_at = [last_said(fact).timestamp() for fact in facts]
         self._duplicates: tuple[list[int], list[Stale]] = ([], [])
 

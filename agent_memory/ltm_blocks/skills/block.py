@@ -23,6 +23,7 @@ from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import checked
 from agent_memory.ltm_blocks.skills.library import Found, Library
 from agent_memory.ltm_blocks.skills.skill import BrokenSkill, Skill, found_by, rendered
+from agent_memory.ltm_blocks.text_indexes import TextIndexes
 from agent_memory.models.embedders.best_effort import BestEffort
 
 _RECALLED = 4_000
@@ -52,6 +53,7 @@ class SkillMemory(ManualBlock):
 
     _library: Library | None = PrivateAttr(default=None)
     _embedder: BestEffort = PrivateAttr()
+    _indexes: TextIndexes = PrivateAttr()
 
     @field_validator("folder")
     @classmethod
@@ -83,6 +85,7 @@ class SkillMemory(ManualBlock):
         bound = super().bind(resources)
         bound._library = Library(self.folder.absolute(), self.max_bytes)
         bound._embedder = BestEffort(lambda: resources.embedders(None))
+        bound._indexes = TextIndexes(bound._embedder)
         return bound
 
     def open(self, scope: Scope) -> Skills:
@@ -92,23 +95,26 @@ class SkillMemory(ManualBlock):
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         """The skills that bear on the message, best first; none without one."""
         question = message.text().strip() if message else ""
-        found = self.ranked(self.open(scope).all(), question)
+        found = self.ranked(self.owner(scope), self.open(scope).all(), question)
         return [self._recall(skill, score) for skill, score, is_near in found if is_near][:limit]
 
-    def ranked(self, skills: Sequence[Skill], question: str) -> list[tuple[Skill, float, bool]]:
-        """Skills that have something in common with a question, best first: each with its score,
-        and whether it bears on the question by itself.
+    def ranked(
+        self, owner: str | None, skills: Sequence[Skill], question: str
+    ) -> list[tuple[Skill, float, bool]]:
+        """The skills of those that an owner sees that have something in common with a question,
+        best first: each with its score, and whether it bears on the question by itself.
         """
+        if not skills:
+            self._indexes.drop(owner or "")
         if not skills or not question:
             return []
         from agent_memory.retrieval.languages import languages_of
-        from agent_memory.retrieval.texts import TextIndex
         from agent_memory.retrieval.words import words
 
         texts = [found_by(skill) for skill in skills]
-        vectors, query = self._embedder.embed(texts), self._embedder.query(question)
-        unrelated = self._embedder.unrelated
-        scores = TextIndex(texts, vectors).bearing(question, query, unrelated)
+        index, query = self._indexes.of(owner or "", texts), self._embedder.query(question)
+        vectors, unrelated = index.vectors, self._embedder.unrelated
+        scores = index.bearing(question, query, unrelated)
         if 0 < len(query.meaning) == vectors.shape[1]:
             least = _NEAR * unrelated if self.min_similarity is None else self.min_similarity
             near = (vectors @ query.meaning >= least).tolist()
@@ -136,6 +142,7 @@ class SkillMemory(ManualBlock):
             scope = Scope(None, scope.session_id, scope.after)
         owner = self.owner(scope)
         if owner is not None and not scope.after:
+            self._indexes.drop(owner)
             with self.changing(owner):  # else what is being saved would come back
                 self.library.clear(owner)
 
@@ -294,7 +301,9 @@ class Skills:
     def search(self, query: str, limit: int = 10) -> list[Skill]:
         """The skills that have most in common with a query, by words and meaning, best first."""
         question, most = text_of("query", query).strip(), how_many("limit", limit)
-        return [skill for skill, _, _ in self._block.ranked(self.all(), question)[:most]]
+        return [
+            skill for skill, _, _ in self._block.ranked(self._owner, self.all(), question)[:most]
+        ]
 
     def broken(self) -> list[BrokenSkill]:
         """The files that cannot be read as skills, each with its line and what to do."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from agent_memory.ltm_blocks.base import Resources
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, forget, kept_with
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.spatial.observation import Observation
+from agent_memory.ltm_blocks.trails import Key, Trail, changed_since, trail_of, went_on
 from agent_memory.ltm_blocks.versions import new_version, version_of, version_owner
 from agent_memory.stores.base import RecordStore
 
@@ -34,11 +35,11 @@ class Indexes:
 
     def __init__(self, build: Callable[[Sequence[Observation]], PlaceIndex]) -> None:
         self._lock = fork_safe_lock()
-        self._kept: OrderedDict[str, tuple[tuple[str, ...], PlaceIndex]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[tuple[Key, ...], PlaceIndex]] = OrderedDict()
         self.build = build
 
-    def get(self, owner: str, version: str | None) -> PlaceIndex | None:
-        """An owner's index, if it is of this version; None is the version of nothing."""
+    def get(self, owner: str, version: Key) -> PlaceIndex | None:
+        """An owner's index, if it is of this version."""
         with self._lock:
             versions, index = self._kept.get(owner, ((), None))
             if version not in versions:
@@ -46,14 +47,42 @@ class Indexes:
             self._kept.move_to_end(owner)
             return index
 
-    def keep(self, owner: str, versions: Sequence[str | None], index: PlaceIndex) -> None:
-        """Keep an owner's index, which is of any of these versions."""
+    def keep(self, owner: str, trails: Sequence[Trail | None], index: PlaceIndex) -> None:
+        """Keep an owner's index, which is of the version of any of these."""
         with self._lock:
-            known = tuple(version for version in versions if version is not None)
+            known = tuple(trail.key for trail in trails if trail is not None)
             self._kept[owner] = (known, index)
             self._kept.move_to_end(owner)
             while len(self._kept) > 1 and self._held() > _MOST_KEPT:
                 self._kept.popitem(last=False)
+
+    def behind(self, owner: str, trail: Trail) -> tuple[Key, set[str]] | None:
+        """The version of an owner's index, and the ids of what changed since; None where that is
+        not known."""
+        with self._lock:
+            versions, _ = self._kept.get(owner, ((), None))
+        found = ((key, trail.since(key)) for key in versions)
+        return next(((key, ids) for key, ids in found if ids is not None), None)
+
+    def follow(
+        self, owner: str, since: Key, trail: Trail, changed: Mapping[str, Observation | None]
+    ) -> None:
+        """Have an index that is of a version yet take in what changed since; else nothing.
+
+        Args:
+            owner: Whose.
+            since: The version.
+            trail: Of what it is then.
+            changed: What there is now of each that changed.
+        """
+        with self._lock:
+            versions, index = self._kept.get(owner, ((), None))
+            if index is not None and since in versions:  # else others have been here meanwhile
+                news = {name: one for name, one in changed.items() if index.get(name) != one}
+                for name in news:
+                    index.remove(name)
+                index.add([one for one in news.values() if one is not None])
+                self._kept[owner] = ((trail.key,), index)
 
     def drop(self, owner: str) -> None:
         """Let go of an owner's index."""
@@ -87,7 +116,7 @@ class Keeper:
 
     def index(self) -> PlaceIndex:
         """All of them, ready to be searched."""
-        return self._index(self._version())
+        return self._index(self._trail())
 
     def existing(self, named: Iterable[str]) -> set[str]:
         """Those of the sessions whose deletion has not begun; "" stands always."""
@@ -115,8 +144,8 @@ class Keeper:
         session_id = self._scope.session_id
         records = [_record_of(one, self._owner) for one in observations]
         with self._keyed.changing():
-            version = self._version()
-            index = self._index(version)
+            trail = self._trail()
+            index = self._index(trail)
             known = index.get(observations[0].id) if once else None
             if known is not None and known.session_id in self.existing([known.session_id]):
                 return known
@@ -132,24 +161,24 @@ class Keeper:
                 _outdate(self._store, self._block, self._scope)
 
             with (
-                self._renewing(version, index) as renewed,
+                self._renewing(trail, index, [one.id for one in observations]) as renewed,
                 kept_with(self._store, self._scope, session_id or "", undo),
             ):
-                self._store.put_records(self._block, [*records, renewed])
+                self._store.put_records(self._block, [*records, *renewed])
                 index.add(observations)
         return None
 
     def remove(self, observation_id: str) -> bool:
         """Erase an observation; whether there was one."""
         with self._keyed.changing():
-            version = self._version()
-            if version is None:
+            trail = self._trail()
+            if trail is None:
                 return False
-            index = self._index(version)
-            with self._renewing(version, index) as renewed:
+            index = self._index(trail)
+            with self._renewing(trail, index, [observation_id]) as renewed:
                 # even where there is none: a call before may have been cut off in the middle
                 self._store.delete_records(self._block, record_id=observation_id, owner=self._owner)
-                self._store.put_records(self._block, [renewed])
+                self._store.put_records(self._block, renewed)
                 return index.remove(observation_id)
 
     def clear(self) -> None:
@@ -159,34 +188,62 @@ class Keeper:
             self._indexes.drop(self._owner)
 
     @contextmanager
-    def _renewing(self, version: str | None, index: PlaceIndex) -> Iterator[Record]:
-        """While something is written, with the record of another version, and taken in.
+    def _renewing(
+        self, trail: Trail | None, index: PlaceIndex, changed: Sequence[str]
+    ) -> Iterator[list[Record]]:
+        """While something is written, with the records of another version, and taken in.
 
         Meanwhile the index counts as of both versions: who reads before the writing call returns
         may see what was.
         """
-        renewed = new_version(self._owner)
-        both = [version, renewed.text]
+        renewed, records = went_on(self._owner, trail, changed)
+        both = [trail, renewed]
         self._indexes.keep(self._owner, both, index)
         try:
-            yield renewed
+            yield records
         except BaseException:  # nobody knows what was written
             self._indexes.drop(self._owner)
             raise
         self._indexes.keep(self._owner, both, index)  # it may have grown
 
-    def _version(self) -> str | None:
-        return version_of(self._store, self._block, self._owner)
+    def _trail(self) -> Trail | None:
+        return trail_of(self._store, self._block, self._owner)
 
-    def _index(self, version: str | None) -> PlaceIndex:
-        index = self._indexes.get(self._owner, version)
-        if index is None:
-            # what is read may be newer than the version, never older
-            records = self._store.records(self._block, self._owner)
-            index = self._indexes.build([_observation_of(record) for record in records])
-            if version is not None and self._version() == version:  # else another's is newer
-                self._indexes.keep(self._owner, [version], index)
+    def _index(self, trail: Trail | None) -> PlaceIndex:
+        if trail is None:
+            self._indexes.drop(self._owner)
+        else:
+            index = self._indexes.get(self._owner, trail.key)
+            if index is None:
+                index = self._followed(trail)
+            if index is not None:
+                return index
+        # what is read may be newer than the version, never older
+        records = self._store.records(self._block, self._owner)
+        index = self._indexes.build([_observation_of(record) for record in records])
+        now = self._trail() if trail is not None else None
+        if (
+            trail is not None and now is not None and now.key == trail.key
+        ):  # else another's is newer
+            self._indexes.keep(self._owner, [trail], index)
         return index
+
+    def _followed(self, trail: Trail) -> PlaceIndex | None:
+        """The index that is kept, once it has taken in what changed since; None where that is not
+        known."""
+        behind = self._indexes.behind(self._owner, trail)
+        if behind is None:
+            return None
+        since, ids = behind
+        found = changed_since(self._store, self._block, self._owner, ids)
+        if found is None:
+            return None
+        changed = {
+            one: None if record is None else _observation_of(record)
+            for one, record in found.items()
+        }
+        self._indexes.follow(self._owner, since, trail, changed)
+        return self._indexes.get(self._owner, trail.key)
 
 
 def erase(resources: Resources, block: str, scope: Scope) -> None:

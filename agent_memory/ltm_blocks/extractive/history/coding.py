@@ -16,6 +16,8 @@ _BATCH = "batch"
 RECALLED = "recalled"
 """What a record of counts has in its metadata: by the facts' ids, how many contexts had each."""
 _IN_RECORD = {"id", "text", "session_id", "seq", "recorded_at"}
+Recorded = Claim | Batch | None
+"""What a record says; None for one of counts."""
 _KEPT = [field.name for field in fields(Claim) if field.name not in _IN_RECORD]
 
 
@@ -62,23 +64,27 @@ def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
     )
 
 
-def journal_of(records: Iterable[Record], forgotten: Sequence[Tombstone]) -> Journal:
-    """What the records of an owner say.
+def recorded(record: Record) -> Recorded:
+    """What one record of an owner says."""
+    if RECALLED in record.metadata:
+        return None
+    return _batch(record) if _BATCH in record.metadata else _claim(record)
+
+
+def journal_of(entries: Iterable[Recorded], forgotten: Sequence[Tombstone]) -> Journal:
+    """What the records of an owner say together.
 
     A claim that is to stay forgotten is set apart, should its record be there still.
     """
     claims: list[Claim] = []
     batches: list[Batch] = []
     remains: list[Claim] = []
-    for record in records:
-        if RECALLED in record.metadata:
-            continue
-        if _BATCH in record.metadata:
-            batches.append(_batch(record))
-            continue
-        claim = _claim(record)
-        covered = any(covers(one, claim) for one in forgotten)
-        (remains if covered else claims).append(claim)
+    for one in entries:
+        if isinstance(one, Batch):
+            batches.append(one)
+        elif one is not None:
+            covered = any(covers(gone, one) for gone in forgotten)
+            (remains if covered else claims).append(one)
     return Journal(claims, batches, forgotten, remains)
 
 

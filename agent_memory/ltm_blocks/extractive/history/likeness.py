@@ -32,6 +32,7 @@ _SMALL, _CLAUSES, _PLACING = (
 )
 
 
+@lru_cache(_MOST_KNOWN)
 def key_of(text: str) -> str:
     """What two texts have in common that are the same but for case, blanks and the marks between
     words."""
@@ -39,6 +40,7 @@ def key_of(text: str) -> str:
     return " ".join(bare for word in folded.split() if (bare := word.strip(_MARKS + _MORE_MARKS)))
 
 
+@lru_cache(_MOST_KNOWN)
 def shingles(text: str) -> frozenset[tuple[str, str]]:
     """Each two words that follow each other, with the beginning and the end."""
     return frozenset(pairwise(["", *key_of(text).split(), ""]))
@@ -49,6 +51,7 @@ def jaccard(one: frozenset[tuple[str, str]], other: frozenset[tuple[str, str]]) 
     return len(one & other) / len(one | other) if one or other else 1.0
 
 
+@lru_cache(_MOST_KNOWN)
 def gist(text: str) -> tuple[tuple[str, ...], ...]:
     """All words but those that change nothing; what differs in these does not say the same.
 

@@ -1,0 +1,141 @@
+"""Facts between absorbs: each record is read and decoded once, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_memory import AgentMemory, ExtractiveMemory
+from agent_memory.core.records import Record, Scope
+from agent_memory.ltm_blocks import registry
+from agent_memory.ltm_blocks.extractive.history import coding
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store
+from agent_memory.testing import watched
+from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+
+OWNER, BLOCK = "user:ada", "extractive"
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of the claims that were decoded."""
+    read: list[str] = []
+    as_before = coding._claim
+
+    def claim(record: Record) -> object:
+        read.append(record.text)
+        return as_before(record)
+
+    monkeypatch.setattr(coding, "_claim", claim)
+    return read
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/m.db"
+    store = open_store(url)
+    yield store
+    store.close()
+
+
+@contextmanager
+def pair(
+    model: Model, store: Store, watching: Store | None = None
+) -> Iterator[tuple[AgentMemory, AgentMemory]]:
+    """Two over one store, as two processes have it."""
+    with remembering(model, watching or store) as one, remembering(model, store) as two:
+        yield one, two
+
+
+def recalled(memory: AgentMemory) -> list[str]:
+    return sorted(one.text.split(" (")[0] for one in memory.get("q", user_id="ada").recalls)
+
+
+def test_each_claim_is_decoded_once(store: Store, decoded: list[str]) -> None:
+    """Wrong: an absorb or a context reads all facts anew, though one is new; or what another
+    process has absorbed, forgotten or deleted is known, or not, because of what is kept."""
+    model = Model()
+    with pair(model, store) as (one, two):
+        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        absorbed(two, "b", said(model.tell("I play chess.", "Plays chess.")))
+        assert recalled(one) == recalled(two) == ["Has a dog.", "Plays chess."]
+        decoded.clear()
+        # a session's first absorb takes away what may be left of one of its name
+        absorbed(two, "a", said(model.tell("I like tea.", "Likes tea.")))
+        assert recalled(one) == recalled(two) == ["Has a dog.", "Likes tea.", "Plays chess."]
+        absorbed(one, "b", said(model.tell("I paint.", "Paints.")))
+        assert len(recalled(one)) == len(recalled(two)) == 4
+        assert sorted(decoded) == ["Likes tea.", "Likes tea.", "Paints.", "Paints."]
+        dog = next(fact for fact in one.user("ada").facts() if fact.text == "Has a dog.")
+        two.user("ada").forget(dog.id)
+        assert recalled(one) == recalled(two) == ["Likes tea.", "Paints.", "Plays chess."]
+        one.delete("b")
+        assert recalled(one) == recalled(two) == ["Likes tea."]
+        absorbed(two, "c", said(model.tell("I sing.", "Sings.")))
+        assert recalled(one) == recalled(two) == ["Likes tea.", "Sings."]
+        two.delete_user("ada")
+        assert recalled(one) == recalled(two) == []
+        for memory in (one, two):
+            block = memory.blocks[BLOCK]
+            assert isinstance(block, ExtractiveMemory)
+            assert not block._following._kept._kept
+
+
+def test_what_is_absorbed_anew_takes_the_place_of_what_was(store: Store) -> None:
+    """Wrong: of what an absorb replaces, a process that follows it keeps the claims."""
+    model = Model()
+    with pair(model, store) as (one, two):
+        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        assert recalled(two) == ["Has a dog."]
+        model.finds.clear()
+        model.tell("I have a dog.", "Owns a dog.")
+        block = one.blocks[BLOCK]
+        entries = list(one.history("a"))
+        block.update(Scope("ada", "a"), entries)
+        assert recalled(one) == recalled(two) == ["Owns a dog."]
+        kept = store.records(BLOCK, OWNER)
+        assert [one.text for one in kept if "fact" in one.metadata] == ["Owns a dog."]
+
+
+def test_an_erasure_in_the_middle_of_an_absorb(store: Store) -> None:
+    """Wrong: one process erases a session while another writes what came of a batch, and a third,
+    who follows the writer, recalls what was erased."""
+    model = Model()
+    armed: list[int] = []
+
+    def watch(step: str) -> None:
+        if step == "before put_records" and armed:
+            armed.clear()
+            assert other is not None
+            other.blocks[BLOCK].delete(Scope("ada", "a"))
+
+    other: AgentMemory | None = None
+    with pair(model, store, watched(store, watch)) as (one, two):
+        other = two
+        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        with remembering(model, store) as third:
+            absorbed(one, "b", said(model.tell("I play chess.", "Plays chess.")))
+            left = ["Likes tea.", "Plays chess."]
+            assert recalled(third) == ["Has a dog.", "Plays chess."]
+            quote = model.tell("I like tea.", "Likes tea.")
+            one.update("b", [said(quote)], user_id="ada")
+            armed.append(1)
+            one.flush("b")
+            assert not armed
+            assert recalled(third) == recalled(one) == recalled(two) == left
+
+
+def test_an_erasure_without_the_block(store: Store) -> None:
+    """Wrong: what a memory that does not have the block has erased is recalled still."""
+    model = Model()
+    with pair(model, store) as (one, two):
+        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        assert recalled(two) == ["Has a dog."]
+        registry.erase(store, BLOCK, Scope("ada"))
+        absorbed(one, "b", said(model.tell("I like tea.", "Likes tea.")))
+        assert recalled(one) == recalled(two) == ["Likes tea."]
+        assert texts(two.user("ada").facts()) == ["Likes tea."]
