@@ -37,24 +37,24 @@ class Reading(Iterator[Any]):
 
     @apart
     def _step(self) -> Any:
-        with self._lock:
-            try:
+        try:
+            with self._lock:
                 return _END if self._stopped else next(self.stream, _END)
-            finally:
-                if self._stopped:
-                    self._hang_up()
+        finally:  # not under the lock: whoever stops it meanwhile leaves the rest to this
+            if self._stopped:
+                self._hang_up()
 
     @apart
     def close(self) -> None:
         """Close the connection, however far it was read; a step under way does it at its end."""
         self._stopped = True
-        if self._lock.acquire(blocking=False):
-            try:
-                self._hang_up()
-            finally:
-                self._lock.release()
+        self._hang_up()
 
     def _hang_up(self) -> None:
-        close = getattr(self.stream.completion_stream, "close", None)
-        if close is not None:
-            close()
+        if self._lock.acquire(blocking=False):
+            try:
+                close = getattr(self.stream.completion_stream, "close", None)
+                if close is not None:
+                    close()
+            finally:
+                self._lock.release()

@@ -1,0 +1,60 @@
+"""A model's stream that is stopped while another thread reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from agent_memory.models.reading import Reading
+
+
+class _Stream:
+    """What litellm gives; it counts how often its connection was closed."""
+
+    def __init__(self) -> None:
+        self.completion_stream = self
+        self.closed = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return "chunk"
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class _Late:
+    """A lock; whoever lets it go is overtaken by one who stops the stream."""
+
+    def __init__(self, lock: Any, reading: Reading) -> None:
+        self._lock, self._reading = lock, reading
+        self.acquire, self.release = lock.acquire, lock.release
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._reading.close()
+        self._lock.release()
+
+
+def test_who_stops_it_at_the_end_of_a_step_leaves_no_connection() -> None:
+    """Wrong: the step looked before it was stopped, the other found it under way, and neither
+    closes the connection."""
+    stream = _Stream()
+    reading = Reading(stream)
+    reading._lock = _Late(reading._lock, reading)  # type: ignore[assignment]
+    assert next(reading) == "chunk"
+    assert stream.closed == 1
+
+
+def test_it_ends_once_it_is_closed() -> None:
+    """Wrong: a stream goes on that was closed."""
+    stream = _Stream()
+    reading = Reading(stream)
+    assert next(reading) == "chunk"
+    reading.close()
+    assert list(reading) == []
+    assert stream.closed >= 1
