@@ -28,6 +28,7 @@ from rich.table import Table
 from agent_memory import AgentMemory, ExtractiveMemory, Trim, VectorMemory
 from benchmarks import oracles
 from benchmarks.answers import Answers, NotRecorded, estimate
+from benchmarks.choosing import chosen
 from benchmarks.judging import VIEWS, Context, Found, Judged, judge
 from benchmarks.oracles import Told
 
@@ -82,7 +83,9 @@ def run(
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
-    told = _chosen(data, only, limit)
+    told = chosen(oracles.read, data, only, "conversation", "--only")
+    if limit is not None:
+        told = [one.first(limit) for one in told]
     if record is not None:
         record.mkdir(parents=True, exist_ok=True)
     try:
@@ -123,21 +126,6 @@ def run(
         counts = {name: dict(one.counts) for name, one in judged.items()}
         whole = {"model": answers.model, "tokens": tokens, "conversations": counts}
         out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-
-
-def _chosen(data: Path, only: Sequence[str], limit: int | None) -> list[Told]:
-    try:
-        told = oracles.read(data)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from None
-    if strange := set(only) - {one.name for one in told}:
-        names = ", ".join(one.name for one in told) or "none"
-        raise typer.BadParameter(
-            f"No conversation is named {min(strange)!r}; there are {names}.", param_hint="--only"
-        )
-    return [
-        one if limit is None else one.first(limit) for one in told if not only or one.name in only
-    ]
 
 
 def _warn(console: Console, told: Sequence[Told], settings: Settings) -> None:

@@ -21,8 +21,9 @@ from rich.table import Table
 
 from benchmarks import tools_tasks
 from benchmarks.answers import Answers
+from benchmarks.choosing import chosen
 from benchmarks.tools_played import Call, Played, play, watched
-from benchmarks.tools_tasks import Over, Task
+from benchmarks.tools_tasks import Over
 
 _WAYS: dict[str, tuple[Over, ...]] = {
     "completion": ("completion",), "mcp": ("mcp",), "both": ("completion", "mcp"),
@@ -56,7 +57,7 @@ def run(
         raise typer.BadParameter("Give --model (and --record, to keep answers), or --recorded.")
     if over not in _WAYS:
         raise typer.BadParameter("Say completion, mcp or both.", param_hint="--over")
-    tasks = _chosen(data, task)
+    tasks = chosen(tools_tasks.read, data, task, "task", "--task")
     if record is not None:
         record.mkdir(parents=True, exist_ok=True)
     try:
@@ -87,19 +88,6 @@ def run(
             f"{'; '.join(sorted(set(answers.amiss)))}. Record anew, with --model and --record."
         )
         raise typer.Exit(1)
-
-
-def _chosen(data: Path, names: Sequence[str]) -> list[Task]:
-    try:
-        tasks = tools_tasks.read(data)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from None
-    if strange := set(names) - {one.name for one in tasks}:
-        there = ", ".join(one.name for one in tasks) or "none"
-        raise typer.BadParameter(
-            f"No task is named {min(strange)!r}; there are {there}.", param_hint="--task"
-        )
-    return [one for one in tasks if not names or one.name in names]
 
 
 def _told(played: Played) -> dict[str, Any]:
