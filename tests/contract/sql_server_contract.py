@@ -43,6 +43,12 @@ CONNECTIONS = {
     "mysql": "SELECT count(*) FROM information_schema.processlist WHERE user = 'owner'",
 }
 
+DEADLOCKS = {
+    "postgresql": "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
+    "mysql": "SELECT variable_value FROM information_schema.global_status "
+    "WHERE variable_name = 'Innodb_deadlocks'",
+}
+
 WRITER = """
 import sys, threading
 from agent_memory.core.messages import Message
@@ -125,6 +131,29 @@ class ServerContract(
 
             yield steps
             far.close()
+
+    def test_appends_to_one_session_never_wait_for_each_other_in_a_ring(
+        self, server: Served
+    ) -> None:
+        """Else: two transactions hold a session's head, or its row and its index, each wants what
+        the other holds, and the server ends one; with many threads that goes on until a call gives
+        up."""
+        own = server.private()
+        counted = DEADLOCKS[scheme_of(own.url)]
+        with opened(own.url) as database:
+            before = database.read(lambda c: int(c.value(counted)))
+        stores = [SQLStore(own.url), SQLStore(own.url)]
+
+        def run(store: SQLStore) -> None:
+            for n in range(20):
+                store.append("s", [draft(f"{n}")] * (1 + n % 2))
+
+        together([partial(run, store) for store in stores * 8])
+        assert stored(stores[0]).end == 16 * 30
+        for store in stores:
+            store.close()  # a session of the server tells its figures when it ends, if not before
+        with opened(own.url) as database:
+            assert database.read(lambda c: int(c.value(counted))) == before
 
     def test_a_known_append_is_one_round_trip(
         self, server: Served, store: Store, namespace: str

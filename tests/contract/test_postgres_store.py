@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -16,7 +15,7 @@ from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.driver import dialect_of
 from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft, record, together
+from agent_memory.testing.contract import draft, record
 from agent_memory.testing.features import worded
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
@@ -184,24 +183,6 @@ def test_many_vectors_are_put_at_one_pace(database: str) -> None:
         plan = str(postgres.read(lambda c: c.value(f"EXPLAIN (FORMAT JSON) {asked}")))
     store.close()
     assert re.search(r"Index Cond'[^}]*\bid\b", plan), plan
-
-
-def test_appends_to_one_session_never_wait_for_each_other_in_a_ring(database: str) -> None:
-    """Else: two transactions share a session's head, each wants to change it, and the server ends
-    one of them after a second; with many threads that goes on until a call gives up."""
-    stores = [SQLStore(database), SQLStore(database)]
-
-    def run(store: SQLStore) -> None:
-        for n in range(20):
-            store.append("s", [draft(f"{n}")] * (1 + n % 2))
-
-    together([partial(run, store) for store in stores * 4])
-    assert stores[0].head("s").end == 8 * 30
-    for store in stores:
-        store.close()  # a session of the server tells its figures when it ends, if not before
-    with opened(database) as postgres:
-        counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-        assert postgres.read(lambda c: c.value(counted)) == 0
 
 
 def test_due_reads_only_what_is_due(database: str) -> None:

@@ -258,7 +258,7 @@ def _follow_within(
     if found is None:
         return None
     after, entries = found
-    first = _first(known, entries)
+    first = {**_first(known, entries), **at, "begun": to_micros(known.head.created_at)}
     if is_large(within, first):
         return None
     if not within.run("append_alone", first):

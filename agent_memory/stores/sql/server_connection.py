@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 from agent_memory.errors import StoreError, StoreUnavailable
@@ -14,7 +15,8 @@ from agent_memory.stores.sql.driver import ConnectionLost, Driver, InTheWay, Par
 
 T = TypeVar("T")
 
-_ATTEMPTS = 12
+_LONGEST = 10.0
+"""Seconds that a statement or transaction is tried again where others are in its way."""
 _LONGEST_PAUSE = 0.2
 _WOKEN_AT_ONCE = 500
 
@@ -95,7 +97,7 @@ class ServerConnection:
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
         """Run `work` in a transaction: all of it is done, or nothing.
 
-        Where another transaction was in its way, it runs again, a bounded number of times.
+        Where another transaction was in its way, it runs again, for a bounded time.
         """
         return _again(lambda: self._once(work))
 
@@ -147,12 +149,17 @@ class ServerConnection:
 
 
 def _again(unit: Callable[[], T]) -> T:
-    """Run a statement or transaction until nothing is in its way."""
-    told = ""
-    for attempt in range(_ATTEMPTS):
+    """Run a statement or transaction until nothing is in its way.
+
+    Time is the bound and not a number of attempts: on a busy server each attempt is slow too.
+    """
+    begun = time.monotonic()
+    for attempt in count():
         try:
             return unit()
         except InTheWay as error:
             told = str(error)
-        time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2**attempt)))
-    raise StoreUnavailable(f"{told} That was so {_ATTEMPTS} times in a row. Try again later.")
+        if time.monotonic() - begun > _LONGEST:
+            break
+        time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2 ** min(attempt, 10))))
+    raise StoreUnavailable(f"{told} That was so for {_LONGEST:.0f} seconds. Try again later.")

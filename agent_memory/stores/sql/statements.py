@@ -127,10 +127,11 @@ _HOLD = (
 )
 
 
-def _append(*, alone: bool) -> ClauseElement:
+def _append(which: Any, *, alone: bool) -> ClauseElement:
     """An entry after the end of a session that is as it is known, and due.
 
     Args:
+        which: What is true of the session.
         alone: Servers let no other append hold the head until the transaction ends.
     """
     return (
@@ -141,7 +142,7 @@ def _append(*, alone: bool) -> ClauseElement:
         .from_select(
             ["session", *_ENTRY],
             select(_s.key, *[bindparam(name, type_=_e[name].type) for name in _ENTRY])
-            .where(_s.key == bindparam("of_key"), _s.version == bindparam("was"), _s.due_at <= _now)
+            .where(which, _s.due_at <= _now)
             .with_for_update(read=not alone, key_share=alone)
             .suffix_with("ON CONFLICT DO NOTHING", dialect="postgresql"),
         )
@@ -163,10 +164,13 @@ STATEMENTS: dict[str, ClauseElement] = {
     # One statement, no transaction around it: the head's version says that the session is as it is
     # known, and the log's primary key that nobody appended to it meanwhile. Servers hold the head
     # until the entry is in the log.
-    "append": _append(alone=False),
+    "append": _append(
+        and_(_s.key == bindparam("of_key"), _s.version == bindparam("was")), alone=False
+    ),
     # In a transaction that may change the head afterwards: two that shared it would wait for each
-    # other for ever.
-    "append_alone": _append(alone=True),
+    # other for ever, and so would one that found it by its key and one that found it by its name,
+    # where an index is locked beside its row.
+    "append_alone": _append(_UNCHANGED, alone=True),
     "head": _HEADS.where(_OF_SESSION),
     "tail": select(*_TAIL).where(_OF_SESSION),
     "sessions": _PAGE,
