@@ -174,6 +174,7 @@ class Append(NamedTuple):
         user_id: Whose it is.
         once: On what terms; None for none.
         own: Refuse a session that is there and is nobody's, instead of giving it to the user.
+        within: In how many seconds the session is to be looked at, at the latest.
     """
 
     session_id: str
@@ -181,6 +182,7 @@ class Append(NamedTuple):
     user_id: str | None = None
     once: Once | None = None
     own: bool = False
+    within: float = 0.0
 
 
 class Chosen(NamedTuple):

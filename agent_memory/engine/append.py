@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from inspect import signature
+from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agent_memory.core.messages import Message
@@ -60,6 +62,8 @@ class Appender:
         windows: What was read of the log.
         max_message_bytes: What one message may have, as JSON.
         keep_keys: How long keys are known.
+        wait: In how many seconds a session is to be looked at that an append leaves nothing to do
+            for; a store that does not take that has it looked at at once.
         redact: Takes out of texts what is not to be kept, if anything.
     """
 
@@ -70,9 +74,11 @@ class Appender:
         windows: Windows,
         max_message_bytes: int,
         keep_keys: KeepKeys,
+        wait: float,
         redact: Callable[[str], str] | None = None,
     ) -> None:
         self._store = store
+        self._wait = wait if "within" in signature(store.append).parameters else 0.0
         self._counter = counter
         self._grouping = store if groups_appends(store) else None
         # with a server, all wait for answers at the same time
@@ -102,11 +108,14 @@ class Appender:
 
     def _append(self, update: Update) -> _Stored:
         asked = self._asked(update)
+        within = {"within": asked.within} if asked.within else {}
         if asked.once is None:
-            head = self._store.append(asked.session_id, asked.drafts, asked.user_id)
+            head = self._store.append(asked.session_id, asked.drafts, asked.user_id, **within)
             self._windows.appended(head, asked.drafts)
             return head, None
-        done = self._store.append_once(asked.session_id, asked.drafts, asked.once, asked.user_id)
+        done = self._store.append_once(
+            asked.session_id, asked.drafts, asked.once, asked.user_id, **within
+        )
         return self._done(asked, done)
 
     def append_all(
@@ -151,9 +160,16 @@ class Appender:
         session_id, given, user_id, key, expected_end, own = update
         drafts = self.drafts(given)
         if key is None and expected_end is None and not _have_ids(drafts):
-            return Append(session_id, drafts, user_id, own=own)
+            return Append(session_id, drafts, user_id, None, own, self._within(drafts))
         once = self._terms([draft.message for draft in drafts], key, expected_end)
-        return Append(session_id, drafts, user_id, once, own)
+        return Append(session_id, drafts, user_id, once, own, self._within(drafts))
+
+    def _within(self, drafts: Sequence[Draft]) -> float:
+        """In how many seconds to look at a session: it may have been said long ago."""
+        if not drafts or not self._wait:
+            return 0.0
+        age = time() - drafts[-1].message.created_at.timestamp()
+        return min(self._wait, max(0.0, self._wait - age))
 
     def _done(self, asked: Append, done: Appended) -> tuple[Head, KeptKey | None]:
         if done.places:

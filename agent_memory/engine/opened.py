@@ -74,6 +74,7 @@ class OpenMemory:
             parts.windows,
             self.config.max_message_bytes,
             self.config.keep_keys,
+            parts.work.wait,
             self.config.redact,
         )
         self._listing = Listing(parts.store, partial(self._values, of_session=True))
@@ -150,6 +151,7 @@ class OpenMemory:
             if not self.components.work.needed(head):
                 return head
             if self._background is not None:
+                self.components.work.announce(head)
                 self._background.wake(head)
                 return head
             return self.components.work.after_update(head)

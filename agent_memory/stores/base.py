@@ -48,7 +48,14 @@ class SessionStore(OnceStore, Protocol):
         """Whether its calls wait for a server: then many are best made at the same time."""
         ...
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None = None,
+        *,
+        within: float = 0.0,
+    ) -> Head:
         """Append all drafts or none, with consecutive seqs, and return the head after it.
 
         Creates the session if need be. The last draft that is a system message becomes the head's
@@ -59,7 +66,8 @@ class SessionStore(OnceStore, Protocol):
 
         The entry's `total` is the last entry's plus its tokens; a system message adds nothing.
         Appending bumps `version` only where it changed the system message or the user. It makes the
-        session due, at the latest together with the entries.
+        session due in `within` seconds, unless it is so sooner; at the latest together with the
+        entries.
 
         Raises:
             SessionOfAnotherUser: The session has another user.

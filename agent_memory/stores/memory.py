@@ -48,22 +48,24 @@ class _Session:
         places = (seq - self.head.expired - 1 for seq in seqs)
         return [self.log[place] for place in places if 0 <= place < self.length]
 
-    def append(self, drafts: Sequence[Draft], user_id: str | None) -> list[Entry]:
+    def append(self, drafts: Sequence[Draft], user_id: str | None, within: float) -> list[Entry]:
         """See `SessionStore.append`."""
         head, entries = extend(self.head, drafts, user_id)
         del self.log[self.length :]
         self.log.extend(entries)
         self.head = head  # what an append that a signal cut short left behind does not count
-        self.fall_due()
+        self.fall_due(within)
         return entries
 
-    def append_once(self, drafts: Sequence[Draft], once: Once, user_id: str | None) -> Appended:
+    def append_once(
+        self, drafts: Sequence[Draft], once: Once, user_id: str | None, within: float
+    ) -> Appended:
         """See `SessionStore.append_once`."""
         extend(self.head, (), user_id)  # who is refused learns nothing of keys
         chosen = once.chosen(len(drafts), self.head.end, self.keys)
         if not chosen.places:
             return Appended(copy_for_caller(self.head), (), chosen.before)
-        entries = self.append([drafts[place] for place in chosen.places], user_id)
+        entries = self.append([drafts[place] for place in chosen.places], user_id, within)
         old = [k for k, one in self.keys.items() if once.since is not None and one.at < once.since]
         for name in old:
             del self.keys[name]
@@ -71,9 +73,9 @@ class _Session:
         self.keys |= {one.name: one for one in kept}
         return Appended(copy_for_caller(self.head), chosen.places)
 
-    def fall_due(self) -> None:
-        """Have it looked at now, if not already."""
-        self.due_at = min(self.due_at, time.time())
+    def fall_due(self, within: float = 0.0) -> None:
+        """Have it looked at in so many seconds, if not sooner."""
+        self.due_at = min(self.due_at, time.time() + within)
 
 
 class MemoryStore(MemoryVectors):
@@ -93,11 +95,18 @@ class MemoryStore(MemoryVectors):
     def remote(self) -> bool:
         return False
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None = None,
+        *,
+        within: float = 0.0,
+    ) -> Head:
         owned = [replace(draft, message=draft.message.detached()) for draft in drafts]
         with self._lock:
             session = self._session(session_id)
-            session.append(owned, user_id)
+            session.append(owned, user_id, within)
             self._sessions[session_id] = session
             return copy_for_caller(session.head)
 
@@ -107,11 +116,13 @@ class MemoryStore(MemoryVectors):
         drafts: Sequence[Draft],
         once: Once,
         user_id: str | None = None,
+        *,
+        within: float = 0.0,
     ) -> Appended:
         owned = [replace(draft, message=draft.message.detached()) for draft in drafts]
         with self._lock:
             session = self._session(session_id)
-            appended = session.append_once(owned, once, user_id)
+            appended = session.append_once(owned, once, user_id, within)
             if appended.places:
                 self._sessions[session_id] = session
             return appended

@@ -18,6 +18,8 @@ class OnceStore(Protocol):
         drafts: Sequence[Draft],
         once: Once,
         user_id: str | None = None,
+        *,
+        within: float = 0.0,
     ) -> Appended:
         """Append on terms, as `append`: those of the drafts that no key says were appended before.
 

@@ -68,9 +68,16 @@ class SplitStore(StoreWrapper):
     def remote(self) -> bool:
         return self._inner.remote or self._system.remote
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None = None,
+        *,
+        within: float = 0.0,
+    ) -> Head:
         known, referring = self._ready(session_id, drafts)
-        head = self._inner.append(session_id, referring, user_id)
+        head = self._inner.append(session_id, referring, user_id, within=within)
         return self._appended(known, referring, head)
 
     def append_once(
@@ -79,9 +86,11 @@ class SplitStore(StoreWrapper):
         drafts: Sequence[Draft],
         once: Once,
         user_id: str | None = None,
+        *,
+        within: float = 0.0,
     ) -> Appended:
         known, referring = self._ready(session_id, drafts)
-        done = self._inner.append_once(session_id, referring, once, user_id)
+        done = self._inner.append_once(session_id, referring, once, user_id, within=within)
         if not done.places:
             return done._replace(head=self._opened(done.head))
         return done._replace(head=self._appended(known, referring, done.head))

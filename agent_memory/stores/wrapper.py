@@ -82,8 +82,15 @@ class StoreWrapper(VectorStoreWrapper):
     def remote(self) -> bool:
         return self._inner.remote
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        return self._inner.append(session_id, drafts, user_id)
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None = None,
+        *,
+        within: float = 0.0,
+    ) -> Head:
+        return self._inner.append(session_id, drafts, user_id, within=within)
 
     def append_once(
         self,
@@ -91,8 +98,10 @@ class StoreWrapper(VectorStoreWrapper):
         drafts: Sequence[Draft],
         once: Once,
         user_id: str | None = None,
+        *,
+        within: float = 0.0,
     ) -> Appended:
-        return self._inner.append_once(session_id, drafts, once, user_id)
+        return self._inner.append_once(session_id, drafts, once, user_id, within=within)
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         return self._inner.keys(session_id, names)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agent_memory.core.once import Once
 from agent_memory.core.records import Head, Lease, Record
 from agent_memory.errors import LeaseLost
 from agent_memory.retrieval.features import Features, Query
@@ -219,6 +220,25 @@ class WorkStoreContract(LockContract):
         assert other.due() == [again]
         store.delete("s")
         assert other.due() == []
+
+    def test_due_within(self, store: Store, other: Store) -> None:
+        """Else: each message has a worker look at a session that is to wait; or one that asked for
+        no hurry is looked at too late, or makes others wait that asked for it."""
+        store.append("s", [draft("a")], "u", within=3600)
+        store.append("s", [draft("b")], within=3600)
+        assert store.append_once("s", [draft("c")], Once(expected_end=2), within=3600).places
+        store.append_once("t", [draft("a")], Once(), within=3600)
+        assert other.due() == []
+        soon = other.append("s", [draft("d"), draft("e")], within=0.3)
+        deadline = time.monotonic() + 10
+        while not (found := other.due()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert found == [soon]
+        again = store.append("s", [draft("f")], within=3600)
+        assert other.due() == [again]
+        now = store.append("t", [draft("b")])
+        assert other.due() == [again, now]
 
     def test_due_shares_turns_between_users(self, store: Store) -> None:
         """Else: one user's thousand sessions keep all others waiting."""

@@ -86,7 +86,7 @@ def until(true: Callable[[], object]) -> None:
 
 def write(sessions: int = 1, messages: int = 2) -> None:
     """Sessions of a process without blocks, so that all is still to be absorbed."""
-    with AgentMemory(store="sqlite:///m.db", max_tokens=400) as memory:
+    with AgentMemory(store="sqlite:///m.db", max_tokens=400, blocks=[]) as memory:
         for number in range(sessions):
             said = [{"role": "user", "content": f"{number} says {i}"} for i in range(messages)]
             memory.update(f"s{number}", said, user_id="u")

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, AgentMemoryConfig
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head
+from agent_memory.engine.processing.session_work import longest_wait
 from agent_memory.engine.processing.worker import Worker
 
 SAID = {"role": "user", "content": "I moved to Lisbon, where the trams are yellow."}
@@ -33,14 +35,14 @@ def test_one_that_waits_is_put_off_until_it_is_idle(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: it is looked at over and over; or never again, or its lease is taken for nothing."""
-    memory.update("s", SAID, user_id="ana")
+    store = memory.components.store
+    assert store.schedule(memory.update("s", SAID, user_id="ana"), 0)
     (head,) = due(memory)
     leased: list[Any] = []
     monkeypatch.setattr(memory.components.store, "lease", lambda *args, **_: leased.append(args))
     assert memory.components.work.put_off(head)
-    assert (due(memory), leased) == ([], [])
     memory.update("s", SAID, user_id="ana")
-    assert [one.session_id for one in due(memory)] == ["s"]
+    assert (due(memory), leased) == ([], [])
 
 
 def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
@@ -70,6 +72,7 @@ def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
 def test_one_that_was_spoken_in_since_is_not_put_off(memory: AgentMemory) -> None:
     """Wrong: what was said right after the look waits as long as what was said before it."""
     before = memory.update("s", SAID, user_id="ana")
+    assert memory.components.store.schedule(before, 0)
     memory.update("s", SAID, user_id="ana")
     assert not memory.components.work.put_off(before)
     assert [one.session_id for one in due(memory)] == ["s"]
@@ -80,7 +83,53 @@ def test_a_worker_puts_off_what_it_finds(memory: AgentMemory, monkeypatch: Any) 
     for n in range(5):
         memory.update(f"s{n}", SAID, user_id="ana")
     parts, processed = memory.components, []
+    parts.store.schedule_all()
     monkeypatch.setattr(parts.work, "process", lambda *args, **given: processed.append(args))
     worker = Worker(parts.store, parts.work, lambda: None, 1)
     worker._poll()
     assert (due(memory), processed, len(worker._queue)) == ([], [], 0)
+
+
+def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemory) -> None:
+    """Wrong: each message costs a worker a look and a write, to find that it is to wait; or a
+    session is never looked at."""
+    memory.update("s", SAID, user_id="ana")
+    memory.update("s", SAID, key="once")
+    assert due(memory) == []
+    soon = time() + 600
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agent_memory.stores.sql.store.now_micros", lambda: round(soon * 1e6))
+        assert [one.session_id for one in due(memory)] == ["s"]
+
+
+def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
+    """Wrong: what overflowed waits for ten minutes, though workers run, since the process that
+    wrote it was killed; or it is not absorbed by others while that one is slow."""
+    config = AgentMemoryConfig(
+        store=f"sqlite:///{tmp_path}/m.db", max_tokens=600, overflow_mode="background"
+    )
+    with AgentMemory(config) as memory:
+        assert memory._background is not None
+        memory._background.stop()
+        memory.update("s", [{**SAID, "content": f"{n} {SAID['content']}"} for n in range(80)])
+        assert [one.session_id for one in due(memory)] == ["s"]
+
+
+@pytest.mark.parametrize(
+    ("absorb", "waits", "idle", "kept", "seconds"),
+    [
+        ("overflow", [0.0], 10.0, None, 600),
+        ("overflow", [0.0], None, None, 600),
+        ("overflow", [0.0], 5.0, None, 300),
+        ("overflow", [0.0], 5.0, 60.0, 60),
+        ("overflow", [], 5.0, None, 0),
+        ("every_update", [0.0, 300.0], 10.0, None, 0),
+        ("every_update", [300.0], 10.0, None, 300),
+        (2_000, [0.0], 10.0, None, 600),
+    ],
+)
+def test_how_long_it_may_wait(
+    absorb: Any, waits: list[float], idle: float | None, kept: float | None, seconds: float
+) -> None:
+    """Wrong: a session is looked at later than something is to be done for it."""
+    assert longest_wait(absorb, waits, idle, kept) == seconds

@@ -178,6 +178,7 @@ def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: nobody sees that no worker runs, and for weeks nothing is remembered."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("s-1", SAID, user_id="ana")
+        memory.components.store.schedule_all()  # as after ten minutes of silence
         watch = Watch(memory.components, clock=(clock := Clock()))
         watch.look()
         assert watch.stalled == []  # it may have begun just now
@@ -196,6 +197,7 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
     """Wrong: an alarm although somebody works, so that soon nobody heeds it; or none after that."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("s-1", SAID, user_id="ana")
+        memory.components.store.schedule_all()  # as after ten minutes of silence
         memory.components.signs.beat()  # as each worker does every minute
         seen = memory.components.signs.read().worker
         watch = Watch(memory.components, clock=(clock := Clock()))

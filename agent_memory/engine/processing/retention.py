@@ -66,6 +66,11 @@ class Retention:
         self._retention: Setting = retention
 
     @property
+    def seconds(self) -> float | None:
+        """For how long messages are kept; None where that is not a matter of time."""
+        return self._retention.total_seconds() if isinstance(self._retention, timedelta) else None
+
+    @property
     def job(self) -> str | None:
         """What workers note that they do, beside the names of blocks; None for nothing."""
         return None if self._retention == "forever" else f"_retention {self._retention}"

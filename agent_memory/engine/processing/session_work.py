@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 _HELD = "another worker holds the session"
 _HELD_SECONDS = 1.0
 """When to look again at a session that another worker holds."""
+_LONGEST_WAIT = 600.0
+"""When to look at a session that changed, whatever is to be done for it: a process that was killed
+may have left something."""
 
 
 def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int], int]) -> int:
@@ -42,6 +45,28 @@ def target_seq(head: Head, cursor: int, absorb: Absorb, total_at: Callable[[int]
     if absorb != "overflow" and cursor < head.end and head.total - total_at(cursor) >= absorb:
         return head.end
     return head.start  # what left the window
+
+
+def longest_wait(
+    absorb: Absorb, waits: Sequence[float], idle_minutes: float | None, retention: float | None
+) -> float:
+    """In how many seconds to look at a session that an append left nothing to do for. Pure.
+
+    Else each message costs a worker a look, to find that it is to wait.
+
+    Args:
+        absorb: The strategy's word: on overflow, at every update, or once so many tokens wait.
+        waits: Of each block for how many seconds of silence it waits before it absorbs at every
+            update. Of none nothing is known: blocks of other processes may.
+        idle_minutes: Silence after which a session is absorbed wholly; None for never.
+        retention: For how many seconds messages are kept; None where time does not matter.
+    """
+    if not waits:
+        return 0.0
+    times = [_LONGEST_WAIT, *(waits if absorb == "every_update" else ())]
+    times += [idle_minutes * 60] if idle_minutes is not None else []
+    times += [retention] if retention is not None else []
+    return min(times)
 
 
 def idle_wait(newest: datetime, now: datetime, minutes: float) -> float:
@@ -109,6 +134,7 @@ class SessionWork:
 
     Attributes:
         backlog: As given.
+        wait: In how many seconds to look at a session that an append left nothing to do for.
     """
 
     def __init__(
@@ -141,10 +167,17 @@ class SessionWork:
         self._erase = erase
         self._absorb: Absorb = absorb
         self._idle_minutes = idle_minutes
+        pauses = [quiet_seconds if name in self._quiet else 0.0 for name in absorber.blocks]
+        self.wait = longest_wait(absorb, pauses, idle_minutes, retention.seconds)
 
     def needed(self, head: Head) -> bool:
         """Whether an update leaves something to do now."""
         return self._compaction.overflows(head) or self._feedable(head)
+
+    def announce(self, head: Head) -> None:
+        """Have a session looked at now, by whoever works next: its append asked for no hurry."""
+        if self.wait:
+            self._store.schedule(head, 0)
 
     @apart
     def after_update(self, head: Head) -> Head:
@@ -156,6 +189,7 @@ class SessionWork:
             head = self._compact(head)
             if not self._feedable(head):
                 return self._retention.shorten(head)
+        self.announce(head)
         self.process(head.session_id)
         return self._store.head(head.session_id) or head
 

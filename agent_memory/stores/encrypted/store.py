@@ -70,7 +70,14 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
             return EncryptedSwappingVectors(store, self._records)
         return EncryptedVectors(store, self._records)
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None = None,
+        *,
+        within: float = 0.0,
+    ) -> Head:
         """See `SessionStore.append`.
 
         Raises:
@@ -78,7 +85,8 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
             StoreUnavailable: So it is with the store, or with the keys; if the messages were stored
                 all the same, it says so.
         """
-        after = self._inner.append(session_id, self._sealed_all(session_id, drafts), user_id)
+        sealed = self._sealed_all(session_id, drafts)
+        after = self._inner.append(session_id, sealed, user_id, within=within)
         return self._after(after)
 
     def append_once(
@@ -87,11 +95,13 @@ class EncryptedStore(EncryptedVectors, StoreWrapper):
         drafts: Sequence[Draft],
         once: Once,
         user_id: str | None = None,
+        *,
+        within: float = 0.0,
     ) -> Appended:
         """See `SessionStore.append_once`; and `append`."""
         sealed = self._sealed_all(session_id, drafts)
         terms = self._write_keys.terms(session_id, once)
-        done = self._inner.append_once(session_id, sealed, terms, user_id)
+        done = self._inner.append_once(session_id, sealed, terms, user_id, within=within)
         before = done.before and self._write_keys.opened(session_id, done.before)
         head = self._after(done.head) if done.places else self._heads.opened(done.head)
         return Appended(head, done.places, before)

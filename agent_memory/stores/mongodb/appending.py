@@ -47,12 +47,14 @@ class _CachedHead:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A write under way: the head after it, its entries, and what its tail takes of them."""
+    """A write under way: the head after it, its entries, what its tail takes of them, and when the
+    session is to be looked at, at the latest."""
 
     log: str
     head: Head
     rows: list[Doc]
     tail: list[Doc]
+    due_at: int
 
     @property
     def added(self) -> int:
@@ -101,17 +103,24 @@ class Appender:
     def _begin_anew(self) -> None:
         self._turns = [threading.Lock() for _ in range(_TURNS)]
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
+    def append(
+        self, session_id: str, drafts: Sequence[Draft], user_id: str | None, within: float
+    ) -> Head:
         """See `SessionStore.append`."""
         with self._turn(session_id):
-            return self._append(session_id, drafts, user_id)
+            return self._append(session_id, drafts, user_id, within)
 
     def append_once(
-        self, session_id: str, drafts: Sequence[Draft], once: Once, user_id: str | None
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None,
+        within: float,
     ) -> Appended:
         """See `SessionStore.append_once`."""
         with self._turn(session_id):
-            return self._append_once(session_id, drafts, once, user_id)
+            return self._append_once(session_id, drafts, once, user_id, within)
 
     @contextmanager
     def _turn(self, session_id: str) -> Iterator[None]:
@@ -124,7 +133,9 @@ class Appender:
             if taken:
                 turn.release()
 
-    def _append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
+    def _append(
+        self, session_id: str, drafts: Sequence[Draft], user_id: str | None, within: float
+    ) -> Head:
         key, write = key_of(self._namespace, session_id), token()
         done: Doc | None = None
         attempt: Attempt | None = None
@@ -132,7 +143,7 @@ class Appender:
         if known is not None and drafts and (user_id is None or user_id == known.head.user_id):
             head, entries = extend(known.head, drafts, user_id)
             if head.version == known.head.version:
-                attempt = self.attempt(known.log, head, entries, write)
+                attempt = self.attempt(known.log, head, entries, write, within)
                 done = self._follow(key, known, attempt)
         while done is None:
             session = self._sessions.one({"_id": key})
@@ -143,7 +154,7 @@ class Appender:
             before = empty_head(session_id, None, datetime.now(UTC))
             known = _CachedHead(token(), before, 0) if session is None else _known(session)
             head, entries = extend(known.head, drafts, user_id)
-            attempt = self.attempt(known.log, head, entries, write)
+            attempt = self.attempt(known.log, head, entries, write, within)
             if session is None:
                 done = self.begin(key, attempt)
             else:
@@ -151,7 +162,12 @@ class Appender:
         return self._remembered(done)
 
     def _append_once(
-        self, session_id: str, drafts: Sequence[Draft], once: Once, user_id: str | None
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None,
+        within: float,
     ) -> Appended:
         key, write = key_of(self._namespace, session_id), token()
         since = None if once.since is None else to_micros(once.since)
@@ -171,7 +187,7 @@ class Appender:
             if not places:
                 return Appended(copy_for_caller(known.head), (), earlier)
             head, entries = extend(known.head, [drafts[place] for place in places], user_id)
-            attempt = self.attempt(known.log, head, entries, write)
+            attempt = self.attempt(known.log, head, entries, write, within)
             keys = fields_of(once.kept(places, entries, head), head.version, write)
             if session is None:
                 done = self.begin(key, attempt, keys)
@@ -187,11 +203,14 @@ class Appender:
         """Drop what is remembered of a session."""
         self._known.pop(session_id, None)
 
-    def attempt(self, log: str, head: Head, entries: Sequence[Entry], write: str) -> Attempt:
+    def attempt(
+        self, log: str, head: Head, entries: Sequence[Entry], write: str, within: float = 0.0
+    ) -> Attempt:
         """A write of entries, named `write`; they are staged first where they are heavy."""
         rows = [entry_values(entry, head.version, write) for entry in entries]
         heavy = sum(map(weight, rows)) > HEAVY
-        return Attempt(log, head, rows, self._log.stage(log, rows) if heavy else rows)
+        due_at = now_micros() + round(within * 1_000_000)
+        return Attempt(log, head, rows, self._log.stage(log, rows) if heavy else rows, due_at)
 
     def begin(self, key: str, attempt: Attempt, keys: Doc | None = None) -> Doc | None:
         """Write a session that is not there yet, with its first keys; None where it is."""
@@ -210,7 +229,7 @@ class Appender:
             "keys": keys or {},
             "lease_owner": None,
             "lease_until": 0,
-            "due_at": now_micros(),
+            "due_at": attempt.due_at,
             "ops": {},
             "refused": {},
             **head_values(head),
@@ -233,7 +252,7 @@ class Appender:
         which = {"_id": key, "log": known.log, "version": was.version, "end": was.end}
         change = {
             "$set": new,
-            "$min": {"due_at": now_micros()},
+            "$min": {"due_at": attempt.due_at},
             "$inc": {"weight": attempt.added},
         }
         if keyed is not None:

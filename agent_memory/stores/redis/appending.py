@@ -65,7 +65,9 @@ class Appender:
         self._keys = keys
         self._known: dict[str, _CachedHead] = {}
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None) -> Head:
+    def append(
+        self, session_id: str, drafts: Sequence[Draft], user_id: str | None, within: float
+    ) -> Head:
         """See `SessionStore.append`."""
         known, fresh = self._known.get(session_id), False
         while True:
@@ -79,15 +81,20 @@ class Appender:
                     raise
                 known = None  # it may have been deleted and begun anew since
                 continue
-            answer, token = self._attempt(known, head, entries, APPEND)
+            answer, token = self._attempt(known, head, entries, within, APPEND)
             if answer in (1, 2) or _is_own(answer, token):
-                self._done(answer, known, head)
+                self._done(answer, known, head, within)
                 return head
             found = None if answer is None else _known(session_id, answer)
             known, fresh = found or _begun(session_id), True
 
     def append_once(
-        self, session_id: str, drafts: Sequence[Draft], once: Once, user_id: str | None
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        once: Once,
+        user_id: str | None,
+        within: float,
     ) -> Appended:
         """See `SessionStore.append_once`."""
         known = self._known.get(session_id) or _begun(session_id)
@@ -114,9 +121,9 @@ class Appender:
             names, since = _looked(once)
             thought = "".join(f"{name}," for name in once.names if name in kept)
             terms: list[Argument] = [since, names, thought, len(keys), *pairs]
-            answer, token = self._attempt(known, head, entries, APPEND_ONCE, terms)
+            answer, token = self._attempt(known, head, entries, within, APPEND_ONCE, terms)
             if answer in (1, 2) or _is_own(answer, token):
-                self._done(answer, known, head)
+                self._done(answer, known, head, within)
                 return Appended(head, chosen.places)
             if answer is not None and answer[0] == b"keys":
                 known, kept = _found(session_id, answer)
@@ -140,9 +147,9 @@ class Appender:
         fields = self._server.ask("HMGET", self._keys.head(session_id), *HEAD_FIELDS)
         return _known(session_id, fields) or _begun(session_id)
 
-    def _done(self, answer: Any, known: _CachedHead, head: Head) -> None:
+    def _done(self, answer: Any, known: _CachedHead, head: Head, within: float) -> None:
         if answer != 1:
-            self._index.overtook(head.session_id, head.user_id)
+            self._index.overtook(head.session_id, head.user_id, _micros(within))
         self.remember(copy_for_caller(head), known.mark)
 
     def _attempt(
@@ -150,22 +157,27 @@ class Appender:
         known: _CachedHead,
         head: Head,
         entries: Sequence[Entry],
+        within: float,
         script: SessionScript,
         terms: Sequence[Argument] = (),
     ) -> tuple[Any, str]:
         token, was = secrets.token_hex(4), known.head
-        changed = head.version != was.version
+        changed, micros = head.version != was.version, _micros(within)
         values = (
             was.version, to_micros(was.created_at), was.end, known.mark,
             head.version, head.end, head.total, head.user_id or "",
-            head_body(head) if changed else "",
+            head_body(head) if changed else "", micros,
         )  # fmt: skip
         rest = [*terms, *(entry_value(entry, token) for entry in entries)]
-        self._index.appending(head.session_id, head.user_id)
+        self._index.appending(head.session_id, head.user_id, micros)
         try:
             return self._index.attempt(script, head.session_id, *values, "", *rest), token
         except Lost:
             return self._index.run(script, head.session_id, *values, "1", *rest), token
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)
 
 
 def _begun(session_id: str) -> _CachedHead:

@@ -67,10 +67,10 @@ class Index:
         """
         return f"holder:{lease.owner}", self._keys.head(lease.session_id)
 
-    def appending(self, session_id: str, user_id: str | None) -> None:
+    def appending(self, session_id: str, user_id: str | None, micros: int = 0) -> None:
         """Before an append."""
 
-    def overtook(self, session_id: str, user_id: str | None) -> None:
+    def overtook(self, session_id: str, user_id: str | None, micros: int) -> None:
         """After an append to a session that somebody looked away from."""
 
     def moving(self, session_id: str, user_id: str | None, deleting: bool) -> None:
@@ -125,11 +125,11 @@ class ClusterIndex(Index):
             key = self._keys.fence(block.decode(), session_id)
             self._server.run(RAISE, [key], superseded[0], _FENCE_SECONDS, repeat=True)
 
-    def appending(self, session_id: str, user_id: str | None) -> None:
-        self._step(TOUCH, session_id, user_id or "")
+    def appending(self, session_id: str, user_id: str | None, micros: int = 0) -> None:
+        self._step(TOUCH, session_id, user_id or "", micros)
 
-    def overtook(self, session_id: str, user_id: str | None) -> None:
-        self._step(REMIND, session_id, user_id or "")
+    def overtook(self, session_id: str, user_id: str | None, micros: int) -> None:
+        self._step(REMIND, session_id, user_id or "", micros)
 
     def moving(self, session_id: str, user_id: str | None, deleting: bool) -> None:
         if deleting:

@@ -86,8 +86,8 @@ local function schedule(sid, owner, due)
     leave(was, sid)
   end
 end
-local function fall_due(sid, owner)
-  local was, due = call('HGET', DUES, sid), now()
+local function fall_due(sid, owner, within)
+  local was, due = call('HGET', DUES, sid), now() + (within or 0)
   if was then due = math.min(due, tonumber(string.sub(was, 1, 16))) end
   if was ~= digits(due) .. owner then schedule(sid, owner, due) end
 end
@@ -182,9 +182,9 @@ end
 )
 
 # On a cluster an index is written in a call of its own, and a writer may die, or be overtaken,
-# before its other call. So an append first makes its session due, and notes when (`touched`); who
-# looks away from a session, or drops it, has it looked at again once no append that began before
-# can still be under way. ARGV: session, user.
+# before its other call. So an append first has its session due in time, and notes when
+# (`touched`); who looks away from a session, or drops it, has it looked at again once no append
+# that began before can still be under way. ARGV: session, user.
 _APART = (
     INDEX
     + r"""
@@ -205,10 +205,10 @@ TOUCH = script(
 call('HSET', TOUCHED, sid, digits(now()))
 enlist(sid)
 belong(sid, false, user)
-fall_due(sid, owner_of(user, sid))
+fall_due(sid, owner_of(user, sid), ARGV[3])
 """,
 )
-REMIND = script(_APART, "fall_due(sid, owner_of(user, sid))")
+REMIND = script(_APART, "fall_due(sid, owner_of(user, sid), ARGV[3])")
 BELONG = script(_APART, "belong(sid, false, user)")
 HOLD = script(_APART, "hold(sid, now() + ARGV[3])")
 LET_GO = script(_APART, "let_go(sid)")

@@ -52,7 +52,8 @@ def _session(*parts: str) -> SessionScript:
 
 # The last of these arguments are the entries.
 _APPEND = r"""
-local _, was, begun, stop, mark, version, last, total, user, body, again = unpack(ARGV, 1, 11)
+local _, was, begun, stop, mark, version, last, total, user, body, within, again =
+  unpack(ARGV, 1, 12)
 local found = call('HMGET', HEAD, 'version', 'begun', 'end', 'user', 'rested', 'mark')
 if found[1] then
   if found[1] ~= was or found[2] ~= begun or found[3] ~= stop or (found[6] or '') ~= mark then
@@ -74,13 +75,13 @@ if version ~= was then
   assign(found[4], user)
 end
 call('HSET', HEAD, 'end', last, 'total', total)
-fall_due(sid, owner_of(user, sid))
+fall_due(sid, owner_of(user, sid), within)
 if not found[5] then return 1 end
 call('HDEL', HEAD, 'rested')
 return 2
 """
 
-APPEND = _session(_APPEND % {"fields": _FIELDS, "first": "12", "more": ""})
+APPEND = _session(_APPEND % {"fields": _FIELDS, "first": "13", "more": ""})
 
 # An append on terms. Further arguments: the time before which keys are forgotten, the names of its
 # keys, those of them that are thought to be known, the number of keys to keep, and these, each a
@@ -88,19 +89,19 @@ APPEND = _session(_APPEND % {"fields": _FIELDS, "first": "12", "more": ""})
 APPEND_ONCE = _session(
     KEYS_OF_LOG,
     r"""
-local since, names, thought, count = unpack(ARGV, 12, 15)
+local since, names, thought, count = unpack(ARGV, 13, 16)
 local names_known, values = known(names, since)
 if names_known ~= thought then return {'keys', values, call('HMGET', HEAD, """
     + _FIELDS
     + r""")} end
-local first = 16 + 2 * count
+local first = 17 + 2 * count
 """,
     _APPEND
     % {
         "fields": _FIELDS,
         "first": "first",
         "more": """
-for at = 16, first - 1, 2 do put_key(ARGV[at], ARGV[at + 1]) end
+for at = 17, first - 1, 2 do put_key(ARGV[at], ARGV[at + 1]) end
 if since ~= '' then prune_keys(since) end
 """,
     },

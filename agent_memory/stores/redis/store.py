@@ -102,8 +102,15 @@ class RedisStore(RedisVectors):
     def remote(self) -> bool:
         return True
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        return self._appender.append(session_id, drafts, user_id)
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None = None,
+        *,
+        within: float = 0.0,
+    ) -> Head:
+        return self._appender.append(session_id, drafts, user_id, within)
 
     def append_once(
         self,
@@ -111,8 +118,10 @@ class RedisStore(RedisVectors):
         drafts: Sequence[Draft],
         once: Once,
         user_id: str | None = None,
+        *,
+        within: float = 0.0,
     ) -> Appended:
-        return self._appender.append_once(session_id, drafts, once, user_id)
+        return self._appender.append_once(session_id, drafts, once, user_id, within)
 
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         found = self._index.run(READ_KEYS, session_id, repeat=True)

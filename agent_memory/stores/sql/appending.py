@@ -124,7 +124,7 @@ class Appender:
             raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
         drafts, once = one.drafts, one.once
         if once is None:
-            written, _ = self._extend(within, row, before, drafts, one.user_id)
+            written, _ = self._extend(within, row, before, one, drafts)
             fresh[one.session_id] = written
             return _done(written.whole(), one)
         extend(before, (), one.user_id)  # who is refused learns nothing of keys
@@ -134,18 +134,18 @@ class Appender:
         if not chosen.places:
             return Appended(before, (), chosen.before)
         some = [drafts[place] for place in chosen.places]
-        written, entries = self._extend(within, row, before, some, one.user_id)
+        written, entries = self._extend(within, row, before, one, some)
         if once.since is not None:
             within.run("prune_keys", {"of_key": written.key, "since": to_micros(once.since)})
         write_keys(within, written.key, once.kept(chosen.places, entries, written.head))
         fresh[one.session_id] = written
         return Appended(written.whole(), chosen.places)
 
-    def begin(self, connection: SQLConnection, head: Head, now: int) -> None:
+    def begin(self, connection: SQLConnection, head: Head, due_at: int) -> None:
         """Write the head of a session that is not there, due at a time, without its log."""
         begun = to_micros(head.created_at)
         new = {"namespace": self._namespace, "session_id": head.session_id, "created_at": begun}
-        lease = {"lease_owner": None, "lease_until": 0, "due_at": now}
+        lease = {"lease_owner": None, "lease_until": 0, "due_at": due_at}
         connection.run("begin", {**new, **lease, **head_values(head)})
 
     def forget(self, session_id: str) -> None:
@@ -169,21 +169,21 @@ class Appender:
         connection: SQLConnection,
         row: Any,
         before: Head,
+        one: Append,
         drafts: Sequence[Draft],
-        user_id: str | None,
     ) -> tuple[_CachedHead, Sequence[Entry]]:
-        """Append to a session as it was looked at."""
+        """Append some of the drafts to a session as it was looked at."""
         at = self._at(before.session_id)
-        head, entries = extend(before, drafts, user_id)
-        now = now_micros()
+        head, entries = extend(before, drafts, one.user_id)
+        by = _by(one)
         if row is None:
-            self.begin(connection, head, now)
+            self.begin(connection, head, by)
             row = connection.row("head", at)
         else:
             if head.version != before.version:
                 connection.run("move", {**at, **swap(before, head)})
-            if row.due_at is None or row.due_at > now:
-                connection.run("fall_due", {**at, "now": now})
+            if row.due_at is None or row.due_at > by:
+                connection.run("fall_due", {**at, "by": by})
         if entries:
             write_entries(connection, row.key, entries)
         return _CachedHead.of(row.key, head), entries
@@ -233,18 +233,24 @@ def _next(known: _CachedHead, one: Append) -> tuple[_Next, Sequence[Entry]] | No
     return (_CachedHead(known.key, head, (after.end, after.total)), after), entries
 
 
-def _first(known: _CachedHead, entries: Sequence[Entry]) -> dict[str, Any]:
+def _by(one: Append) -> int:
+    """When the session is to be looked at, at the latest."""
+    return now_micros() + round(one.within * 1_000_000)
+
+
+def _first(known: _CachedHead, one: Append, entries: Sequence[Entry]) -> dict[str, Any]:
     values = entry_values(entries[0])
-    values.update(of_key=known.key, was=known.head.version, now=now_micros())
+    values.update(of_key=known.key, was=known.head.version, by=_by(one))
     return values
 
 
 def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _Next | None:
-    """Append in one statement to a session that is as it is known, and due; None: it was not."""
+    """Append in one statement to a session that is as it is known, and due soon enough; None: it
+    was not."""
     if len(one.drafts) > 1 or (found := _next(known, one)) is None:
         return None
     after, entries = found
-    first = _first(known, entries)
+    first = _first(known, one, entries)
     if is_large(connection, first) or connection.run("append", first) != 1:
         return None
     return after
@@ -258,11 +264,11 @@ def _follow_within(
     if found is None:
         return None
     after, entries = found
-    first = {**_first(known, entries), **at, "begun": to_micros(known.head.created_at)}
+    first = {**_first(known, one, entries), **at, "begun": to_micros(known.head.created_at)}
     if is_large(within, first):
         return None
     if not within.run("append_alone", first):
-        woken = within.run("fall_due", {**at, "now": first["now"]})
+        woken = within.run("fall_due", {**at, "by": first["by"]})
         if not woken or not within.run("append_alone", first):
             return None
     # where the first fits all do: no other writer can come between them

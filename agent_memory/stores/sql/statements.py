@@ -37,6 +37,7 @@ _zero: Any = literal_column("0")
 _one: Any = literal_column("1")
 _OF_SESSION = and_(_s.namespace == bindparam("ns"), _s.session_id == bindparam("sid"))
 _now = bindparam("now", type_=BigInteger)
+_by = bindparam("by", type_=BigInteger)
 _most = bindparam("most", type_=BigInteger)
 
 
@@ -142,7 +143,7 @@ def _append(which: Any, *, alone: bool) -> ClauseElement:
         .from_select(
             ["session", *_ENTRY],
             select(_s.key, *[bindparam(name, type_=_e[name].type) for name in _ENTRY])
-            .where(which, _s.due_at <= _now)
+            .where(which, _s.due_at <= _by)
             .with_for_update(read=not alone, key_share=alone)
             .suffix_with("ON CONFLICT DO NOTHING", dialect="postgresql"),
         )
@@ -215,7 +216,9 @@ STATEMENTS: dict[str, ClauseElement] = {
     "schedule": update(SESSIONS)
     .where(_UNCHANGED, _last(_e.seq) == bindparam("end"))
     .values(due_at=bindparam("at")),
-    "fall_due": update(SESSIONS).where(_OF_SESSION, _ON_TIME).values(due_at=_now),
+    "fall_due": update(SESSIONS)
+    .where(_OF_SESSION, or_(_s.due_at.is_(None), _s.due_at > _by))
+    .values(due_at=_by),
     "schedule_all": update(SESSIONS)
     .where(_s.namespace == bindparam("ns"), _ON_TIME)
     .values(due_at=_now),

@@ -59,8 +59,15 @@ class SQLStore(SQLVectors):
     def remote(self) -> bool:
         return not isinstance(self._database, Database)
 
-    def append(self, session_id: str, drafts: Sequence[Draft], user_id: str | None = None) -> Head:
-        return self._append(Append(session_id, drafts, user_id)).head
+    def append(
+        self,
+        session_id: str,
+        drafts: Sequence[Draft],
+        user_id: str | None = None,
+        *,
+        within: float = 0.0,
+    ) -> Head:
+        return self._append(Append(session_id, drafts, user_id, within=within)).head
 
     def append_once(
         self,
@@ -68,8 +75,10 @@ class SQLStore(SQLVectors):
         drafts: Sequence[Draft],
         once: Once,
         user_id: str | None = None,
+        *,
+        within: float = 0.0,
     ) -> Appended:
-        return self._append(Append(session_id, drafts, user_id, once))
+        return self._append(Append(session_id, drafts, user_id, once, within=within))
 
     def _append(self, one: Append) -> Appended:
         return self._database.alone(lambda connection: self._appender.append(connection, one))
@@ -225,7 +234,7 @@ class SQLStore(SQLVectors):
         if not connection.run("move", {**at, **swap(head, after)}):
             return None
         if head.deleting:
-            connection.run("fall_due", {**at, "now": now_micros()})
+            connection.run("fall_due", {**at, "by": now_micros()})
         if head.expired:
             connection.run("expire", {**at, "upto": head.expired})
             if connection.most_text is not None:
