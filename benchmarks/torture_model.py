@@ -43,7 +43,8 @@ class Echo:
         found = words_in(body)
         self._sent(found)
         told = " ".join(sorted(found))
-        prompt, given = (str(message.get("content")) for message in body["messages"][:2])
+        said = [str(message.get("content")) for message in body["messages"]]
+        prompt, given = (*said, "")[:2]  # of a completion that began with nothing there is one
         if "`quote` is copied" in prompt:
             return self._findings(prompt, unescape(given), asked, told)
         if given.startswith("<facts>"):

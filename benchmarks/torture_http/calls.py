@@ -77,7 +77,7 @@ class Call:
     @property
     def in_share(self) -> bool:
         """Whether it is about a shared namespace."""
-        return "share" in self.in_path
+        return "share" in self.in_path or "share" in self.fields
 
     def request(self, given: Mapping[str, Any], user: str | None = None) -> Request:
         """It as a request, which may name a user."""
