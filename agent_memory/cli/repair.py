@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import typer
 
 from agent_memory.cli.common import err, open_memory, out
@@ -19,7 +21,7 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
             _say("Every record can be read: there is nothing to repair.")
         plans = {error: operations.repair(memory, error, dry_run=True) for error in left}
         for error, plan in plans.items():
-            _say(f"{error.damage or error}: {plan or 'Nothing can be done about it here.'}")
+            _say(f"{error.damage or error}: {plan or _why(error, memory.blocks)}")
         if any(plans.values()):
             if not yes:
                 typer.confirm("Do this?", abort=True)
@@ -31,6 +33,17 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
     for error in left:
         err().print(str(error), style="red", markup=False)
     return not left
+
+
+def _why(error: Damaged, blocks: Collection[str]) -> str:
+    """Why nothing is planned."""
+    block = error.damage.block if error.damage else ""
+    if not block or block in blocks:
+        return "Nothing can be done about it here."
+    return (
+        f"Nothing is done here, where block {block!r} is not configured. Run this with the "
+        "settings of the memory that has it."
+    )
 
 
 def _rank(error: Damaged) -> int:

@@ -378,6 +378,30 @@ def test_vectors_are_absorbed_again(memory: AgentMemory) -> None:
     assert sorted(everything()) == before
 
 
+def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> None:
+    """Wrong: `doctor --repair` with the settings of another program deletes for good what the log
+    could give back, and the session's later vectors with it."""
+    memory.flush()
+    before = len(everything())
+    memory.close()
+    spoil("UPDATE agent_memory_vectors SET body = 'x' WHERE session_id = 's1'")
+    with AgentMemory(store="sqlite:///m.db", blocks=[]) as other:
+        damaged = operations.damaged(other)
+        assert damaged
+        assert [operations.repair(other, error) for error in damaged] == [None] * len(damaged)
+    assert len(everything()) == before
+    Path("m.toml").write_text('store = "sqlite:///m.db"\nblocks = []\n', encoding="utf-8")
+    done = CliRunner().invoke(app, ["doctor", "--config", "m.toml", "--repair", "--yes"])
+    assert done.exit_code == 1
+    told = "Nothing is done here, where block 'vector' is not configured"
+    assert told in " ".join(done.output.split())
+    with opened() as memory:
+        for error in operations.damaged(memory):
+            operations.repair(memory, error)
+        memory.flush()
+        assert operations.damaged(memory) == []
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -129,7 +129,8 @@ class Repair:
         self._windows = windows
 
     def plan(self, error: Damaged) -> str | None:
-        """What `run` would do about it, in a sentence; None where nothing can be done here."""
+        """What `run` would do about it, in a sentence; None where nothing can be done here, as for
+        what a block absorbed that is not configured here."""
         damage = error.damage
         if damage is None or isinstance(error, Undecryptable):
             return None
@@ -144,6 +145,8 @@ class Repair:
                 "IT WILL BE DELETED with all its messages and what derives from them: nothing "
                 "tells whose it is, or where it ends."
             )
+        if damage.block not in self._absorber.blocks and self._follows(damage):
+            return None
         if self._absorbed(damage):
             return f"{damage.block} will absorb session {readable(damage.session_id)!r} again."
         if damage.owner:
@@ -173,6 +176,11 @@ class Repair:
             return False
         head = head_or_rest(self._store, damage.session_id)
         return head is not None and damage.seq > head.expired
+
+    def _follows(self, damage: Damage) -> bool:
+        """Whether a record derives from a log, which its block has absorbed."""
+        head = head_or_rest(self._store, damage.session_id) if damage.session_id else None
+        return head is not None and damage.block in head.cursors
 
     def _drop(self, damage: Damage) -> None:
         """Remove a record; with a vector, the session's later ones go, and come back.
