@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from agent_memory.core.threads import apart, given_up
 from agent_memory.core.tracing import Span, current
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.charges import Call, Charges
@@ -174,12 +175,24 @@ class LLM:
             answered(span, response, took)
             return self._checked(response)
 
+    @apart
+    def _opened(self, messages: ChatMessages, fields: dict[str, Any]) -> Reading:
+        """A stream that is asked for; whoever was interrupted meanwhile will not read it."""
+        stream = Reading(self._provider.send("completion", messages=list(messages), **fields))
+        if given_up():
+            stream.close()
+        return stream
+
     def _streamed(
         self, call: Call, messages: ChatMessages, fields: dict[str, Any], span: Span | None
     ) -> Generator[Any, None, tuple[Any, Usage]]:
         def begin() -> tuple[list[Any], Reading]:
-            stream = Reading(self._provider.send("completion", messages=list(messages), **fields))
-            return list(islice(stream, 1)), stream
+            stream = self._opened(messages, fields)
+            try:
+                return list(islice(stream, 1)), stream
+            except BaseException:
+                stream.close()
+                raise
 
         with current(span):  # not while the caller has a chunk
             read, stream = self._provider.retried(call, begin)

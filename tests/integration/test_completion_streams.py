@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,16 +126,40 @@ def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
     assert stored(memory) == []
 
 
+def streams() -> list[Any]:
+    """The streams of the provider's client that anybody holds."""
+    return [one for one in gc.get_objects() if isinstance(one, openai.Stream)]
+
+
 def test_a_stream_that_is_closed_hangs_up(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the provider goes on, and its connection stays open, as long as anybody (a log of
     litellm's) holds what came of it."""
     fake.reply("one two three four", events=3, then="hold")
     stream = memory.completion("s", "Count", stream=True)
     next(stream)
-    streams = [one for one in gc.get_objects() if isinstance(one, openai.Stream)]
-    [reading] = [one for one in streams if not one.response.is_closed]
+    [reading] = [one for one in streams() if not one.response.is_closed]
     stream.close()
     assert reading.response.is_closed
+
+
+def test_an_interrupted_stream_hangs_up(memory: AgentMemory, fake: FakeLLM) -> None:
+    """Wrong: what was asked for and is not wanted any more keeps its connection."""
+    answered = threading.Event()
+
+    def interrupt(body: dict[str, Any]) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        answered.wait(1)
+        return "too late"
+
+    fake.default = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        list(memory.completion("s", "Count", stream=True))
+    answered.set()
+    time.sleep(0.5)  # the thread that asks goes on, and is given the answer
+    deadline = time.monotonic() + 10
+    while [one for one in streams() if not one.response.is_closed]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: FakeLLM) -> None:
