@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any, TypeVar
 
 from agent_memory.errors import StoreError, StoreUnavailable
@@ -153,13 +152,14 @@ def _again(unit: Callable[[], T]) -> T:
 
     Time is the bound and not a number of attempts: on a busy server each attempt is slow too.
     """
-    begun = time.monotonic()
-    for attempt in count():
+    begun, pause = time.monotonic(), 0.001
+    while True:
         try:
             return unit()
         except InTheWay as error:
             told = str(error)
         if time.monotonic() - begun > _LONGEST:
-            break
-        time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.001 * 2 ** min(attempt, 10))))
-    raise StoreUnavailable(f"{told} That was so for {_LONGEST:.0f} seconds. Try again later.")
+            told += f" That was so for {_LONGEST:.0f} seconds. Try again later."
+            raise StoreUnavailable(told)
+        time.sleep(random.uniform(0, pause))
+        pause = min(_LONGEST_PAUSE, 2 * pause)
