@@ -142,6 +142,8 @@ def main(
 ) -> None:
     """Call at random for long, and see whether anything grows. By default on a file of its own."""
     flat = True
+    if out:  # before the hours, not after them
+        out.mkdir(parents=True, exist_ok=True)
     share_arenas()  # as the commands do that run for long
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it started ends with it
     with ExitStack() as stack:

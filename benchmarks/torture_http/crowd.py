@@ -281,11 +281,14 @@ class Crowd:
         """A first session, note, file, skill and observation; and the user's grants."""
         person = self._people.all[name]
         word, key = person.user.word, person.good[0].token
+        # the name of a session that was deleted is free: who asked for another's may have taken it
+        life = person.user.life
+        session = f"{name}-0" if not life else f"{name}-0-of-{life}"
         first: Iterable[tuple[str, dict[str, Any]]] = (
             (
                 "append_messages",
                 {
-                    "session_id": f"{name}-0",
+                    "session_id": session,
                     "messages": [{"role": "user", "content": f"I am {word}."}],
                 },
             ),
