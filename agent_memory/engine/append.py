@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from inspect import signature
-from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from agent_memory.core.messages import Message
@@ -62,8 +61,8 @@ class Appender:
         windows: What was read of the log.
         max_message_bytes: What one message may have, as JSON.
         keep_keys: How long keys are known.
-        wait: In how many seconds a session is to be looked at that an append leaves nothing to do
-            for; a store that does not take that has it looked at at once.
+        wait: In how many seconds to look at a session that a message of some time leaves nothing
+            to do for; a store that does not take that has it looked at at once.
         redact: Takes out of texts what is not to be kept, if anything.
     """
 
@@ -74,11 +73,11 @@ class Appender:
         windows: Windows,
         max_message_bytes: int,
         keep_keys: KeepKeys,
-        wait: float,
+        wait: Callable[[datetime], float],
         redact: Callable[[str], str] | None = None,
     ) -> None:
         self._store = store
-        self._wait = wait if "within" in signature(store.append).parameters else 0.0
+        self._wait = wait if "within" in signature(store.append).parameters else None
         self._counter = counter
         self._grouping = store if groups_appends(store) else None
         # with a server, all wait for answers at the same time
@@ -165,11 +164,10 @@ class Appender:
         return Append(session_id, drafts, user_id, once, own, self._within(drafts))
 
     def _within(self, drafts: Sequence[Draft]) -> float:
-        """In how many seconds to look at a session: it may have been said long ago."""
-        if not drafts or not self._wait:
+        """In how many seconds to look at a session."""
+        if not drafts or self._wait is None:
             return 0.0
-        age = time() - drafts[-1].message.created_at.timestamp()
-        return min(self._wait, max(0.0, self._wait - age))
+        return self._wait(drafts[-1].message.created_at)
 
     def _done(self, asked: Append, done: Appended) -> tuple[Head, KeptKey | None]:
         if done.places:

@@ -74,7 +74,7 @@ class OpenMemory:
             parts.windows,
             self.config.max_message_bytes,
             self.config.keep_keys,
-            parts.work.wait,
+            parts.work.within,
             self.config.redact,
         )
         self._listing = Listing(parts.store, partial(self._values, of_session=True))

@@ -40,7 +40,12 @@ def now_micros() -> int:
 
 def latest_micros(now: int) -> int:
     """When a lease ends at the latest that is taken now."""
-    return now + int(LONGEST_LEASE_SECONDS * 1e6)
+    return now + micros_of(LONGEST_LEASE_SECONDS)
+
+
+def micros_of(seconds: float) -> int:
+    """So many seconds as microseconds."""
+    return int(seconds * 1e6)
 
 
 def head_fields(head: Head) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, Summarize, VectorMemory, operations
+from agent_memory.cli.repair import _rank
 from agent_memory.errors import Damaged
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
@@ -89,11 +90,7 @@ def test_one_record_stops_nobody_and_is_put_right(server: Served, change: str) -
         assert {one.session_id for one in memory.flush() if one.error is None} >= others
         assert memory.stats().sessions == len(SESSIONS)
         assert found(memory) >= others
-        kinds = ("message", "session", "fact", "vector")
-        for error in sorted(
-            operations.damaged(memory),
-            key=lambda one: kinds.index(one.damage.kind) if one.damage else -1,
-        ):
+        for error in sorted(operations.damaged(memory), key=_rank):
             operations.repair(memory, error)
         memory.flush()
         assert operations.damaged(memory) == []

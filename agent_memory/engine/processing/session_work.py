@@ -134,7 +134,6 @@ class SessionWork:
 
     Attributes:
         backlog: As given.
-        wait: In how many seconds to look at a session that an append left nothing to do for.
     """
 
     def __init__(
@@ -168,15 +167,20 @@ class SessionWork:
         self._absorb: Absorb = absorb
         self._idle_minutes = idle_minutes
         pauses = [quiet_seconds if name in self._quiet else 0.0 for name in absorber.blocks]
-        self.wait = longest_wait(absorb, pauses, idle_minutes, retention.seconds)
+        self._wait = longest_wait(absorb, pauses, idle_minutes, retention.seconds)
 
     def needed(self, head: Head) -> bool:
         """Whether an update leaves something to do now."""
         return self._compaction.overflows(head) or self._feedable(head)
 
+    def within(self, newest: datetime) -> float:
+        """In how many seconds to look at a session that its newest message, of that time, leaves
+        nothing to do for: it may have been said long ago."""
+        return idle_wait(newest, datetime.now(UTC), self._wait / 60)
+
     def announce(self, head: Head) -> None:
         """Have a session looked at now, by whoever works next: its append asked for no hurry."""
-        if self.wait:
+        if self._wait:
             self._store.schedule(head, 0)
 
     @apart

@@ -13,7 +13,7 @@ from agent_memory.core.once import Appended, Once
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import StoreError
-from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.coding import micros_of, now_micros, to_micros
 from agent_memory.stores.log import copy_for_caller, extend
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import (
@@ -209,7 +209,7 @@ class Appender:
         """A write of entries, named `write`; they are staged first where they are heavy."""
         rows = [entry_values(entry, head.version, write) for entry in entries]
         heavy = sum(map(weight, rows)) > HEAVY
-        due_at = now_micros() + round(within * 1_000_000)
+        due_at = now_micros() + micros_of(within)
         return Attempt(log, head, rows, self._log.stage(log, rows) if heavy else rows, due_at)
 
     def begin(self, key: str, attempt: Attempt, keys: Doc | None = None) -> Doc | None:

@@ -10,7 +10,7 @@ from agent_memory.core.once import Appended, KeptKey, Once, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, empty_head
 from agent_memory.errors import SchemaTooNew
 from agent_memory.stores.base import Counts, Durability
-from agent_memory.stores.coding import latest_micros, now_micros, to_micros
+from agent_memory.stores.coding import latest_micros, micros_of, now_micros, to_micros
 from agent_memory.stores.damage import due_of, page_of, undamaged
 from agent_memory.stores.log import fairly, tails_one_by_one
 from agent_memory.stores.mongodb.appending import Appender
@@ -168,7 +168,7 @@ class MongoDBStore(MongoDBVectors):
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         now = now_micros()
         which = {"_id": self._key(session_id)}
-        until = now + int(seconds * 1e6)
+        until = now + micros_of(seconds)
         change = {"$set": {"lease_owner": owner, "lease_until": until}}
         free = () if renew else _free(now)
         if any(self._sessions.update({**which, "lease_until": end}, change) for end in free):
@@ -182,7 +182,7 @@ class MongoDBStore(MongoDBVectors):
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         now = now_micros()
         which = {"_id": self._key(name)}
-        held = {"owner": owner, "until": now + int(seconds * 1e6)}
+        held = {"owner": owner, "until": now + micros_of(seconds)}
         if not renew:
             if not self._locks.insert([{**which, **held}]):
                 return True
@@ -224,7 +224,7 @@ class MongoDBStore(MongoDBVectors):
             "begun": to_micros(head.created_at),
             "end": head.end,
         }
-        at = NEVER if seconds is None else now_micros() + int(seconds * 1e6)
+        at = NEVER if seconds is None else now_micros() + micros_of(seconds)
         return self._sessions.update(which, {"$set": {"due_at": at}})
 
     def schedule_all(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from agent_memory.core.once import Appended, KeptKey, Once
 from agent_memory.core.records import Draft, Entry, Head, empty_head
 from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
-from agent_memory.stores.coding import to_micros
+from agent_memory.stores.coding import micros_of, to_micros
 from agent_memory.stores.log import copy_for_caller, extend
 from agent_memory.stores.redis.coding import (
     entry_value,
@@ -149,7 +149,7 @@ class Appender:
 
     def _done(self, answer: Any, known: _CachedHead, head: Head, within: float) -> None:
         if answer != 1:
-            self._index.overtook(head.session_id, head.user_id, _micros(within))
+            self._index.overtook(head.session_id, head.user_id, micros_of(within))
         self.remember(copy_for_caller(head), known.mark)
 
     def _attempt(
@@ -162,22 +162,18 @@ class Appender:
         terms: Sequence[Argument] = (),
     ) -> tuple[Any, str]:
         token, was = secrets.token_hex(4), known.head
-        changed, micros = head.version != was.version, _micros(within)
+        changed, wait = head.version != was.version, micros_of(within)
         values = (
             was.version, to_micros(was.created_at), was.end, known.mark,
             head.version, head.end, head.total, head.user_id or "",
-            head_body(head) if changed else "", micros,
+            head_body(head) if changed else "", wait,
         )  # fmt: skip
         rest = [*terms, *(entry_value(entry, token) for entry in entries)]
-        self._index.appending(head.session_id, head.user_id, micros)
+        self._index.appending(head.session_id, head.user_id, wait)
         try:
             return self._index.attempt(script, head.session_id, *values, "", *rest), token
         except Lost:
             return self._index.run(script, head.session_id, *values, "1", *rest), token
-
-
-def _micros(seconds: float) -> int:
-    return round(seconds * 1_000_000)
 
 
 def _begun(session_id: str) -> _CachedHead:

@@ -10,7 +10,7 @@ from agent_memory.core.once import Appended, KeptKey, Once, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
 from agent_memory.errors import SchemaTooNew
 from agent_memory.stores.base import Counts, Durability
-from agent_memory.stores.coding import to_micros
+from agent_memory.stores.coding import micros_of, to_micros
 from agent_memory.stores.damage import due_of, undamaged
 from agent_memory.stores.erasures import Erasures
 from agent_memory.stores.log import copy_for_caller, lags, tails_of
@@ -242,11 +242,11 @@ class RedisStore(RedisVectors):
         return copy_for_caller(moved)
 
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        micros = int(seconds * 1e6)
-        answer = self._index.run(LEASE, session_id, owner, micros, int(renew), repeat=True)
+        length = micros_of(seconds)
+        answer = self._index.run(LEASE, session_id, owner, length, int(renew), repeat=True)
         if answer == 0:
             return False
-        self._index.taken(session_id, micros, answer)
+        self._index.taken(session_id, length, answer)
         return True
 
     def release(self, session_id: str, owner: str) -> None:
@@ -254,7 +254,7 @@ class RedisStore(RedisVectors):
             self._index.released(session_id)
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-        values = (owner, int(seconds * 1e6), int(renew))
+        values = (owner, micros_of(seconds), int(renew))
         taken = self._server.run(LOCK, [self._keys.lock(name)], *values, repeat=True)
         return bool(taken == 1)
 
@@ -273,7 +273,7 @@ class RedisStore(RedisVectors):
         return due_of(self, read)
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        return self._index.schedule(head, "" if seconds is None else int(seconds * 1e6))
+        return self._index.schedule(head, "" if seconds is None else micros_of(seconds))
 
     def schedule_all(self) -> None:
         """See `SessionStore.schedule_all`.

@@ -15,7 +15,7 @@ from agent_memory.errors import (
     SessionDeleting,
     SessionOfAnotherUser,
 )
-from agent_memory.stores.coding import now_micros, to_micros
+from agent_memory.stores.coding import micros_of, now_micros, to_micros
 from agent_memory.stores.log import extend, with_tail
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.keys import read_keys, write_keys
@@ -235,7 +235,7 @@ def _next(known: _CachedHead, one: Append) -> tuple[_Next, Sequence[Entry]] | No
 
 def _by(one: Append) -> int:
     """When the session is to be looked at, at the latest."""
-    return now_micros() + round(one.within * 1_000_000)
+    return now_micros() + micros_of(one.within)
 
 
 def _first(known: _CachedHead, one: Append, entries: Sequence[Entry]) -> dict[str, Any]:

@@ -119,7 +119,13 @@ _WAITING = (
 )
 _TURNS = (_WAITING.c.turn, _WAITING.c.due_at, _WAITING.c.key)
 _NEXT = select(_WAITING).order_by(*_TURNS).limit(_most).subquery()
-_ON_TIME = or_(_s.due_at.is_(None), _s.due_at > _now)
+
+
+def _due_after(at: Any) -> Any:
+    return or_(_s.due_at.is_(None), _s.due_at > at)
+
+
+_ON_TIME = _due_after(_now)
 _TAKER: Any = bindparam("taker")
 _HOLD = (
     update(SESSIONS)
@@ -216,9 +222,7 @@ STATEMENTS: dict[str, ClauseElement] = {
     "schedule": update(SESSIONS)
     .where(_UNCHANGED, _last(_e.seq) == bindparam("end"))
     .values(due_at=bindparam("at")),
-    "fall_due": update(SESSIONS)
-    .where(_OF_SESSION, or_(_s.due_at.is_(None), _s.due_at > _by))
-    .values(due_at=_by),
+    "fall_due": update(SESSIONS).where(_OF_SESSION, _due_after(_by)).values(due_at=_by),
     "schedule_all": update(SESSIONS)
     .where(_s.namespace == bindparam("ns"), _ON_TIME)
     .values(due_at=_now),

@@ -11,7 +11,7 @@ from agent_memory.core.once import Append, Appended, KeptKey, Once
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease
 from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.stores.base import Counts, Durability
-from agent_memory.stores.coding import latest_micros, now_micros, to_micros
+from agent_memory.stores.coding import latest_micros, micros_of, now_micros, to_micros
 from agent_memory.stores.damage import due_of, page_of, undamaged
 from agent_memory.stores.log import with_tail
 from agent_memory.stores.sql.appending import Appender, swap
@@ -245,7 +245,7 @@ class SQLStore(SQLVectors):
     def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         now = now_micros()
         values = {**self._at(session_id), "taker": owner, "now": now, "latest": latest_micros(now)}
-        values["until"] = now + int(seconds * 1e6)
+        values["until"] = now + micros_of(seconds)
         name = "renew_lease" if renew else "lease"
         return self._database.alone(lambda connection: connection.run(name, values) == 1)
 
@@ -257,7 +257,7 @@ class SQLStore(SQLVectors):
         now = now_micros()
         values = {"ns": self._namespace, "of_name": name, "taker": owner, "now": now}
         values["latest"] = latest_micros(now)
-        values["till"] = now + int(seconds * 1e6)
+        values["till"] = now + micros_of(seconds)
 
         def work(connection: SQLConnection) -> bool:
             if renew:
@@ -282,7 +282,7 @@ class SQLStore(SQLVectors):
         return due_of(self, read)
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
-        at = None if seconds is None else now_micros() + int(seconds * 1e6)
+        at = None if seconds is None else now_micros() + micros_of(seconds)
         begun = to_micros(head.created_at)
         values = {"was": head.version, "begun": begun, "end": head.end, "at": at}
         values |= self._at(head.session_id)
