@@ -3,6 +3,7 @@
 Two say the same where four of five pairs of neighbouring words are alike (Jaccard), and all names
 and numbers. Every such pair is found, and few others are looked at: by the prefix filter of
 Chaudhuri, Ganti and Kaushik, 2006, two that have so much in common share one of their rarest pairs.
+And a text of which more than a fifth stands in no other is like none of them: most texts are such.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cache, partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 
 from agent_memory.core.text import identifiers, names
 
 _ALIKE = 0.8
 
-_Pairs = frozenset[tuple[str, ...]]
+_Pairs = frozenset[str]
+_NO_PAIRS: _Pairs = frozenset([""])
 
 
 def doubles(texts: Sequence[str]) -> dict[int, int]:
@@ -28,11 +30,13 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
     """
     pairs = [_pairs(text) for text in texts]
     named = cache(partial(_named, texts))
-    holding = Counter(pair for some in pairs for pair in some)
-    by_pair: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    holding = _shared(pairs)
+    by_pair: dict[str, list[int]] = defaultdict(list)
     found: dict[int, int] = {}
     for place, some in enumerate(pairs):
-        rarest = sorted(some, key=lambda pair: (holding[pair], pair)) or [()]
+        if len(some & holding.keys()) < _ALIKE * len(some):
+            continue
+        rarest = sorted(some, key=lambda pair: (holding[pair], pair))
         prefix = rarest[: len(rarest) - ceil(_ALIKE * len(rarest)) + 1]
         near = sorted({other for pair in prefix for other in by_pair[pair]})
         same = (at for at in near if _alike(some, pairs[at]) and named(at) == named(place))
@@ -44,9 +48,19 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
     return found
 
 
+def _shared(texts: Sequence[_Pairs]) -> Counter[str]:
+    """The pairs that more texts than one have, with how many have each."""
+    once, again = set[str](), set[str]()
+    for some in texts:
+        again |= once & some
+        once |= some
+    return Counter(chain.from_iterable(some & again for some in texts))
+
+
 def _pairs(text: str) -> _Pairs:
-    """Each two words that follow each other: who did what to whom is in their order."""
-    return frozenset(pairwise(["", *text.casefold().split()]))
+    """Each two words that follow each other: who did what to whom is in their order. Of a text
+    without words an empty one."""
+    return frozenset(map(" ".join, pairwise(["", *text.casefold().split()]))) or _NO_PAIRS
 
 
 def _alike(one: _Pairs, other: _Pairs) -> bool:

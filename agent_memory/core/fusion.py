@@ -38,13 +38,14 @@ def merge(
             another store a session of the same id is another session.
         floors: For each block, the share of its best score below which its recalls are left out.
     """
+    shown = frozenset(shown)
     wanted = [
         recall
         for block, recalls in found.items()
         for recall in recalls
         if not recall.sources
         or (among is not None and block not in among)
-        or any(source not in shown for source in recall.sources)
+        or not shown.issuperset(recall.sources)
     ]
     every = (recall for recalls in found.values() for recall in recalls)
     ranked = [
@@ -177,20 +178,23 @@ def with_pinned(
     return [*pinned, *[one for one in found if one.id not in scope.pinned]][:limit]
 
 
-def folded(ranked: Sequence[Recall], limit: int) -> list[Recall]:
+def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
     """The first that say something of their own, at most so many.
 
     Args:
-        ranked: Recalls, best first.
+        ranked: Recalls, best first; no more of them are asked for than it takes.
         limit: How many.
     """
-    first: dict[str, Recall] = {}
-    for recall in ranked:
-        first.setdefault(" ".join(recall.text.casefold().split()), recall)
-    said, size = list(first.values()), 2 * limit
-    while len(kept := _folded(said[:size])) < limit and size < len(said):
+    rest, first, size = iter(ranked), dict[str, Recall](), 2 * limit
+    while True:
+        for recall in rest:
+            first.setdefault(" ".join(recall.text.casefold().split()), recall)
+            if len(first) >= size:
+                break
+        kept = _folded(list(first.values()))
+        if len(kept) >= limit or len(first) < size:
+            return kept[:limit]
         size *= 2
-    return kept[:limit]
 
 
 def _folded(ranked: Sequence[Recall]) -> list[Recall]:

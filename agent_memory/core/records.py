@@ -258,7 +258,7 @@ class Scope:
             return True
         if self.only_session and all(name != self.session_id for name, _ in sources):
             return False
-        return any(source not in self.shown for source in sources)
+        return not self.shown.issuperset(sources)
 
     @property
     def is_somebodys(self) -> bool:
@@ -349,10 +349,11 @@ class Recall:
     @property
     def told_time(self) -> str:
         """Its time as it is shown; empty where none is known."""
-        return self.time or (f"{self.created_at:%Y-%m-%d}" if self.created_at else "")
+        return self.time or (self.created_at.date().isoformat() if self.created_at else "")
 
     def __str__(self) -> str:
-        return f"[{self.told_time}] {self.text}" if self.told_time else self.text
+        time = self.told_time
+        return f"[{time}] {self.text}" if time else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
+from itertools import islice
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
@@ -277,9 +278,9 @@ class VectorMemory(Block):
         silent = [hit for hit in hits if hit.record.id not in known]
         again = [
             LeftOut(recall, "it only asks the same, or says that it is not known")
-            for recall in self._in_order(question, silent, 0.0).recalls(self.name)[:limit]
+            for recall in islice(self._in_order(question, silent, 0.0).recalls(self.name), limit)
         ]
-        every = self._in_order(question, told, 0.0).recalls(self.name)
+        every = list(self._in_order(question, told, 0.0).recalls(self.name))
         if not self._bear(question, told):
             why = f"nothing bears on the question: min_similarity asks {self._unrelated:g} of many"
             return [*(LeftOut(recall, why) for recall in every[:limit]), *again]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Self
 
@@ -12,10 +12,10 @@ import numpy as np
 from agent_memory.core.records import Record
 from agent_memory.retrieval.beside import search_both
 from agent_memory.retrieval.features import Features, Query
-from agent_memory.retrieval.postings import Postings
+from agent_memory.retrieval.postings import Found
 from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
 from agent_memory.retrieval.terms import rarity
-from agent_memory.retrieval.views import VIEWS
+from agent_memory.retrieval.views import VIEWS, WORDS
 
 ANY = -1
 """The dimension of an index of which no vector is known: whatever a question has."""
@@ -102,11 +102,7 @@ class SegmentIndex:
 
     def holding(self, words: Sequence[int]) -> list[np.ndarray]:
         """For each view of words, how many records have each of these, given by their numbers."""
-        found = [np.zeros(len(words)), np.zeros(len(words))]
-        for view, holding in enumerate(found):
-            for _, _, which, part in self._found(view, words):
-                holding[which] += part.stop - part.start
-        return found
+        return [_held(self._found(view, words), len(words)) for view in range(len(WORDS))]
 
     def scores(
         self,
@@ -125,13 +121,14 @@ class SegmentIndex:
         """
         scores = np.zeros((len(VIEWS), len(self)), np.float32)
         among = len(self) if count is None else count
-        for view, held in enumerate(self.holding(words) if holding is None else holding):
+        for view in range(len(WORDS)):
+            found = self._found(view, words)
+            held = _held(found, len(words)) if holding is None else holding[view]
             rare = rarity(among, held).astype(np.float32)
-            for first, postings, which, part in self._found(view, words):
-                places = postings.places[part].astype(np.int64) + first
-                scores[view][places] += rare[which] * postings.weights[part].astype(np.float32)
+            for segment, one in found:
+                one.add_to(scores[view, segment], rare)
         if len(meaning):
-            self._compare(np.ascontiguousarray(meaning, np.float32), scores[2:])
+            self._compare(np.ascontiguousarray(meaning, np.float32), scores[len(WORDS) :])
         return scores.T
 
     @staticmethod
@@ -149,13 +146,16 @@ class SegmentIndex:
         places = sorted(found)
         return Candidates([name(place) for place in places], scores[places])
 
-    def _found(self, view: int, words: Sequence[int]) -> Iterator[tuple[int, Postings, int, slice]]:
-        """Where words are: the segment's first record, its postings, which word, and its part."""
+    def _found(self, view: int, words: Sequence[int]) -> list[tuple[slice, Found]]:
+        """What each segment that has any of some words says of them, with its records."""
+        if not len(words):
+            return []
         asked = np.array(words, np.uint32)
-        for first, segment in zip(self._firsts, self.segments if len(asked) else (), strict=False):
-            postings = (segment.words, segment.words_around)[view]
-            for which, part in postings.found(asked):
-                yield first, postings, which, part
+        every = (
+            (slice(first, first + one.records), (one.words, one.words_around)[view].found(asked))
+            for first, one in zip(self._firsts, self.segments, strict=False)
+        )
+        return [(segment, found) for segment, found in every if len(found.which)]
 
     def _compare(self, meaning: np.ndarray, scores: np.ndarray) -> None:
         # all numbers are finite; what BLAS reads beside them sets the processor's flags at times
@@ -168,16 +168,27 @@ class SegmentIndex:
         np.round(scores, _DIGITS, out=scores)
 
 
+def _held(found: Sequence[tuple[slice, Found]], words: int) -> np.ndarray:
+    """How many records have each of some words."""
+    held = np.zeros(words)
+    for _, one in found:
+        held[one.which] += one.sizes
+    return held
+
+
 def _are_merged(one: Segment, other: Segment) -> bool:
     """Whether two neighbours become one: so a record is copied only now and then."""
     return one.records < 2 * other.records and one.records + other.records <= MOST_ROWS
 
 
 def _best(name: Callable[[int], str], scores: np.ndarray, depth: int) -> list[int]:
+    """The places of the best, in no order; names are asked for only where some tie for the last."""
     places = np.flatnonzero(scores > 0)
-    if 0 < depth < len(places):
-        there = scores[places]
-        bar = np.partition(there, len(there) - depth)[len(there) - depth]
-        places = places[there >= bar]
-    best = sorted(places.tolist(), key=lambda place: (-scores[place], name(place)))
-    return best[:depth]
+    if not 0 < depth < len(places):
+        return list(places.tolist()) if depth else []
+    there = scores[places]
+    bar = np.partition(there, len(there) - depth)[len(there) - depth]
+    above: list[int] = places[there > bar].tolist()
+    ties: list[int] = places[there == bar].tolist()
+    missing = depth - len(above)
+    return above + (ties if len(ties) == missing else sorted(ties, key=name)[:missing])

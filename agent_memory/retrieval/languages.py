@@ -20,6 +20,7 @@ ENGLISH = frozenset(["english"])
 
 _VOTERS = 200  # words; a box of 8 bits holds as many votes
 _BOX = 8
+_MOST_KNOWN = 4_000
 _OPENING = {"spanish": ("", "\u00bf")}
 _BEHIND = ("", ",", "?")
 _SCRIPTS = (
@@ -78,6 +79,7 @@ def elected(votes: Iterable[int]) -> frozenset[str]:
     return _chosen(sum(islice(filter(None, votes), _VOTERS)))
 
 
+@lru_cache(_MOST_KNOWN)
 def persons(text: str) -> Persons:
     """Whether a text says "I" or "you" in one of its languages, English left aside."""
     folded = text.casefold().replace("\u2019", "'")
@@ -104,7 +106,7 @@ def _votes() -> dict[str, int]:
     return votes
 
 
-@lru_cache(4_000)
+@lru_cache(_MOST_KNOWN)
 def _chosen(votes: int) -> frozenset[str]:
     counts = votes.to_bytes(len(LATIN), "little")
     most = frozenset(name for name, n in zip(LATIN, counts, strict=True) if n == max(counts))

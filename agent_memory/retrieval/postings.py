@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -98,17 +98,47 @@ class Postings(NamedTuple):
             for start, end in zip([0, *ends], ends, strict=False)
         ]
 
-    def found(self, asked: np.ndarray) -> Iterator[tuple[int, slice]]:
-        """For each of these words that is here, by its place among them, where its postings are.
+    def found(self, asked: np.ndarray) -> Found:
+        """What there is of some words.
 
         Args:
             asked: The words' numbers, uint32.
         """
-        if len(self.terms):
-            at = np.searchsorted(self.terms, asked)
-            at[at == len(self.terms)] = 0
-            for which in np.flatnonzero(self.terms[at] == asked).tolist():
-                yield which, slice(*self.starts[at[which] : at[which] + 2].tolist())
+        at = np.searchsorted(self.terms, asked)
+        at[at == len(self.terms)] = 0
+        which = np.flatnonzero(self.terms[at] == asked) if len(self.terms) else at[:0]
+        starts = self.starts[at[which]].astype(np.intp)
+        return Found(self, which, starts, self.starts[at[which] + 1] - starts)
+
+
+class Found(NamedTuple):
+    """What postings have of some words that were asked for.
+
+    Attributes:
+        postings: The postings.
+        which: Which of those asked for are there, (n,), by their places among them.
+        starts: Where the postings of each begin.
+        sizes: In how many records each is.
+    """
+
+    postings: Postings
+    which: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+
+    def add_to(self, scores: np.ndarray, worth: np.ndarray) -> None:
+        """Add to what records score what the words are worth in them, word after word.
+
+        Args:
+            scores: Of the records, float32.
+            worth: What each word that was asked for is worth, float32.
+        """
+        ends = np.cumsum(self.sizes)
+        at = np.repeat(self.starts - ends + self.sizes, self.sizes)
+        at += np.arange(len(at))
+        weights = self.postings.weights[at].astype(np.float32)
+        weights *= np.repeat(worth[self.which], self.sizes)
+        np.add.at(scores, self.postings.places[at], weights)
 
 
 _NONE = np.empty(0, np.uint32)

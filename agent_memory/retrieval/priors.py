@@ -24,7 +24,6 @@ _OF_ONESELF = 0.25
 _MEANT_CONVERSATION = 0.1
 _MEANT_DATE = 0.15
 _NEIGHBOUR = 0.2
-_NEAR = (-2, -1, 1, 2)
 _SAYS_LITTLE = 0.3
 _ONLY_ASKS = 0.1
 
@@ -38,12 +37,11 @@ _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)
 def priors(question: str, turns: Sequence[Turn]) -> np.ndarray:
     """What is to be added to each turn's blend."""
     against = np.array([_against(turn.text) for turn in turns], np.float32)
-    named = dates(question)
-    there = [any(date.holds(turn.said_at) for date in named) for turn in turns]
-    return np.asarray(
-        _meant(question, turns) + _MEANT_DATE * np.array(there, np.float32) - against,
-        np.float32,
-    )
+    said = _meant(question, turns)
+    if named := dates(question):
+        there = [any(date.holds(turn.said_at) for date in named) for turn in turns]
+        said = said + _MEANT_DATE * np.array(there, np.float32)
+    return np.asarray(said - against, np.float32)
 
 
 @lru_cache(_MOST_KNOWN)
@@ -69,7 +67,7 @@ def of_conversation(scores: np.ndarray, conversations: Sequence[str]) -> np.ndar
 
 
 def of_neighbours(scores: np.ndarray, places: Sequence[tuple[str, int]]) -> np.ndarray:
-    """What is to be added for the best of what was said right before and after a turn.
+    """What is to be added for the best of the two turns before it and the two after.
 
     Args:
         scores: The turns' scores.
@@ -78,7 +76,12 @@ def of_neighbours(scores: np.ndarray, places: Sequence[tuple[str, int]]) -> np.n
     best: dict[tuple[str, int], float] = {}
     for place, score in zip(places, scores.tolist(), strict=True):
         best[place] = max(score, best.get(place, 0.0))
-    near = [max(best.get((session, seq + step), 0.0) for step in _NEAR) for session, seq in places]
+    of = best.get
+    near = [
+        max(of((name, seq - 2), 0.0), of((name, seq - 1), 0.0), of((name, seq + 1), 0.0),
+            of((name, seq + 2), 0.0))
+        for name, seq in places
+    ]  # fmt: skip
     return np.array(near, np.float32) * _NEIGHBOUR
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from agent_memory.core.asking import ends_asking
-from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.words import words, words_up_to
 
 FULL = 12
@@ -47,21 +46,26 @@ def only_asks(text: str) -> bool:
     return ends_asking(text) and words_up_to(FULL, text) < FULL
 
 
-def tells_nothing(asked: frozenset[str], languages: frozenset[str], turn: Turn) -> bool:
+def tells_nothing(
+    asked: frozenset[str], languages: frozenset[str], text: str, is_user: bool
+) -> bool:
     """Whether a turn only asks the same, or says that it is not known.
 
     Args:
         asked: The question's words, in its own languages.
         languages: These.
-        turn: The turn.
+        text: What the turn says.
+        is_user: Whether a user says it.
     """
-    said, not_knowing = _said(turn.text, languages), _said(_NOT_KNOWING_TEXT, languages)
+    said = _said(text, languages)
     if not said or len(said) > 2 * FULL:
         return False
-    beside = said - asked
-    if only_asks(turn.text):
-        return not beside
-    return not turn.is_user and bool(said & not_knowing) and beside <= not_knowing
+    if only_asks(text):
+        return said <= asked
+    if is_user:
+        return False
+    not_knowing = _said(_NOT_KNOWING_TEXT, languages)
+    return not said.isdisjoint(not_knowing) and said - asked <= not_knowing
 
 
 @lru_cache(_MOST_KNOWN)

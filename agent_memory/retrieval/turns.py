@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,22 +98,21 @@ class Ranking:
     def __len__(self) -> int:
         return len(self.places)
 
-    def recalls(self, block: str, scope: Scope | None = None) -> list[Recall]:
+    def recalls(self, block: str, scope: Scope | None = None) -> Iterator[Recall]:
         """As recalls, best first: those that are wanted, where a scope says which."""
-        return [
-            _recall(block, record, sources, float(self.scores[place]), self.views[place].tolist())
-            for place in self.places
-            for record in [self.hits[place].record]
-            for sources in [tuple((record.session_id, seq) for seq in record.sources)]
-            if scope is None or scope.wants(sources)
-        ]
+        for place in self.places:
+            record = self.hits[place].record
+            sources = tuple((record.session_id, seq) for seq in record.sources)
+            if scope is None or scope.wants(sources):
+                score, views = float(self.scores[place]), self.views[place].tolist()
+                yield _recall(block, record, sources, score, views)
 
 
 def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Those of what was found that tell something, beside what was asked."""
     languages = languages_of(question)
     asked = frozenset(words(question, languages))
-    return [hit for hit in hits if not tells_nothing(asked, languages, _turn(hit.record))]
+    return [hit for hit in hits if not tells_nothing(asked, languages, *_said(hit.record))]
 
 
 def ranked(
@@ -153,9 +152,18 @@ def ranked(
 
 
 def _turn(record: Record) -> Turn:
-    said_by = str(record.metadata.get("speaker", ""))
-    text = record.text.removeprefix(f"{said_by}: ")
-    return Turn(said_by, text, record.created_at, record.metadata.get("role") == "user")
+    text, is_user = _said(record)
+    return Turn(_speaker(record), text, record.created_at, is_user)
+
+
+def _said(record: Record) -> tuple[str, bool]:
+    """What a record's turn says, and whether a user said it."""
+    text = record.text.removeprefix(f"{_speaker(record)}: ")
+    return text, record.metadata.get("role") == "user"
+
+
+def _speaker(record: Record) -> str:
+    return str(record.metadata.get("speaker", ""))
 
 
 def _recall(

@@ -211,7 +211,8 @@ class Crowd:
         self._look(step, share, answer)
         if step.case == "own" and call.of_user and answer.status == 200 and not call.in_share:
             for name, value in harvested(call.name, answer.json):
-                step.person.knows(name, value)
+                if not words_in(value):  # who names such a session in a share has told it there
+                    step.person.knows(name, value)
 
     def _named(self, step: _Step, name: str) -> str:
         """What a field names: something of the victim's, or else of one's own, or nothing."""

@@ -158,7 +158,7 @@ def recalls(
     for some, own in zip(found, names, strict=True):
         assert all(at_the_rim(hit, some) for hit in some if hit.record.id in own - both)
     kept = [[hit for hit in some if hit.record.id in both] for some in found]
-    return [ranked(question, some).recalls("v") for some in kept]
+    return [list(ranked(question, some).recalls("v")) for some in kept]
 
 
 def at_the_rim(hit: Hit, found: Sequence[Hit]) -> bool:

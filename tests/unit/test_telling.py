@@ -1,10 +1,7 @@
 """Turns that tell nothing to one who asks."""
 
-from datetime import UTC, datetime
-
 import pytest
 
-from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.telling import tells_nothing
 from agent_memory.retrieval.words import words
@@ -13,9 +10,8 @@ QUESTION = "Where do I live?"
 
 
 def nothing(text: str, *, user: bool = False, question: str = QUESTION) -> bool:
-    turn = Turn("user" if user else "assistant", text, datetime(2026, 3, 4, tzinfo=UTC), user)
     languages = languages_of(question)
-    return tells_nothing(frozenset(words(question, languages)), languages, turn)
+    return tells_nothing(frozenset(words(question, languages)), languages, text, user)
 
 
 @pytest.mark.parametrize(

@@ -221,4 +221,6 @@ def _named(recall: Recall, name: str) -> Recall:
     """A recall under its block's name, which limits, context and statistics go by."""
     if not isinstance(recall.text, str):
         raise TypeError(f"The text of recall {recall.id!r} is {recall.text!r}.")
+    if recall.block == name and type(recall.score) is float:
+        return recall
     return replace(recall, block=name, score=float(recall.score))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import PrivateAttr
@@ -64,7 +64,9 @@ class LogBlock(ManualBlock):
     def delete(self, scope: Scope) -> None:
         """As `Block.delete`: nothing, since it keeps nothing."""
 
-    def _ranked(self, scope: Scope, question: str, tails: Tails, waiting: Waiting) -> list[Recall]:
+    def _ranked(
+        self, scope: Scope, question: str, tails: Tails, waiting: Waiting
+    ) -> Iterable[Recall]:
         known = waiting.index(tails, scope.owner, question, _made)
         if known is None:
             return []
