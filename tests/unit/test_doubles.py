@@ -1,5 +1,7 @@
 """Which texts say what another says: found quickly, and by comparing each with each."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=12)
 
 def pairs(text: str) -> set[tuple[str, str]]:
     words = ["", *text.casefold().split()]
-    return set(zip(words, words[1:], strict=False))
+    return set(pairwise(words))
 
 
 def same(one: str, other: str) -> bool:

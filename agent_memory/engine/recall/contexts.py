@@ -85,8 +85,8 @@ class View(NamedTuple):
         """The context; of another window, where the turn has grown."""
         seen = self.seen
         window = window or seen.window
-        text = seen.query.text() if seen.query is not None else ""
         recalls = self.merged(window)
+        text = seen.query.text() if recalls and seen.query is not None else ""
         packed = seen.packer.pack(seen.head, window, recalls, self.warnings, text)
         return packed if self.usage == Usage() else replace(packed, usage=self.usage)
 
@@ -166,7 +166,6 @@ class Contexts:
         self.troubles = troubles
         self.prompts = Prompts()
 
-    @apart
     def get(
         self,
         session_id: str,
@@ -177,11 +176,26 @@ class Contexts:
         given: Sequence[Any] | None = None,
     ) -> MemoryContext:
         """See `AgentMemory.get`."""
+        alone = not self.blocks and not self._sent.on  # it only reads, and waits for nobody
+        made = self._get if alone else self._got_apart
+        return made(session_id, message, user_id, max_tokens, form, given)
+
+    def _get(
+        self,
+        session_id: str,
+        message: Any,
+        user_id: str | None,
+        max_tokens: int | None,
+        form: str | None,
+        given: Sequence[Any] | None,
+    ) -> MemoryContext:
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
         how: dict[str, Any] = {"once": True, "form": form, "given": given}
         seen = self.see(session_id, to_add(query), user_id, packer=packer, query=query, **how)
         return self.sending(session_id, self._view(seen), form)(seen.asked)
+
+    _got_apart = apart(_get)
 
     @apart
     def were(
@@ -248,7 +262,7 @@ class Contexts:
                     block.recalled(seen.scope, ids)
                 except StoreError as error:  # the context is there, whatever is counted
                     logger.warning("what was recalled is not counted: %s", error)
-        if query is not None and not is_courtesy(query.text()):
+        if self.blocks and query is not None and not is_courtesy(query.text()):
             selective = (context.blocks[one.block].selective for one in context.recalls)
             self._recalls.note(found=any(selective))
 
@@ -307,7 +321,8 @@ class Contexts:
         scope = scope_of(head, user_id, session_id)
         if self.blocks:
             scope = replace(scope, shown=window.sources)
-        return Seen(packer, head, entries, asked, query and asked_for(query), scope, window)
+            query = query and asked_for(query)
+        return Seen(packer, head, entries, asked, query, scope, window)
 
     def _view(self, seen: Seen) -> View:
         with Account("other", seen.scope.user_id, within=current_account()).charged() as account:
@@ -341,6 +356,8 @@ class Contexts:
 
         For what only thanks or greets that is what they recall whatever is asked.
         """
+        if not self.blocks:
+            return {}, []
         always = None
         if message is not None and is_courtesy(message.text()):
             always = [block.name for block in self.blocks if not block.selective]
