@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -10,10 +12,9 @@ import pytest
 
 from agent_memory.errors import ConfigError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.sql.compiling import words
 from agent_memory.stores.sql.database import SQLConnection
-from agent_memory.stores.sql.driver import dialect_of
 from agent_memory.stores.sql.migrations import table_name
+from agent_memory.stores.sql.postgresql_words import STATEMENTS
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, record
 from agent_memory.testing.features import worded
@@ -175,7 +176,7 @@ def test_many_vectors_are_put_at_one_pace(database: str) -> None:
         for batch in range(10):
             some = [record(f"{batch}-{n}") for n in range(100)]
             store.put_vectors("v", some, worded(["fox"] * 100))
-        statement = words(dialect_of("postgresql+psycopg://")).statements["numbers_of_ids"]
+        statement = STATEMENTS["numbers_of_ids"]
         given = {"ns": "default", "of_block": "v", "ids": ["1-1", "2-2"]}
         text, values = statement.filled(given)
         filled = iter(values)
@@ -196,7 +197,7 @@ def test_due_reads_only_what_is_due(database: str) -> None:
             "ANALYZE agent_memory_sessions",
         ):
             postgres.read(lambda c, text=text: c.value(today(text)))
-        statement = words(dialect_of("postgresql+psycopg://")).statements["due"]
+        statement = STATEMENTS["due"]
         values = {"ns": "default", "now": 10**9, "latest": 10**10, "most": 100}
         text, values = statement.filled(values)
         given = iter(values)
@@ -206,3 +207,16 @@ def test_due_reads_only_what_is_due(database: str) -> None:
     store.close()
     assert "agent_memory_sessions_due" in plan
     assert "Seq Scan" not in plan
+
+
+def test_postgres_loads_no_sqlalchemy(database: str) -> None:
+    """Else: each process of a service waits half a second for an import and for statements."""
+    code = (
+        "import sys\n"
+        "from agent_memory.stores import open_store\n"
+        f"store = open_store({database!r})\n"
+        "store.counts(), store.due(), store.records('b', 'user:u'), store.close()\n"
+        "heavy = {'sqlalchemy', 'sqlmodel', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

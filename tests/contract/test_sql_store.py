@@ -16,10 +16,10 @@ from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Counts, Durability, Store
 from agent_memory.stores.sql import sqlite, sqlite_connection
-from agent_memory.stores.sql.compiling import SQLITE_FILE, sqlite_source
+from agent_memory.stores.sql.compiling import files
 from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.sqlite import Database
-from agent_memory.stores.sql.sqlite_statements import STATEMENTS
+from agent_memory.stores.sql.sqlite_words import STATEMENTS
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (
     RecordStoreContract,
@@ -332,9 +332,10 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
 
 
 def test_the_statements_are_those_of_the_tables() -> None:
-    """Else: a table or statement was changed, and SQLite goes on with the words of before."""
-    written = SQLITE_FILE.read_text(encoding="utf-8")
-    assert written == sqlite_source(), "run: python -m agent_memory.stores.sql.compiling"
+    """Else: a table or statement was changed, and stores go on with the words of before."""
+    for file, source in files().items():
+        written = file.read_text(encoding="utf-8")
+        assert written == source, "run: python -m agent_memory.stores.sql.compiling"
 
 
 def test_sqlite_loads_no_sqlalchemy(path: Path) -> None:

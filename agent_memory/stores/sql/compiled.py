@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ class Statement:
     names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     list_name: str | None = None
-    mark: str = field(default="?", repr=False)
+    mark: str = "?"
 
     def filled(self, values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
         """Text and parameters for these values."""
@@ -58,6 +58,21 @@ class Statement:
         kind: Any = namedtuple("Row", self.columns)  # type: ignore[misc]
         make: Callable[[Iterable[Any]], Any] = kind._make
         return make
+
+
+@dataclass(frozen=True)
+class Words:
+    """All that a dialect needs.
+
+    Attributes:
+        dialect: Its name.
+        schema: What makes all tables and indexes, in order.
+        statements: By name.
+    """
+
+    dialect: str
+    schema: Sequence[str]
+    statements: Mapping[str, Statement]
 
 
 _CHUNK = 500

@@ -1,21 +1,19 @@
 """Writing the statements in a dialect's words.
 
-SQLite's are kept as a file, `sqlite_statements`, so that opening a database does not import
-SQLAlchemy, which takes most of a second. After a change of tables or statements write it anew with
+They are kept as files, such as `sqlite_words`: to make them whenever a database is opened would
+take half a second. After a change of tables or statements write them anew with
 `python -m agent_memory.stores.sql.compiling`; a test fails until that is done.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Insert, Select
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.expression import ClauseElement
@@ -24,17 +22,16 @@ from agent_memory.stores.sql.compiled import Statement
 from agent_memory.stores.sql.statements import SERVER_STATEMENTS, STATEMENTS
 from agent_memory.stores.sql.tables import SEGMENTS, metadata
 
-SQLITE_FILE = Path(__file__).with_name("sqlite_statements.py")
-
 _HEADER = '''\
-"""Tables and statements in SQLite's words. Made by `compiling`: not to be edited."""
+"""Tables and statements in {name}'s words. Made by `compiling`: not to be edited."""
 
-from agent_memory.stores.sql.compiled import Statement
+from agent_memory.stores.sql.compiled import Statement, Words
 
 '''
 _LIST = re.compile(r"__\[POSTCOMPILE_(\w+)\]")
 _NUMBERED_BY_THE_DATABASE = "key"
 _MARKS = {"qmark": "?", "format": "%s"}
+_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
 
 
 def compiled(statement: ClauseElement, dialect: Dialect) -> Statement:
@@ -74,32 +71,31 @@ def schema(dialect: Dialect) -> list[str]:
     return made
 
 
-@dataclass(frozen=True)
-class Words:
-    """All that a dialect needs: its name, and see `schema` and `compiled`."""
-
-    dialect: str
-    schema: list[str]
-    statements: dict[str, Statement]
-
-
-@cache
-def words(dialect: Dialect) -> Words:
-    """Tables and statements in a server's words."""
-    statements = {name: compiled(one, dialect) for name, one in SERVER_STATEMENTS.items()}
-    return Words(dialect.name, schema(dialect), statements)
+def files() -> dict[Path, str]:
+    """What the files of all dialects should hold."""
+    urls = {"sqlite": "sqlite://", "postgresql": "postgresql+psycopg://",
+            "mysql": "mysql+pymysql://", "mariadb": "mariadb+pymysql://"}  # fmt: skip
+    return {
+        Path(__file__).with_name(f"{name}_words.py"): _source(_dialect(url))
+        for name, url in urls.items()
+    }
 
 
-def sqlite_source() -> str:
-    """What the file of SQLite's statements should hold."""
-    dialect = sqlite.dialect()
-    lines = [_HEADER, "SCHEMA = (\n", *(f"    {text!r},\n" for text in schema(dialect)), ")\n\n"]
-    lines.append("STATEMENTS = {\n")
-    for name, statement in STATEMENTS.items():
-        one = compiled(statement, dialect)
-        lines.append(f"    {name!r}: {one!r},\n")
-    return "".join([*lines, "}\n"])
+def _dialect(url: str) -> Dialect:
+    kind: Any = make_url(url).get_dialect()
+    dialect: Dialect = kind() if url == "sqlite://" else kind(paramstyle="format")
+    return dialect
+
+
+def _source(dialect: Dialect) -> str:
+    statements = STATEMENTS if dialect.name == "sqlite" else SERVER_STATEMENTS
+    lines = [_HEADER.format(name=_NAMES[dialect.name]), "SCHEMA = (\n"]
+    lines += [f"    {text!r},\n" for text in schema(dialect)]
+    lines += [")\n\n", "STATEMENTS = {\n"]
+    lines += [f"    {name!r}: {compiled(one, dialect)!r},\n" for name, one in statements.items()]
+    return "".join([*lines, f"}}\n\nWORDS = Words({dialect.name!r}, SCHEMA, STATEMENTS)\n"])
 
 
 if __name__ == "__main__":
-    SQLITE_FILE.write_text(sqlite_source(), encoding="utf-8")
+    for file, source in files().items():
+        file.write_text(source, encoding="utf-8")

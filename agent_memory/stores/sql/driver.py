@@ -6,8 +6,7 @@ import select
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.engine.interfaces import Dialect
+from agent_memory.stores.sql.compiled import Words
 
 CONNECT_SECONDS = 5
 CALL_SECONDS = 20
@@ -66,8 +65,8 @@ class Driver(Protocol):
         """
         ...
 
-    def dialect(self, raw: Any) -> Dialect:
-        """What the server of a connection speaks."""
+    def words(self, raw: Any) -> Words:
+        """Tables and statements in the words of a connection's server."""
         ...
 
     def most_text(self, raw: Any) -> int | None:
@@ -108,13 +107,6 @@ class Driver(Protocol):
         No word of what was to be written is in it.
         """
         ...
-
-
-def dialect_of(url: str) -> Dialect:
-    """The dialect of a SQLAlchemy URL, with `%s` for parameters."""
-    kind: Any = make_url(url).get_dialect()
-    dialect: Dialect = kind(paramstyle="format")
-    return dialect
 
 
 def something_to_read(descriptor: int) -> bool:

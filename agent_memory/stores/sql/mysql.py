@@ -12,11 +12,11 @@ import pymysql.connections
 from pymysql.constants import CLIENT, CR, ER, SERVER_STATUS
 from pymysql.cursors import Cursor
 from sqlalchemy.engine import make_url
-from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.exc import ArgumentError
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.driver import (
     CALL_SECONDS,
@@ -26,7 +26,6 @@ from agent_memory.stores.sql.driver import (
     ConnectionLost,
     InTheWay,
     Parameters,
-    dialect_of,
 )
 
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 0, 1927, 4031}
@@ -206,8 +205,12 @@ class MySQLDriver:
             return raw
         raise failure
 
-    def dialect(self, raw: _Connection) -> Dialect:
-        return _MARIADB if "mariadb" in raw.version.lower() else _MYSQL
+    def words(self, raw: _Connection) -> Words:
+        if "mariadb" in raw.version.lower():
+            from agent_memory.stores.sql.mariadb_words import WORDS
+        else:
+            from agent_memory.stores.sql.mysql_words import WORDS
+        return WORDS
 
     def most_text(self, raw: _Connection) -> int | None:
         """See `Driver.most_text`."""
@@ -275,6 +278,3 @@ def _error_text(error: Exception) -> str:
     if _code(error) == ER.DUP_ENTRY:
         return "a row is there already."
     return str(error.args[-1] if error.args else error).rstrip(".") + "."
-
-
-_MYSQL, _MARIADB = dialect_of("mysql+pymysql://"), dialect_of("mariadb+pymysql://")

@@ -10,10 +10,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper
-from sqlalchemy.engine.interfaces import Dialect
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import TableMissing
 from agent_memory.stores.sql.driver import (
     CALL_SECONDS,
@@ -23,8 +23,8 @@ from agent_memory.stores.sql.driver import (
     ConnectionLost,
     InTheWay,
     Parameters,
-    dialect_of,
 )
+from agent_memory.stores.sql.postgresql_words import WORDS
 
 T = TypeVar("T")
 
@@ -142,8 +142,8 @@ class PostgresDriver:
             return raw
         raise failure
 
-    def dialect(self, raw: _Connection) -> Dialect:
-        return _DIALECT
+    def words(self, raw: _Connection) -> Words:
+        return WORDS
 
     def most_text(self, raw: _Connection) -> int | None:
         """See `Driver.most_text`."""
@@ -193,6 +193,3 @@ class PostgresDriver:
         if state == "42P01":
             return TableMissing(told)
         return StoreUnavailable(told) if state.startswith(_UNAVAILABLE) else StoreError(told)
-
-
-_DIALECT = dialect_of("postgresql+psycopg://")

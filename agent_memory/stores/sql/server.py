@@ -1,37 +1,32 @@
-"""A database server as `SQLStore` uses it: a pool of connections, and what to do when one is lost.
+"""A database server as `SQLStore` uses it: its connections, and what to do when one is lost.
 
-The pool is SQLAlchemy's, and all of it that takes part in a call. Statements go to the driver as
-text.
+Statements go to the driver as text; SQLAlchemy is not imported, which takes a quarter of a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
-
-from sqlalchemy import event
-from sqlalchemy.engine.interfaces import Dialect
-from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import MissingExtra, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.sql.compiling import words
+from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import SQLConnection, TableMissing
 from agent_memory.stores.sql.driver import ConnectionLost, Driver, something_to_read
 from agent_memory.stores.sql.migrations import is_current
+from agent_memory.stores.sql.places import Place, Places
 from agent_memory.stores.sql.server_connection import ServerConnection
 
 T = TypeVar("T")
 
 _MOST_IDLE = 8
 _MOST_CONNECTIONS = 32
-_POOL_SECONDS = 15.0
+_WAIT_SECONDS = 15.0
 
-_of_parents: list[QueuePool] = []
-"""Pools that crossed a fork: closing or forgetting their connections would end the parent's."""
+_of_parents: list[Places[Any]] = []
+"""What crossed a fork: closing or forgetting their connections would end the parent's."""
 
 
 class ServerDatabase:
@@ -48,20 +43,15 @@ class ServerDatabase:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._closed = False
-        self._pool = self._new_pool()
-        self._words = words(self._dialect())
+        self._places: Places[Any] = Places(_MOST_CONNECTIONS, _MOST_IDLE)
+        self._words = self._spoken()
         begin_anew_in_child(self, ServerDatabase._begin_anew)
 
-    def _dialect(self) -> Dialect:
+    def _spoken(self) -> Words:
         try:
-            first = self._pool.connect()
+            return self._with_raw(self._driver.words)
         except ConnectionLost as lost:
             told = str(lost)
-        else:
-            try:
-                return self._driver.dialect(first.dbapi_connection)
-            finally:
-                first.close()
         raise StoreUnavailable(told)
 
     def read(self, work: Callable[[SQLConnection], T]) -> T:
@@ -136,52 +126,47 @@ class ServerDatabase:
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._closed = True
-        self._pool.dispose()
+        self._places.clear(self._driver.errors)
 
     def _with_connection(self, work: Callable[[SQLConnection], T]) -> T:
-        held = self._taken()
-        raw = held.dbapi_connection
-        try:
-            return work(ServerConnection(raw, self._driver, self._words))
-        finally:
-            if not self._driver.usable(raw):
-                held.invalidate()
-            held.close()
-            if self._closed:  # closed meanwhile: what was just given back would stay open
-                self._pool.dispose()
+        return self._with_raw(lambda raw: work(ServerConnection(raw, self._driver, self._words)))
 
-    def _taken(self) -> PoolProxiedConnection:
+    def _with_raw(self, work: Callable[[Any], T]) -> T:
+        places = self._places
+        place = places.awaited(_WAIT_SECONDS)
+        if place is None:
+            raise StoreUnavailable(
+                f"All {_MOST_CONNECTIONS} connections of the store have been busy for "
+                f"{_WAIT_SECONDS:.0f} seconds. Its server is too slow for so many threads."
+            )
+        try:
+            with place.lock:
+                raw = self._ready(place)
+                try:
+                    return work(raw)
+                finally:
+                    if self._closed or not place.keeps or not self._driver.usable(raw):
+                        self._clear(place)
+        finally:
+            places.tell()
+
+    def _ready(self, place: Place[Any]) -> Any:
+        """The connection of a place; another one where its server has closed it."""
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
-        try:
-            return self._pool.connect()
-        except PoolTimeout:
-            pass
-        raise StoreUnavailable(
-            f"All {_MOST_CONNECTIONS} connections of the store have been busy for "
-            f"{_POOL_SECONDS:.0f} seconds. Its server is too slow for so many threads."
-        )
+        raw = place.connection
+        if raw is not None and something_to_read(self._driver.socket(raw)):
+            self._clear(place)
+        place.connection = place.connection or self._driver.connect()
+        return place.connection
 
-    def _new_pool(self) -> QueuePool:
-        pool = QueuePool(
-            lambda: self._driver.connect(),
-            pool_size=_MOST_IDLE,
-            max_overflow=_MOST_CONNECTIONS - _MOST_IDLE,
-            timeout=_POOL_SECONDS,
-            reset_on_return=None,  # transactions end where they began; it would cost a round trip
-            use_lifo=True,
-        )
-        event.listen(pool, "checkout", self._check)
-        return pool
-
-    def _check(self, raw: Any, *_: object) -> None:
-        """Replace a connection that its server closed, before anything is entrusted to it."""
-        if something_to_read(self._driver.socket(raw)):
-            raise DisconnectionError
+    def _clear(self, place: Place[Any]) -> None:
+        with suppress(self._driver.errors):  # what broke may be closed already
+            place.clear()
 
     def _begin_anew(self) -> None:
-        _of_parents.append(self._pool)
-        self._pool = self._new_pool()
+        _of_parents.append(self._places)
+        self._places = Places(_MOST_CONNECTIONS, _MOST_IDLE)
 
 
 def open_server(url: str, durability: Durability) -> ServerDatabase:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.stores.sql.compiling import Words
+from agent_memory.stores.sql.compiled import Words
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.driver import ConnectionLost, Driver, InTheWay, Parameters
 

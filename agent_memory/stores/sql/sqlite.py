@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from random import choice
 from typing import TypeAlias, TypeVar
 
 from agent_memory.core.processes import is_own, known_lock
@@ -24,6 +23,7 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.erasures import Erasures
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.migrations import is_current
+from agent_memory.stores.sql.places import Places
 from agent_memory.stores.sql.sqlite_connection import BUSY_SECONDS, Connection, connect
 from agent_memory.stores.sql.sqlite_file import SQLiteFile
 from agent_memory.stores.sql.sqlite_pages import NoTree
@@ -58,28 +58,6 @@ class _WriterLock:
         self.raw: RawFile | None = None
 
 
-class _Place:
-    """Room for one reader: who holds the lock has the connection.
-
-    A signal may raise an exception between any two steps of Python. So locks of C are held by
-    `with` alone, nothing is counted, and a connection never leaves its place.
-
-    Args:
-        keeps: Whether the connection stays open when nobody reads.
-    """
-
-    def __init__(self, keeps: bool) -> None:
-        self.keeps = keeps
-        self.lock = threading.Lock()
-        self.connection: Connection | None = None
-
-    def clear(self) -> None:
-        """Close the connection. Who does it holds the lock."""
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.close()
-
-
 _beginning = threading.RLock()
 """Held while there begins to be a `Database`; a fork has none begin."""
 
@@ -99,7 +77,7 @@ class Database:
         self._durability: Durability = durability
         self._closed = False
         self._writing: Connection | None = None
-        self._places = [_Place(number < _MOST_IDLE) for number in range(_MOST_READERS)]
+        self._places: Places[Connection] = Places(_MOST_READERS, _MOST_IDLE)
         with _beginning:
             self._writer = _locks.setdefault(os.path.realpath(path), _WriterLock())
             with self._writer.lock:  # closing a file drops the locks that SQLite has taken on it
@@ -113,7 +91,7 @@ class Database:
             StoreUnavailable: The database cannot be used now.
         """
         try:
-            place = self._place()
+            place = self._places.any()
             with place.lock:
                 connection = place.connection = place.connection or self._connected()
                 try:
@@ -155,7 +133,7 @@ class Database:
                     if self._closed or self._file.is_lost or connection.in_transaction:
                         self._stop_writing()
                     if self._file.is_lost:
-                        self._clear()
+                        self._places.clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
@@ -267,7 +245,7 @@ class Database:
     def close(self) -> None:
         """Wait for what is being written, and close the connections. Idempotent."""
         self._closed = True
-        self._clear()
+        self._places.clear()
         with self._writer.lock:
             if self._writing is not None:
                 with suppress(StoreUnavailable):  # the log of a file that was replaced goes aside
@@ -276,12 +254,6 @@ class Database:
         with _beginning, self._writer.lock:
             if all(one._closed for one in _databases if one._writer is self._writer):
                 self._writer.raw = None
-
-    def _clear(self) -> None:
-        for place in self._places:
-            if not place.lock.locked():  # who reads there clears it afterwards
-                with place.lock:
-                    place.clear()
 
     def _done(self, work: Callable[[Connection], T], connection: Connection) -> T:
         """What comes of `work`, done in the file that others find."""
@@ -292,11 +264,6 @@ class Database:
             raise
         self._file.check(connection.log)
         return done
-
-    def _place(self) -> _Place:
-        """Where to read: where nobody does; where all do, whose turn is next is left to chance."""
-        free = (place for place in self._places if not place.lock.locked())
-        return next(free, None) or choice(self._places)
 
     def _connected(self) -> Connection:
         if self._closed:

@@ -11,7 +11,7 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.sqlite_file import Identity
 from agent_memory.stores.sql.sqlite_header import new_id
-from agent_memory.stores.sql.sqlite_statements import SCHEMA, STATEMENTS
+from agent_memory.stores.sql.sqlite_words import SCHEMA, STATEMENTS
 
 T = TypeVar("T")
 
