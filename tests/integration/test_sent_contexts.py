@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent_memory import AgentMemory, StaticMemory, Summarize, Trim, VectorMemory
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Record
 from agent_memory.core.reserved import SENT, SENT_TEXTS
 from agent_memory.errors import SessionOfAnotherUser
 
@@ -230,6 +232,39 @@ def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemo
     memory.update("plan", said("Hello"), user_id="ben")
     assert [one.question for one in memory.contexts("plan", user_id="ben")] == ["Is it open?"]
     assert "Bruno" not in str(records(memory))
+
+
+@pytest.mark.parametrize("ends", ["before it is written", "meanwhile"])
+def test_what_outlives_its_session_is_not_the_next_ones(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Wrong: a session is deleted while a model answers in it, and who begins one under its id sees
+    what the model was sent."""
+    known(memory)
+    memory.update("s", said("Hello"), user_id="ana")
+    asked = [Message(role="user", content="Where does Bruno live?")]
+    send = memory.components.contexts.begin("s", asked, user_id="ana")
+    store = memory.components.store
+    put = store.put_records
+
+    def begin_anew() -> None:
+        monkeypatch.setattr(store, "put_records", put)
+        memory.delete("s", user_id="ana")
+        memory.update("s", said("Hi"), user_id="ben")
+
+    def put_then(block: str, given: Sequence[Record], **more: Any) -> None:
+        put(block, given, **more)
+        begin_anew()
+
+    if ends == "meanwhile":
+        monkeypatch.setattr(store, "put_records", put_then)
+    else:
+        begin_anew()
+    send(asked)
+    assert memory.contexts("s", user_id="ben") == []
+    assert "Bruno" not in str(records(memory))
+    memory.get("s", "Is it open?", user_id="ben")
+    assert [one.question for one in memory.contexts("s", user_id="ben")] == ["Is it open?"]
 
 
 @pytest.mark.parametrize("deleting", ["user", "session"])

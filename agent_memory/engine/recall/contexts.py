@@ -211,7 +211,7 @@ class Contexts:
             found, _ = self.recall(scope, Message(role="user", content=question))
             return [one for recalls in found.values() for one in recalls]
 
-        return self._sent.read(session_id, after, limit, again)
+        return self._sent.read(head, after, limit, again)
 
     @apart
     def begin(
@@ -241,7 +241,7 @@ class Contexts:
         def pack(asked: Sequence[Message]) -> MemoryContext:
             window = view.window(asked)
             nonlocal counted
-            context = self.prompts.noted(session_id, view.context(window), window)
+            context = self.prompts.noted(view.seen.scope, view.context(window), window)
             if not counted:  # as the turn grows nothing more is looked for
                 self._count(view.seen, context)
                 counted = True
@@ -271,7 +271,7 @@ class Contexts:
         question = seen.query.text() if seen.query is not None else ""
         left_out = view.left_out(context, window)
         kept = kept_of(context, window, seen.entries, question, left_out)
-        self._sent.keep(session_id, kept, seen.scope.user_id, begun=seen.head is not None)
+        self._sent.keep(session_id, kept, seen.scope.user_id, seen.head)
 
     def see(
         self,

@@ -10,6 +10,7 @@ from agent_memory.core.context import MemoryContext
 from agent_memory.core.packing import Shown
 from agent_memory.core.prefix import Piece, pieces, same
 from agent_memory.core.processes import fork_safe_lock
+from agent_memory.core.records import Scope
 from agent_memory.engine.stats import PromptStats, RecallStats
 
 _MOST = 1_000
@@ -21,11 +22,12 @@ class Prompts:
 
     def __init__(self) -> None:
         self._lock = fork_safe_lock()
-        self._last: OrderedDict[str, list[Piece]] = OrderedDict()
+        self._last: OrderedDict[tuple[str | None, str | None], list[Piece]] = OrderedDict()
         self._stats = PromptStats()
 
-    def noted(self, session_id: str, context: MemoryContext, shown: Shown) -> MemoryContext:
-        """A context, with what of it is the same as in its session's last one."""
+    def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
+        """A context, with what of it is the same as in the last one of its session and user."""
+        whose = scope.session_id, scope.user_id
         now = pieces(
             list(zip(shown.leading, shown.leading_tokens, strict=True)),
             [*shown.turns, *shown.drafts],
@@ -34,8 +36,8 @@ class Prompts:
             leads=context.memory_role == "leading",
         )
         with self._lock:
-            before = self._last.pop(session_id, None)
-            self._last[session_id] = now
+            before = self._last.pop(whose, None)
+            self._last[whose] = now
             while len(self._last) > _MOST:
                 self._last.popitem(last=False)
             if before is None:

@@ -16,11 +16,15 @@ from agent_memory.core.sent import Kept, SentContext, name_of, sent_of, shows
 from agent_memory.errors import AgentMemoryError
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
+from agent_memory.stores.coding import to_micros
 
 logger = logging.getLogger(__name__)
 
 _WAITING = 1_000
 """Contexts of sessions that have not begun yet, the latest: each is kept once its session is."""
+
+_BEGUN = "begun"
+"""When the session began that a context was made for: its id may be another one's by now."""
 
 Again = Callable[[str], Sequence[Recall]]
 """Recalls for a question as of now."""
@@ -47,7 +51,7 @@ class SentContexts:
         self._lock = fork_safe_lock()
         self._waiting: OrderedDict[tuple[str, str | None], _Waiting] = OrderedDict()
 
-    def keep(self, session_id: str, kept: Kept, user_id: str | None, *, begun: bool) -> None:
+    def keep(self, session_id: str, kept: Kept, user_id: str | None, head: Head | None) -> None:
         """Keep a context, over the one of the same turn so far. What fails is logged: the context
         is sent all the same.
 
@@ -55,11 +59,11 @@ class SentContexts:
             session_id: The conversation.
             kept: What to keep.
             user_id: Whose memory is in it.
-            begun: Whether there is such a session.
+            head: The session that it was made for; None where it has not begun.
         """
-        if begun:
+        if head is not None:
             try:
-                self._write(session_id, kept)
+                self._write(head, kept)
             except AgentMemoryError as error:
                 logger.warning("a context was not kept: %s", type(error).__name__)
             return
@@ -82,7 +86,7 @@ class SentContexts:
         waiting = next(filter(None, found), None)
         if waiting is None or self._deleted_since(replace(head, created_at=waiting.at)):
             return
-        self.keep(head.session_id, waiting.kept, head.user_id, begun=True)
+        self.keep(head.session_id, waiting.kept, head.user_id, head)
 
     def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
         """Forget what depends on messages of a session after a seq: they are changed, or gone."""
@@ -96,19 +100,19 @@ class SentContexts:
                 if one.first <= upto:
                     self._store.delete_records(place.name, record_id=one.id)
 
-    def read(
-        self, session_id: str, after: int, limit: int | None, again: Again
-    ) -> list[SentContext]:
+    def read(self, head: Head, after: int, limit: int | None, again: Again) -> list[SentContext]:
         """The contexts of a session's turns after a seq, oldest first.
 
         Args:
-            session_id: The conversation.
+            head: The session. What was made for one that had its id before is not told.
             after: Only of turns that begin after this seq.
             limit: Of at most so many turns.
             again: Recalls anew for a question: so what was kept outright is told, if it says the
                 same as then.
         """
-        records = [one for one in self._of(session_id) if one.first > after]
+        session_id, begun = head.session_id, to_micros(head.created_at)
+        every = [one for one in self._of(session_id) if one.first > after]
+        records = [one for one in every if one.metadata.get(_BEGUN, begun) == begun]
         turns = set(sorted({one.first for one in records})[:limit])
         records = [one for one in records if one.first in turns]
         wanted = {seq for one in records for seq in shows(one.metadata)}
@@ -117,17 +121,18 @@ class SentContexts:
 
     def _told(self, record: Record, entries: dict[int, Entry], again: Again) -> SentContext:
         now: dict[str, str] | None = None
+        fields = record.metadata
 
         def text_of(name: str) -> str | None:
             nonlocal now
-            kept = self._store.record(SENT_TEXTS.name, record_id(record.session_id, name))
+            place = _place(record.session_id, fields.get(_BEGUN), name)
+            kept = self._store.record(SENT_TEXTS.name, place)
             if kept is not None:
                 return kept.text
             if now is None:
                 now = {name_of(one): one.text for one in again(record.text)}
             return now.get(name)
 
-        fields = record.metadata
         return sent_of(
             record.session_id,
             record.first,
@@ -148,20 +153,32 @@ class SentContexts:
         records = self._store.records(place.name, Scope(None, session_id).owner)
         return sorted(records, key=lambda one: (one.first, one.created_at))
 
-    def _write(self, session_id: str, kept: Kept) -> None:
+    def _write(self, head: Head, kept: Kept) -> None:
+        session_id, begun = head.session_id, to_micros(head.created_at)
         now, owner = datetime.now(UTC), Scope(None, session_id).owner
-        name = record_id("sent", session_id, kept.turn, kept.step)
+        name = record_id("sent", session_id, begun, kept.turn, kept.step)
+        fields = {**kept.fields, _BEGUN: begun}
         record = Record(
-            name, owner, session_id, kept.turn, kept.upto, kept.question, (), now, kept.fields
+            name, owner, session_id, kept.turn, kept.upto, kept.question, (), now, fields
         )
         texts = []
         for given, one in kept.texts.items():
             home, upto = one.session_id or session_id, one.upto
             # bound to the session that showed it: which one may see it is as for that session
-            place = record_id(session_id, given)
+            place = _place(session_id, begun, given)
             texts.append(Record(place, owner, home, upto, upto, one.text, (), now))
         self._store.put_records(SENT_TEXTS.name, texts)
         self._store.put_records(SENT.name, [record])
-        homes = {one.session_id for one in texts} | {session_id}
-        for gone in homes - self._store.existing(homes):  # deleted meanwhile
+        there = self._store.head(session_id)
+        if there is None or there.deleting or there.created_at != head.created_at:
+            for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
+                for written in some:
+                    self._store.delete_records(block.name, record_id=written.id)
+        homes = {one.session_id for one in texts} - {session_id}
+        for gone in homes - self._store.existing(homes):
             self.cut(gone, 0)
+
+
+def _place(session_id: str, begun: int | None, name: str) -> str:
+    """Where a text is kept; `begun` is None where a release wrote that did not tell."""
+    return record_id(session_id, name) if begun is None else record_id(session_id, begun, name)
