@@ -25,7 +25,7 @@ from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.migrations import is_current
 from agent_memory.stores.sql.places import Places
 from agent_memory.stores.sql.sqlite_connection import BUSY_SECONDS, Connection, connect
-from agent_memory.stores.sql.sqlite_file import SQLiteFile
+from agent_memory.stores.sql.sqlite_file import Identity, SQLiteFile
 from agent_memory.stores.sql.sqlite_pages import NoTree
 from agent_memory.stores.sql.sqlite_raw import RawFile
 
@@ -120,14 +120,14 @@ class Database:
                 if self._writing is not None and self._writing.in_transaction:
                     self._stop_writing()  # a signal's exception has left it so
                 if self._writing is None:
-                    self._compare()
+                    self._compare(None)
                 connection = self._writing = self._writing or self._connected()
                 try:
-                    done = self._done(work, connection)
-                    self._compare()
+                    done = work(connection)
+                    self._compare(connection.log)
                     return done
                 except sqlite3.Error:
-                    self._compare()  # which may tell why
+                    self._compare(connection.log)  # which may tell why
                     raise
                 finally:
                     if self._closed or self._file.is_lost or connection.in_transaction:
@@ -226,10 +226,11 @@ class Database:
             self._stop_writing()  # it remembers such pages too, and they would not be foreign to it
             return self._alone(lambda one: one.transaction(lambda _: work(one)))
 
-    def _compare(self) -> None:
-        """See that nobody but SQLite has written to the file. Who does it may write."""
-        self._file.check(None)
-        if self._file.is_written():
+    def _compare(self, log: Identity | None) -> None:
+        """See that the file is that which others find, and that nobody but SQLite has written to
+        it. Who does it may write."""
+        there = self._file.check(log)
+        if there is not None and self._file.is_written(there):
             self._file.compare(self._raw().first())
 
     def _raw(self) -> RawFile:

@@ -68,7 +68,7 @@ class SQLiteFile:
         self._newest_log = _identity(self._log)
         return self._newest_log
 
-    def check(self, log: Identity | None) -> None:
+    def check(self, log: Identity | None) -> os.stat_result | None:
         """See that the path leads to the file, and to the write-ahead log of a connection.
 
         Once it did not, it never does again: what was remembered may be of another file.
@@ -76,25 +76,31 @@ class SQLiteFile:
         Args:
             log: The connection's own; None where it has none.
 
+        Returns:
+            What the file is like; None before it was opened.
+
         Raises:
             StoreUnavailable: Something was moved, deleted or replaced.
         """
         if self.identity is None:
-            return
+            return None
         if not self._trouble:
             there = _stat(self.path)
             if there is not None and not there.st_size and _named(there) == self.identity:
                 self._trouble = self._written_over()
             elif _named(there) == self.identity and (log is None or self._is_log(log)):
-                return
+                return there
             else:
                 self._trouble = self._told(_named(there))
         raise StoreUnavailable(self._trouble)
 
-    def is_written(self) -> bool:
-        """Whether somebody has written to the file, rather than to its log, since `compare`."""
-        there = _stat(self.path)  # None where it is gone, of which the next check tells
-        return there is not None and self._watch is not None and self._watch.is_written(there)
+    def is_written(self, there: os.stat_result) -> bool:
+        """Whether somebody has written to the file, rather than to its log, since `compare`.
+
+        Args:
+            there: As `check` gave it.
+        """
+        return self._watch is not None and self._watch.is_written(there)
 
     def compare(self, first: bytes) -> None:
         """See that it was SQLite that wrote. To be called by who may write, after `is_written`.
