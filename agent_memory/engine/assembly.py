@@ -225,6 +225,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
     records, leases = SystemRecords(store), Leases(store)
     signs, recalls = Signs(records), Recalls()
     dead_letters, tombstones = DeadLetters(store, config.absorb_attempts), Tombstones(store)
+    windows, cache = Windows(store), Cache(len)
     absorber = Absorber(
         store,
         dead_letters,
@@ -234,9 +235,9 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         prepares=not services.spending.is_by_user,
         store_id=config.namespace,
         absorbed=signs.absorbed,
+        moved=windows.moved,
     )
     recall_tokens = config.recall_tokens if blocks else 0
-    windows, cache = Windows(store), Cache(len)
 
     def values(scope: Scope, of_session: bool) -> KeyValues:
         embedder = partial(resources.embedders, None)

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory import AgentMemory, Trim
 from agent_memory.core.records import Entry, Head
 from agent_memory.engine import windows
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing.contract import draft, stored, together
+from tests.integration.echoing import Echo
 
 
 class Reader(MemoryStore):
@@ -210,3 +212,24 @@ def _moved(store: MemoryStore, head: Head, **changes: Any) -> Head:
 def _check(kept: Windows, store: MemoryStore, head: Head) -> None:
     pinned = store.pick("s", head.pinned)
     assert kept.of(head) == [*pinned, *store.read("s", after=head.start)]
+
+
+def test_what_blocks_absorb_is_not_read_as_a_window_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: each cursor that moves has the whole window read and decoded at the next overflow."""
+    read: list[str] = []
+    original = Windows._read
+
+    def noted(kept: Windows, head: Head) -> Any:
+        read.append(head.session_id)
+        return original(kept, head)
+
+    monkeypatch.setattr(Windows, "_read", noted)
+    settings: dict[str, Any] = {"store": MemoryStore(), "max_tokens": 600, "overflow": Trim()}
+    with AgentMemory(**settings, overflow_mode="inline", blocks=[Echo()]) as memory:
+        for number in range(60):
+            said = f"Message {number}, {'with some more words ' * 5}"
+            memory.update("s", {"role": "user", "content": said})
+        head = memory.components.store.head("s")
+    assert head is not None
+    assert head.cursors["echo"] > 30
+    assert read == ["s"]

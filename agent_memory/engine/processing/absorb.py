@@ -113,6 +113,7 @@ class Absorber:
             nobody's, so it is not done where users have spending limits.
         store_id: What spans are to call where the blocks are.
         absorbed: Told the name of a block that took a batch.
+        moved: Told a head whose cursor moved, as it was and as it is.
 
     Attributes:
         blocks: Those that absorb, by name.
@@ -130,7 +131,9 @@ class Absorber:
         prepares: bool = True,
         store_id: str | None = None,
         absorbed: Callable[[str], None] = lambda block: None,
+        moved: Callable[[Head, Head], None] = lambda before, after: None,
     ) -> None:
+        self._moved = moved
         self._store_id = store_id
         self._absorbed = absorbed
         self._prepares = prepares
@@ -466,6 +469,7 @@ class Absorber:
                 raise LeaseLost(_TAKEN_OVER)
             moved = replace(head, cursors={**head.cursors, block: last})
             if after := self._store.move(moved, lease=lease):
+                self._moved(head, after)
                 return after
             head = self._store.head(seen.session_id)
 

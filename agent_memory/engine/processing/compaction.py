@@ -169,7 +169,10 @@ class Compaction:
         written = self._summarize(head, [], head.start, insist=insist)
         if written is None or written == summary:
             return head
-        return self._store.move(replace(head, summary=written)) or head
+        stored = self._store.move(replace(head, summary=written))
+        if stored is not None:
+            self._windows.moved(head, stored)
+        return stored or head
 
     def refresh_wait(self, head: Head) -> float | None:
         """Seconds until the model may be asked again for a summary; None where none waits."""
