@@ -25,7 +25,7 @@ from agent_memory.engine.append import drafts_of
 from agent_memory.engine.loop.telling import Telling
 from agent_memory.engine.loop.turns import Turns
 from agent_memory.engine.opened import OpenMemory
-from agent_memory.engine.paging import newest_of
+from agent_memory.engine.paging import newest_of, read_of
 from agent_memory.engine.pins import check_seq
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.recall.contexts import checked_budget
@@ -305,7 +305,7 @@ class AgentMemory(OpenMemory):
             return []
         if last is not None:
             return newest_of(self._store, head, last, after)
-        return self._store.read(session_id, after=after, limit=limit)
+        return read_of(self._store, head, after=after, limit=limit)
 
     def contexts(
         self,

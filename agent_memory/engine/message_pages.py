@@ -16,6 +16,7 @@ from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool
 from agent_memory.core.transcript import clip, speaker, told
+from agent_memory.engine.paging import read_of
 from agent_memory.errors import InvalidId, ToolRefused
 from agent_memory.stores.base import SessionStore
 
@@ -120,7 +121,7 @@ class MessagePages:
         head = self._head(scope, asked.session_id)
         if head is None or head.end == 0:
             raise ToolRefused(f"There is no message {asked.seq}: this session has none yet.")
-        for entry in self._store.read(head.session_id, after=asked.seq - 1, limit=1):
+        for entry in read_of(self._store, head, after=asked.seq - 1, limit=1):
             if entry.seq == asked.seq:
                 return entry
         raise ToolRefused(

@@ -1,8 +1,8 @@
-"""Walking all sessions, a page at a time."""
+"""Reading sessions and their logs, a page at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agent_memory.core.ids import PAST_SHARED, marker, share_of
 from agent_memory.core.limits import how_many
@@ -21,9 +21,32 @@ def all_heads(
         after = page[-1].session_id
 
 
+def read_of(
+    store: SessionStore, head: Head, *, after: int = 0, limit: int | None = None
+) -> list[Entry]:
+    """The entries of a log after a seq, in order; none where the session is gone.
+
+    Stores read logs by the ids of sessions, and an id may be another user's session by then: so
+    what was read counts only if the session that was asked for is still there afterwards.
+    """
+    found = store.read(head.session_id, after=after, limit=limit)
+    return found if not found or _is_there(store, head) else []
+
+
+def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
+    """The entries of a log with these seqs, as far as it has them; none where it is gone."""
+    found = store.pick(head.session_id, seqs)
+    return found if not found or _is_there(store, head) else []
+
+
+def _is_there(store: SessionStore, head: Head) -> bool:
+    now = store.head(head.session_id)
+    return now is not None and now.created_at == head.created_at
+
+
 def newest_of(store: SessionStore, head: Head, last: int, after: int = 0) -> list[Entry]:
     """The newest entries of a log, oldest first: so many at most, and only those past `after`."""
-    found = store.read(head.session_id, after=max(after, head.end - last)) if last else []
+    found = read_of(store, head, after=max(after, head.end - last)) if last else []
     return found[-last:]
 
 
@@ -39,7 +62,7 @@ def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry
     """
     at = head.expired
     while at < head.end:
-        page = store.read(head.session_id, after=at, limit=min(size, head.end - at))
+        page = read_of(store, head, after=at, limit=min(size, head.end - at))
         if not page or page[0].seq != at + 1:
             raise LogChanged
         yield page

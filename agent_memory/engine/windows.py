@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Draft, Entry, Head
+from agent_memory.engine.paging import picked_of, read_of
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.log import entries_after, entry_for_caller
 
@@ -63,15 +64,15 @@ class Windows:
         entries = kept.entries.copy()  # others may append meanwhile
         end = max(kept.head.end, entries[-1].seq if entries else 0)
         if end < head.end:
-            newer = self._store.read(head.session_id, after=end)
+            newer = read_of(self._store, head, after=end)
             follows = _follow(entries, newer)
             kept = self._keep(head, [*entries, *newer]) if follows else self._read(head)
             entries = kept.entries.copy()
         return [entry_for_caller(entry) for entry in entries] if kept.loose else entries
 
     def _read(self, head: Head) -> _CachedWindow:
-        pinned = self._store.pick(head.session_id, head.pinned) if head.pinned else []
-        return self._keep(head, [*pinned, *self._store.read(head.session_id, after=head.start)])
+        pinned = picked_of(self._store, head, head.pinned) if head.pinned else []
+        return self._keep(head, [*pinned, *read_of(self._store, head, after=head.start)])
 
     def appended(self, head: Head, drafts: Sequence[Draft]) -> None:
         """Messages were appended by this process: they need not be read.

@@ -13,6 +13,7 @@ from agent_memory.core.text import escape
 from agent_memory.core.transcript import clip
 from agent_memory.core.window import Cut, apply, guarded, passes, snap, turns, visible
 from agent_memory.engine.backoff import Backoff
+from agent_memory.engine.paging import read_of
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.spending import now_utc
 from agent_memory.engine.windows import Windows
@@ -247,7 +248,7 @@ class Compaction:
             upto=upto,
             previous=head.summary,
             history=lambda after, to: without_system(
-                self._store.read(head.session_id, after=after, limit=to - after)
+                read_of(self._store, head, after=after, limit=to - after)
             ),
             max_tokens=most,
         )
