@@ -223,6 +223,20 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
     assert all(one.why and one.recall.text.startswith("In Lisbon") for one in told.left_out)
 
 
+def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
+    """Wrong: what was left out is looked up by a session's id, which is another user's by now."""
+    for number in range(30):
+        memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
+        memory.end(f"c{number}")
+    memory.update("s", said("Hello"), user_id="ana")
+    memory.get("s", "Which house did I see in Lisbon?", user_id="ana")
+    assert memory.contexts("s")[-1].left_out
+    for number in range(30):
+        memory.delete(f"c{number}", user_id="ana")
+        memory.update(f"c{number}", said("My safe opens with 4711."), user_id="ben")
+    assert "4711" not in str(memory.contexts("s", user_id="ana"))
+
+
 def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:
     """Wrong: a question, with all that was recalled for it, goes to whoever begins a session under
     the id that it was asked for; or one user's keeps another's from being told."""

@@ -13,6 +13,7 @@ from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.reserved import SENT, SENT_TEXTS, WORDS, Reserved
 from agent_memory.core.sent import Kept, SentContext, name_of, sent_of, shows
+from agent_memory.engine.paging import picked_of
 from agent_memory.errors import AgentMemoryError
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
@@ -116,7 +117,7 @@ class SentContexts:
         turns = set(sorted({one.first for one in records})[:limit])
         records = [one for one in records if one.first in turns]
         wanted = {seq for one in records for seq in shows(one.metadata)}
-        entries = {one.seq: one for one in self._store.pick(session_id, sorted(wanted))}
+        entries = {one.seq: one for one in picked_of(self._store, head, sorted(wanted))}
         return [self._told(one, entries, again) for one in records]
 
     def _told(self, record: Record, entries: dict[int, Entry], again: Again) -> SentContext:
@@ -141,12 +142,17 @@ class SentContexts:
             fields,
             entries,
             text_of,
-            self._said,
+            lambda recall: self._said(recall, record.created_at),
         )
 
-    def _said(self, recall: Recall) -> str:
+    def _said(self, recall: Recall, at: datetime) -> str:
+        """What was said where something comes from that was found at a time. A session that has
+        begun since is another one, and perhaps another user's."""
         for session_id, seq in recall.sources[:1]:
-            return "".join(one.message.text() for one in self._store.pick(session_id, [seq]))
+            head = self._store.head(session_id)
+            if head is not None and head.created_at <= at:
+                found = picked_of(self._store, head, [seq])
+                return "".join(one.message.text() for one in found)
         return ""
 
     def _of(self, session_id: str, place: Reserved = SENT) -> list[Record]:
