@@ -26,12 +26,17 @@ _HEADER = '''\
 """Tables and statements in {name}'s words. Made by `compiling`: not to be edited."""
 
 from agent_memory.stores.sql.compiled import Statement, Words
-
 '''
 _LIST = re.compile(r"__\[POSTCOMPILE_(\w+)\]")
 _NUMBERED_BY_THE_DATABASE = "key"
 _MARKS = {"qmark": "?", "format": "%s"}
-_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+_DIALECTS = {
+    "sqlite": ("SQLite", "sqlite://"),
+    "postgresql": ("PostgreSQL", "postgresql+psycopg://"),
+    "mysql": ("MySQL", "mysql+pymysql://"),
+    "mariadb": ("MariaDB", "mariadb+pymysql://"),
+}
+"""What each is called, and a URL of SQLAlchemy."""
 
 
 def compiled(statement: ClauseElement, dialect: Dialect) -> Statement:
@@ -73,27 +78,32 @@ def schema(dialect: Dialect) -> list[str]:
 
 def files() -> dict[Path, str]:
     """What the files of all dialects should hold."""
-    urls = {"sqlite": "sqlite://", "postgresql": "postgresql+psycopg://",
-            "mysql": "mysql+pymysql://", "mariadb": "mariadb+pymysql://"}  # fmt: skip
-    return {
-        Path(__file__).with_name(f"{name}_words.py"): _source(_dialect(url))
-        for name, url in urls.items()
-    }
+    return {Path(__file__).with_name(f"{name}_words.py"): _source(name) for name in _DIALECTS}
 
 
-def _dialect(url: str) -> Dialect:
-    kind: Any = make_url(url).get_dialect()
-    dialect: Dialect = kind() if url == "sqlite://" else kind(paramstyle="format")
-    return dialect
-
-
-def _source(dialect: Dialect) -> str:
-    statements = STATEMENTS if dialect.name == "sqlite" else SERVER_STATEMENTS
-    lines = [_HEADER.format(name=_NAMES[dialect.name]), "SCHEMA = (\n"]
+def _source(name: str) -> str:
+    told, _ = _DIALECTS[name]
+    dialect, said = _dialect(name), _said(name)
+    lines = [_HEADER.format(name=told), "\nSCHEMA = (\n"]
     lines += [f"    {text!r},\n" for text in schema(dialect)]
     lines += [")\n\n", "STATEMENTS = {\n"]
-    lines += [f"    {name!r}: {compiled(one, dialect)!r},\n" for name, one in statements.items()]
-    return "".join([*lines, f"}}\n\nWORDS = Words({dialect.name!r}, SCHEMA, STATEMENTS)\n"])
+    if name == "mariadb":  # nearly all as MySQL says them
+        lines[1:1] = ["from agent_memory.stores.sql.mysql_words import STATEMENTS as MYSQL\n"]
+        lines += ["    **MYSQL,\n"]
+        said = {key: one for key, one in said.items() if one != _said("mysql")[key]}
+    lines += [f"    {key!r}: {one!r},\n" for key, one in said.items()]
+    return "".join([*lines, f"}}\n\nWORDS = Words({name!r}, SCHEMA, STATEMENTS)\n"])
+
+
+def _said(name: str) -> dict[str, Statement]:
+    statements = STATEMENTS if name == "sqlite" else SERVER_STATEMENTS
+    return {key: compiled(one, _dialect(name)) for key, one in statements.items()}
+
+
+def _dialect(name: str) -> Dialect:
+    kind: Any = make_url(_DIALECTS[name][1]).get_dialect()
+    dialect: Dialect = kind() if name == "sqlite" else kind(paramstyle="format")
+    return dialect
 
 
 if __name__ == "__main__":
