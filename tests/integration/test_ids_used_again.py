@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,9 +21,16 @@ class Raced(MemoryStore):
         self.first: Callable[[], object] = lambda: None
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> Any:
+        self._before()
+        return super().read(session_id, after=after, limit=limit)
+
+    def pick(self, session_id: str, seqs: Sequence[int]) -> Any:
+        self._before()
+        return super().pick(session_id, seqs)
+
+    def _before(self) -> None:
         first, self.first = self.first, lambda: None
         first()
-        return super().read(session_id, after=after, limit=limit)
 
 
 @pytest.fixture
@@ -55,6 +62,7 @@ CALLS: dict[str, Callable[[AgentMemory], Any]] = {
     "get for a question": lambda memory: memory.get("s", "Who am I?", user_id="ana").to_messages(),
     "history": lambda memory: memory.history("s", user_id="ana"),
     "the newest": lambda memory: memory.history("s", user_id="ana", last=1),
+    "a search": lambda memory: memory.search("Who is Ana?", user_id="ana", entries=True),
     "a turn": lambda memory: memory.before_turn("s", "Who am I?", user_id="ana").messages,
 }
 

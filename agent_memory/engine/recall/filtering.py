@@ -12,6 +12,7 @@ from agent_memory.core.limits import quoted, score_of
 from agent_memory.core.moments import check_moment
 from agent_memory.core.records import Entry, Recall
 from agent_memory.core.window import role_of
+from agent_memory.engine.paging import picked_of
 from agent_memory.errors import InvalidInput
 from agent_memory.stores.base import SessionStore
 
@@ -79,12 +80,14 @@ class Filter:
         """Whether some of what blocks recall may not be wanted."""
         return self.is_of_messages or bool(self.least)
 
-    def kept(self, recalls: Iterable[Recall], store: SessionStore) -> list[Recall]:
-        """The recalls that are wanted, each with its messages where these are."""
+    def kept(
+        self, recalls: Iterable[Recall], store: SessionStore, user_id: str | None
+    ) -> list[Recall]:
+        """The recalls that are wanted, each with its messages where these are, and the user's."""
         found = [one for one in recalls if not self.least or one.score >= self.least]
         if not (self.is_of_messages or self.entries):
             return found
-        entries = _entries(found, store)
+        entries = _entries(found, store, user_id)
         kept = []
         for one in found:
             said = tuple(entries[source] for source in one.sources if source in entries)
@@ -112,7 +115,9 @@ class Filter:
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
-def _entries(recalls: Sequence[Recall], store: SessionStore) -> Mapping[tuple[str, int], Entry]:
+def _entries(
+    recalls: Sequence[Recall], store: SessionStore, user_id: str | None
+) -> Mapping[tuple[str, int], Entry]:
     wanted: dict[str, set[int]] = defaultdict(set)
     for one in recalls:
         for session, seq in one.sources:
@@ -120,7 +125,8 @@ def _entries(recalls: Sequence[Recall], store: SessionStore) -> Mapping[tuple[st
     return {
         (session, entry.seq): entry
         for session, seqs in wanted.items()
-        for entry in store.pick(session, sorted(seqs))
+        if (head := store.head(session)) is not None and head.user_id == user_id
+        for entry in picked_of(store, head, sorted(seqs))
     }
 
 

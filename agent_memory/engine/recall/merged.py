@@ -79,7 +79,10 @@ class Search:
         most = limit * ELSEWHERE if only.narrows else most_of(limit, scope)
         found, warnings = self._searcher.recall(scope, message, most, only.blocks)
         there = self._searcher.marked(scope, wanted(existing(self._store, found), scope))
-        kept = {block: only.kept(recalls, self._store) for block, recalls in there.items()}
+        kept = {
+            block: only.kept(recalls, self._store, scope.user_id)
+            for block, recalls in there.items()
+        }
         best = merge(kept)[:limit]
         self._recalls.note(found=bool(best))
         return self.priced(best), warnings
