@@ -108,7 +108,14 @@ class Pending:
             if end > lag.after:
                 wanted.append((replace(lag, after=max(lag.after, end - most)), end))
                 most -= end - lag.after
-        return Tails(lags, self._tails(block, wanted))
+        tails = self._tails(block, wanted)
+        if any(tail is not self._kept.get((block, tail.lag.session_id)) for tail in tails):
+            # the log is read by ids, and an id may be another user's session by now
+            there = {(lag.session_id, lag.created_at) for lag in self.lags(block, scope)}
+            tails = [tail for tail in tails if (tail.lag.session_id, tail.lag.created_at) in there]
+        for tail in tails:
+            self._keep(block, tail)
+        return Tails(lags, tails)
 
     def lags(self, block: str, scope: Scope) -> list[Lag]:
         """The sessions of which a block has something to absorb, the newest first."""
@@ -133,8 +140,6 @@ class Pending:
             for entry in read:
                 entries[entry.session_id].append(entry)
             found |= {name: Tail(missing[name], some) for name, some in entries.items()}
-        for lag, _ in wanted:
-            self._keep(block, found[lag.session_id])
         return [found[lag.session_id] for lag, _ in wanted]
 
     def _continued(self, kept: Tail, lag: Lag, end: int) -> Tail | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from agent_memory import AgentMemory, Trim
+from agent_memory.core.records import Entry
 from agent_memory.stores.memory import MemoryStore
 
 SECRET = "Ben's safe opens with 4711."
@@ -27,6 +28,12 @@ class Raced(MemoryStore):
     def pick(self, session_id: str, seqs: Sequence[int]) -> Any:
         self._before()
         return super().pick(session_id, seqs)
+
+    def tails(
+        self, block: str, session_ids: Collection[str], *, before: int, limit: int
+    ) -> list[Entry]:
+        self._before()
+        return super().tails(block, session_ids, before=before, limit=limit)
 
     def _before(self) -> None:
         first, self.first = self.first, lambda: None
@@ -62,7 +69,7 @@ CALLS: dict[str, Callable[[AgentMemory], Any]] = {
     "get for a question": lambda memory: memory.get("s", "Who am I?", user_id="ana").to_messages(),
     "history": lambda memory: memory.history("s", user_id="ana"),
     "the newest": lambda memory: memory.history("s", user_id="ana", last=1),
-    "a search": lambda memory: memory.search("Who is Ana?", user_id="ana", entries=True),
+    "a search": lambda memory: memory.search("Ana's safe", user_id="ana", least=0, entries=True),
     "a turn": lambda memory: memory.before_turn("s", "Who am I?", user_id="ana").messages,
 }
 
