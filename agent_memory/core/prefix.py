@@ -39,11 +39,11 @@ def pieces(
         (hash((one.role, one.content if type(one.content) is str else None)), tokens)
         for one, tokens in leading
     ]
-    below: list[Piece] = [
-        (hash((one.seq, one.tokens, text if type(text := one.message.content) is str else None)),
-         one.tokens)
-        for one in said
-    ]  # fmt: skip
+    below: list[Piece] = []
+    for entry in said:
+        content, tokens = entry.message.content, entry.tokens
+        text = content if type(content) is str else None
+        below.append((hash((entry.seq, tokens, text)), tokens))
     if recalls:
         memory = hash(tuple([(one.block, str(one)) for one in recalls])), recall_tokens
         if leads:

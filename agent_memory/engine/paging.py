@@ -30,16 +30,17 @@ def read_of(
     what was read counts only if the session that was asked for is still there afterwards.
     """
     found = store.read(head.session_id, after=after, limit=limit)
-    return found if not found or _is_there(store, head) else []
+    return found if not found or is_there(store, head) else []
 
 
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
     """The entries of a log with these seqs, as far as it has them; none where it is gone."""
     found = store.pick(head.session_id, seqs)
-    return found if not found or _is_there(store, head) else []
+    return found if not found or is_there(store, head) else []
 
 
-def _is_there(store: SessionStore, head: Head) -> bool:
+def is_there(store: SessionStore, head: Head) -> bool:
+    """Whether there still is a session, rather than none, or another one of its id."""
     now = store.head(head.session_id)
     return now is not None and now.created_at == head.created_at
 

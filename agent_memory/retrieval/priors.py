@@ -24,6 +24,7 @@ _OF_ONESELF = 0.25
 _MEANT_CONVERSATION = 0.1
 _MEANT_DATE = 0.15
 _NEIGHBOUR = 0.2
+_NEAR = (-2, -1, 1, 2)
 _SAYS_LITTLE = 0.3
 _ONLY_ASKS = 0.1
 
@@ -76,12 +77,9 @@ def of_neighbours(scores: np.ndarray, places: Sequence[tuple[str, int]]) -> np.n
     best: dict[tuple[str, int], float] = {}
     for place, score in zip(places, scores.tolist(), strict=True):
         best[place] = max(score, best.get(place, 0.0))
-    of = best.get
     near = [
-        max(of((name, seq - 2), 0.0), of((name, seq - 1), 0.0), of((name, seq + 1), 0.0),
-            of((name, seq + 2), 0.0))
-        for name, seq in places
-    ]  # fmt: skip
+        max([best.get((session, seq + step), 0.0) for step in _NEAR]) for session, seq in places
+    ]
     return np.array(near, np.float32) * _NEIGHBOUR
 
 

@@ -112,7 +112,7 @@ def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Those of what was found that tell something, beside what was asked."""
     languages = languages_of(question)
     asked = frozenset(words(question, languages))
-    return [hit for hit in hits if not tells_nothing(asked, languages, *_said(hit.record))]
+    return [hit for hit in hits if not tells_nothing(asked, languages, *_said(hit.record)[1:])]
 
 
 def ranked(
@@ -152,18 +152,15 @@ def ranked(
 
 
 def _turn(record: Record) -> Turn:
-    text, is_user = _said(record)
-    return Turn(_speaker(record), text, record.created_at, is_user)
+    speaker, text, is_user = _said(record)
+    return Turn(speaker, text, record.created_at, is_user)
 
 
-def _said(record: Record) -> tuple[str, bool]:
-    """What a record's turn says, and whether a user said it."""
-    text = record.text.removeprefix(f"{_speaker(record)}: ")
-    return text, record.metadata.get("role") == "user"
-
-
-def _speaker(record: Record) -> str:
-    return str(record.metadata.get("speaker", ""))
+def _said(record: Record) -> tuple[str, str, bool]:
+    """Of a record's turn: who speaks, what he says, and whether he is a user."""
+    said_by = str(record.metadata.get("speaker", ""))
+    text = record.text.removeprefix(f"{said_by}: ")
+    return said_by, text, record.metadata.get("role") == "user"
 
 
 def _recall(

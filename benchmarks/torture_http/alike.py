@@ -179,8 +179,9 @@ def pairs(calls: Sequence[Call]) -> Iterator[tuple[Call, str]]:
     of one's own: there another's is not like nothing, as the guarantees say.
     """
     for call in calls:
-        for name in IDS if call.name not in _BEGINNING else ():
-            reads = call.needs in ("read", "delete") or call.name in _READING
+        reads = call.needs in ("read", "delete") or call.name in _READING
+        reads = reads and call.name not in _BEGINNING
+        for name in IDS:
             told = reads or name in ("note_id", "id") or (name == "share" and call.of_user)
             if name in call.fields and call.of_user and told:
                 yield call, name

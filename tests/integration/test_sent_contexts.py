@@ -35,6 +35,14 @@ def known(memory: AgentMemory) -> None:
     memory.end("before")
 
 
+def ask_of_houses(memory: AgentMemory) -> None:
+    for number in range(30):
+        memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
+        memory.end(f"c{number}")
+    memory.update("s", said("Hello"), user_id="ana")
+    memory.get("s", "Which house did I see in Lisbon?", user_id="ana")
+
+
 def records(memory: AgentMemory) -> list[str]:
     there = memory.components.store.all_records()
     return [
@@ -213,11 +221,7 @@ def test_it_is_told_to_its_user_alone(memory: AgentMemory) -> None:
 
 def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
     """Wrong: one sees what was recalled, and not why the rest was not."""
-    for number in range(30):
-        memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
-        memory.end(f"c{number}")
-    memory.update("s", said("Hello"), user_id="ana")
-    memory.get("s", "Which house did I see in Lisbon?", user_id="ana")
+    ask_of_houses(memory)
     told = memory.contexts("s")[-1]
     assert told.left_out
     assert all(one.why and one.recall.text.startswith("In Lisbon") for one in told.left_out)
@@ -225,11 +229,7 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
 
 def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
     """Wrong: what was left out is looked up by a session's id, which is another user's by now."""
-    for number in range(30):
-        memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
-        memory.end(f"c{number}")
-    memory.update("s", said("Hello"), user_id="ana")
-    memory.get("s", "Which house did I see in Lisbon?", user_id="ana")
+    ask_of_houses(memory)
     assert memory.contexts("s")[-1].left_out
     for number in range(30):
         memory.delete(f"c{number}", user_id="ana")

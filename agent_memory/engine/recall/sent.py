@@ -13,7 +13,7 @@ from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.reserved import SENT, SENT_TEXTS, WORDS, Reserved
 from agent_memory.core.sent import Kept, SentContext, name_of, sent_of, shows
-from agent_memory.engine.paging import picked_of
+from agent_memory.engine.paging import is_there, picked_of
 from agent_memory.errors import AgentMemoryError
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
@@ -175,14 +175,14 @@ class SentContexts:
             texts.append(Record(place, owner, home, upto, upto, one.text, (), now))
         self._store.put_records(SENT_TEXTS.name, texts)
         self._store.put_records(SENT.name, [record])
-        there = self._store.head(session_id)
-        if there is None or there.deleting or there.created_at != head.created_at:
+        homes = {one.session_id for one in texts} | {session_id}
+        gone = homes - self._store.existing(homes)  # deleted meanwhile
+        for home in gone:
+            self.cut(home, 0)
+        if session_id not in gone and not is_there(self._store, head):  # another has its id
             for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
                 for written in some:
                     self._store.delete_records(block.name, record_id=written.id)
-        homes = {one.session_id for one in texts} - {session_id}
-        for gone in homes - self._store.existing(homes):
-            self.cut(gone, 0)
 
 
 def _place(session_id: str, begun: int | None, name: str) -> str:

@@ -90,14 +90,16 @@ def _source(name: str) -> str:
     if name == "mariadb":  # nearly all as MySQL says them
         lines[1:1] = ["from agent_memory.stores.sql.mysql_words import STATEMENTS as MYSQL\n"]
         lines += ["    **MYSQL,\n"]
-        said = {key: one for key, one in said.items() if one != _said("mysql")[key]}
+        mysql = _said("mysql")
+        said = {key: one for key, one in said.items() if one != mysql[key]}
     lines += [f"    {key!r}: {one!r},\n" for key, one in said.items()]
     return "".join([*lines, f"}}\n\nWORDS = Words({name!r}, SCHEMA, STATEMENTS)\n"])
 
 
 def _said(name: str) -> dict[str, Statement]:
     statements = STATEMENTS if name == "sqlite" else SERVER_STATEMENTS
-    return {key: compiled(one, _dialect(name)) for key, one in statements.items()}
+    dialect = _dialect(name)
+    return {key: compiled(one, dialect) for key, one in statements.items()}
 
 
 def _dialect(name: str) -> Dialect:

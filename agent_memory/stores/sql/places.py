@@ -29,10 +29,12 @@ class Place(Generic[C]):
 
     Args:
         keeps: Whether the connection stays open when nobody uses it.
+        errors: What closing it may raise, and is no trouble.
     """
 
-    def __init__(self, keeps: bool) -> None:
+    def __init__(self, keeps: bool, errors: tuple[type[Exception], ...] = ()) -> None:
         self.keeps = keeps
+        self._errors = errors
         self.lock = threading.Lock()
         self.connection: C | None = None
 
@@ -40,7 +42,8 @@ class Place(Generic[C]):
         """Close the connection. Who does it holds the lock."""
         connection, self.connection = self.connection, None
         if connection is not None:
-            connection.close()
+            with suppress(*self._errors):
+                connection.close()
 
 
 class Places(Generic[C]):
@@ -49,10 +52,11 @@ class Places(Generic[C]):
     Args:
         most: How many connections there are at most.
         idle: How many of them stay open when nobody uses them.
+        errors: What closing one may raise, and is no trouble.
     """
 
-    def __init__(self, most: int, idle: int) -> None:
-        self._all: list[Place[C]] = [Place(number < idle) for number in range(most)]
+    def __init__(self, most: int, idle: int, *errors: type[Exception]) -> None:
+        self._all: list[Place[C]] = [Place(number < idle, errors) for number in range(most)]
         self._freed: SimpleQueue[None] = SimpleQueue()
         self._awaited: set[int] = set()  # the threads that wait
 
@@ -89,13 +93,9 @@ class Places(Generic[C]):
         if self._freed.qsize() < len(self._awaited):
             self._freed.put(None)
 
-    def clear(self, *errors: type[Exception]) -> None:
-        """Close the connections that nobody uses; who uses one clears its place afterwards.
-
-        Args:
-            errors: What closing one may raise, and is no trouble.
-        """
+    def clear(self) -> None:
+        """Close the connections that nobody uses; who uses one clears its place afterwards."""
         for place in self._all:
             if not place.lock.locked():
-                with place.lock, suppress(*errors):
+                with place.lock:
                     place.clear()

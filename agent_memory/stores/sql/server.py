@@ -6,7 +6,6 @@ Statements go to the driver as text; SQLAlchemy is not imported, which takes a q
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
@@ -43,7 +42,7 @@ class ServerDatabase:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._closed = False
-        self._places: Places[Any] = Places(_MOST_CONNECTIONS, _MOST_IDLE)
+        self._places = self._new_places()
         self._words = self._spoken()
         begin_anew_in_child(self, ServerDatabase._begin_anew)
 
@@ -126,7 +125,7 @@ class ServerDatabase:
     def close(self) -> None:
         """Close the connections. Idempotent."""
         self._closed = True
-        self._places.clear(self._driver.errors)
+        self._places.clear()
 
     def _with_connection(self, work: Callable[[SQLConnection], T]) -> T:
         return self._with_raw(lambda raw: work(ServerConnection(raw, self._driver, self._words)))
@@ -145,10 +144,12 @@ class ServerDatabase:
                 try:
                     return work(raw)
                 finally:
-                    if self._closed or not place.keeps or not self._driver.usable(raw):
-                        self._clear(place)
+                    if not place.keeps or not self._driver.usable(raw):
+                        place.clear()
         finally:
             places.tell()
+            if self._closed:  # closed meanwhile: what was just given back would stay open
+                places.clear()
 
     def _ready(self, place: Place[Any]) -> Any:
         """The connection of a place; another one where its server has closed it."""
@@ -156,17 +157,17 @@ class ServerDatabase:
             raise StoreUnavailable("The store was closed. Open a new one.")
         raw = place.connection
         if raw is not None and something_to_read(self._driver.socket(raw)):
-            self._clear(place)
+            place.clear()
         place.connection = place.connection or self._driver.connect()
         return place.connection
 
-    def _clear(self, place: Place[Any]) -> None:
-        with suppress(self._driver.errors):  # what broke may be closed already
-            place.clear()
+    def _new_places(self) -> Places[Any]:
+        # what broke may be closed already
+        return Places(_MOST_CONNECTIONS, _MOST_IDLE, self._driver.errors)
 
     def _begin_anew(self) -> None:
         _of_parents.append(self._places)
-        self._places = Places(_MOST_CONNECTIONS, _MOST_IDLE)
+        self._places = self._new_places()
 
 
 def open_server(url: str, durability: Durability) -> ServerDatabase:
