@@ -3,8 +3,10 @@ and the processes go on with the memory that they have open."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +41,31 @@ def test_sql_servers(kind: type[PostgresServer | MariaDBServer]) -> None:
     assert report.kills == 2
     for told in report.refused:
         assert re.match(r"The (PostgreSQL|MySQL) server .*\.$", told), told
+
+
+def test_the_program_that_makes_tables_dies_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: tests fail for a crash of MariaDB's own, or one that always dies is tried for ever."""
+    try:
+        server = MariaDBServer()
+    except CannotStart as reason:
+        untested("MariaDB", reason)
+    real, seen = shutil.which("mariadb-install-db"), tmp_path / "seen"
+    dying = tmp_path / "mariadb-install-db"
+    dying.write_text(f'#!/bin/sh\n[ -e {seen} ] && exec {real} "$@"\ntouch {seen}\nexit 1\n')
+    dying.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    try:
+        server.start()
+        assert server.ready()
+    finally:
+        server.remove()
+    dying.write_text("#!/bin/sh\nexit 1\n")
+    server = MariaDBServer()
+    with pytest.raises(CannotStart, match="mariadb-install-db"):
+        server.start()
+    server.remove()
 
 
 def test_redis(tmp_path: Path) -> None:
