@@ -22,6 +22,7 @@ from agent_memory.core.once import (
 from agent_memory.core.records import Draft
 from agent_memory.core.redacting import redacted
 from agent_memory.engine.gate import Gate
+from agent_memory.engine.paging import is_there, read_of
 from agent_memory.errors import MessageTooLarge
 from agent_memory.stores.base import groups_appends
 
@@ -191,19 +192,21 @@ class Appender:
             self._windows.appended(done.head, [drafts[place] for place in done.places])
         return len(done.places)
 
-    def stored(self, session_id: str, key: WriteKey) -> list[Message] | None:
+    def stored(self, head: Head, key: WriteKey) -> list[Message] | None:
         """The messages that were stored under a key, as far as the log has them; None where it is
-        not known.
+        not known, or the session is gone.
 
         Raises:
             Conflict: The key was used for other content.
         """
         once = Once(key=key, since=self._since(datetime.now(UTC)))
-        found = {one.name: one for one in self._store.keys(session_id, once.names)}
+        found = {one.name: one for one in self._store.keys(head.session_id, once.names)}
+        if not found or not is_there(self._store, head):
+            return None
         kept = once.chosen(1, 0, found).before
         if kept is None:
             return None
-        log = self._store.read(session_id, after=kept.seq - 1, limit=kept.end - kept.seq + 1)
+        log = read_of(self._store, head, after=kept.seq - 1, limit=kept.end - kept.seq + 1)
         return [entry.message for entry in log]
 
     def _since(self, now: datetime) -> datetime | None:

@@ -78,11 +78,7 @@ class Guard:
     def _owned(self, head: Head | None, user_id: str | None) -> Head | None:
         if head is None or head.deleting:
             return None
-        if user_id is not None and head.user_id not in (None, user_id):
-            raise SessionOfAnotherUser(
-                f"Session {head.session_id!r} belongs to another user. Use that user's id, or "
-                "start a session with an id of its own."
-            )
+        check_owner(head, user_id)
         return head
 
     def whose(self, session_id: str, user_id: str) -> Whose:
@@ -121,6 +117,22 @@ class Guard:
             raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
         head = self.owned(session_id, user_id) if session_id is not None else None
         return scope_of(head, user_id, session_id)
+
+
+def check_owner(head: Head, user_id: str | None) -> None:
+    """Refuse a session of another user than the one named.
+
+    Whoever reads a head again, to change what it is of, asks again: the id of a session that was
+    deleted may be another's by then.
+
+    Raises:
+        SessionOfAnotherUser: It is one.
+    """
+    if user_id is not None and head.user_id not in (None, user_id):
+        raise SessionOfAnotherUser(
+            f"Session {head.session_id!r} belongs to another user. Use that user's id, or start a "
+            "session with an id of its own."
+        )
 
 
 def scope_of(head: Head | None, user_id: str | None, session_id: str | None) -> Scope:

@@ -10,8 +10,8 @@ from typing import Any
 
 from agent_memory.core.ids import check_id, marker, share_of
 from agent_memory.core.limits import how_many, text_of
-from agent_memory.core.records import Head, Scope
-from agent_memory.engine.paging import all_heads, page_of
+from agent_memory.core.records import Entry, Head, Scope
+from agent_memory.engine.paging import all_heads, is_there, page_of
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import InvalidInput
 from agent_memory.stores.base import Store
@@ -59,14 +59,17 @@ class Listing:
         self._values = values
 
     def told(self, heads: Sequence[Head]) -> list[Head]:
-        """The heads, each with the time of its newest message, and its metadata."""
-        times = self._times(heads)
-        return [
-            replace(
-                head, updated_at=times[head.session_id], metadata=self._metadata(head.session_id)
-            )
-            for head in heads
-        ]
+        """The heads, each with the time of its newest message, and its metadata; one that is gone
+        by now as it began."""
+        newest = self._newest_of(heads)
+        return [self._told(head, newest.get(head.session_id)) for head in heads]
+
+    def _told(self, head: Head, newest: Entry | None) -> Head:
+        metadata = self._metadata(head.session_id)
+        grown = newest is not None and (newest.seq, newest.total) != (head.end, head.total)
+        if (grown or metadata) and not is_there(self._store, head):
+            newest, metadata = None, {}  # of another's, perhaps, which has the id since
+        return replace(head, updated_at=_time_of(head, newest), metadata=metadata)
 
     def page(
         self,
@@ -93,14 +96,14 @@ class Listing:
             raise InvalidInput("The metadata is no dict. Give one of plain JSON.")
         self._values(replace(scope, session_id=session_id)).put((), _NAME, metadata)
 
-    def _times(self, heads: Sequence[Head]) -> dict[str, datetime]:
-        """When each was spoken in last."""
-        times = {head.session_id: head.created_at for head in heads}
+    def _newest_of(self, heads: Sequence[Head]) -> dict[str, Entry]:
+        """The newest message of each that has one."""
+        found: dict[str, Entry] = {}
         for at in range(0, len(heads), _AT_ONCE):
             ids = [head.session_id for head in heads[at : at + _AT_ONCE]]
             newest = self._store.tails(_NOBODY, ids, before=0, limit=1)
-            times.update((entry.session_id, entry.created_at) for entry in newest)
-        return times
+            found.update((entry.session_id, entry) for entry in newest)
+        return found
 
     def _metadata(self, session_id: str) -> dict[str, Any]:
         found = self._values(Scope(None, session_id)).get((), _NAME)
@@ -123,10 +126,10 @@ class Listing:
         self, user_id: str | None, limit: int, after: str | None, prefix: str | None
     ) -> list[Head]:
         found = list(self._of_prefix(user_id, prefix or "", None))
-        times = self._times(found)
+        newest = self._newest_of(found)
 
         def age(head: Head) -> tuple[datetime, str]:
-            return times[head.session_id], head.session_id
+            return _time_of(head, newest.get(head.session_id)), head.session_id
 
         last = next((age(head) for head in found if head.session_id == after), None)
         if after is not None and last is None:
@@ -135,6 +138,11 @@ class Listing:
             )
         older = [head for head in found if last is None or age(head) < last]
         return self.told(nlargest(limit, older, key=age))
+
+
+def _time_of(head: Head, newest: Entry | None) -> datetime:
+    """When a session was spoken in last."""
+    return head.created_at if newest is None else newest.created_at
 
 
 def _is_listed(head: Head) -> bool:

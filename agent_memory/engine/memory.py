@@ -345,8 +345,7 @@ class AgentMemory(OpenMemory):
             InvalidInput: `count` is no number of messages.
         """
         self._guard.check_session(session_id, user_id)
-        self._guard.admit(session_id, user_id)
-        return self.components.editor.pop(session_id, how_many("count", count))
+        return self.components.editor.pop(session_id, how_many("count", count), user_id)
 
     def prune(self, session_id: str, max_tokens: int, *, user_id: str | None = None) -> Head:
         """Have the strategy cut the session's window down to so many tokens of turns, now, though
@@ -367,7 +366,7 @@ class AgentMemory(OpenMemory):
             raise InvalidBudget("max_tokens is None. Give a number of tokens above 0.")
         if self._guard.owned(session_id, user_id) is None:
             raise InvalidInput(f"There is no session {session_id!r} to prune.")
-        self.components.work.process(session_id, down_to=most)
+        self.components.work.process(session_id, down_to=most, user_id=user_id)
         head = self._guard.owned(session_id, user_id)
         return head or empty_head(session_id, user_id, datetime.now(UTC))
 
@@ -588,7 +587,7 @@ class AgentMemory(OpenMemory):
         """
         self._guard.check_session(session_id, user_id)
         scope = self._guard.scope(user_id, session_id)
-        absorbed = self.flush(session_id)
+        absorbed = self.flush(session_id, user_id=user_id)
         for block in self.blocks.values():
             block.end(scope)
         return absorbed
@@ -614,7 +613,7 @@ class AgentMemory(OpenMemory):
             check_callable("progress", progress)
         self._guard.admit(session_id, user_id)
         if session_id is not None:
-            return self._flush(session_id)
+            return self._flush(session_id, user_id)
         return self._flush_all(user_id, progress)
 
     @traced("delete_memory", _namespace, of_nothing)
@@ -631,7 +630,8 @@ class AgentMemory(OpenMemory):
         self._guard.check_session(session_id, user_id)
         self._guard.admit(session_id, user_id)
         parts = self.components
-        return parts.receipts.of_deletion("session", session_id, parts.deletion.session(session_id))
+        done = parts.deletion.session(session_id, user_id)
+        return parts.receipts.of_deletion("session", session_id, done)
 
     @traced("delete_memory", _namespace, of_nothing)
     def delete_user(self, user_id: str) -> Receipt:

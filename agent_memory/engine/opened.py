@@ -181,12 +181,12 @@ class OpenMemory:
             Conflict: The key was used for other content.
         """
         self._guard.check_session(session_id, user_id)
-        if self._guard.owned(session_id, user_id) is None:
-            return None
-        return self._appender.stored(session_id, key)
+        head = self._guard.owned(session_id, user_id)
+        return None if head is None else self._appender.stored(head, key)
 
-    def _flush(self, session_id: str) -> list[Absorbed]:
-        return self.components.work.process(session_id, everything=True).absorbed
+    def _flush(self, session_id: str, user_id: str | None = None) -> list[Absorbed]:
+        work = self.components.work
+        return work.process(session_id, everything=True, user_id=user_id).absorbed
 
     @apart
     def _flush_all(

@@ -80,8 +80,8 @@ class Pins:
                 )
             )
             self._windows.forget(head.session_id)
-            now = moved or self._store.head(head.session_id)
-            if moved is not None or now is None or now.deleting:
+            now = None if moved is not None else self._store.head(head.session_id)
+            if now is None or now.deleting or now.created_at != head.created_at:
                 return
             head = now
 

@@ -359,4 +359,4 @@ class Session(BoundSession):
         parts.guard.admit(self.session_id, self.user_id)
         exporting = Exporter(parts.store, parts.leases, parts.dead_letters, parts.all_blocks)
         with written(to) as file:
-            return exporting.run(self.session_id, file.write)
+            return exporting.run(self.session_id, file.write, self.user_id)

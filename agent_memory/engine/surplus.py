@@ -9,7 +9,7 @@ from agent_memory.core.doubles import doubles
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Recall, Scope, Surplus
 from agent_memory.core.transcript import told
-from agent_memory.engine.paging import all_heads
+from agent_memory.engine.paging import all_heads, read_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Block, FactBlock
 from agent_memory.stores.base import SessionStore
@@ -100,7 +100,7 @@ def _said(store: SessionStore, scope: Scope) -> Iterator[Entry]:
     for head in heads:
         after = head.expired if head is not None and not head.deleting else None
         while head is not None and after is not None:
-            page = store.read(head.session_id, after=after, limit=_PAGE)
+            page = read_of(store, head, after=after, limit=_PAGE)
             yield from (one for one in page if one.message.role in _SPOKEN and told(one.message))
             after = page[-1].seq if page else None
 

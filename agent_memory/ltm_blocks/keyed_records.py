@@ -55,8 +55,8 @@ class KeyedRecords:
         Raises:
             SessionOfAnotherUser: They are the session's, and that is another user's by now.
         """
-        self._check_user()
         records = self._store.records(self._block, self.owner)
+        self._check_user()  # afterwards: the session may have become another's meanwhile
         named = {record.session_id for record in records if record.session_id}
         gone = named - self._store.existing(named) if named else named
         return [record for record in records if record.session_id not in gone]

@@ -2,42 +2,71 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Trim
-from agent_memory.core.records import Entry
+from agent_memory import AgentMemory, AgentMemoryError, Message, Trim, WorkingMemory
+from agent_memory.core.once import key_of
+from agent_memory.core.records import Entry, Head
+from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.stores.memory import MemoryStore
 
 SECRET = "Ben's safe opens with 4711."
+HELLO = {"role": "assistant", "content": "Hello."}
 
 
 class Raced(MemoryStore):
-    """Right before a log is read, once, something else happens."""
+    """Right before something is read, once, something else happens."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.moment, self.heads = "", 0
         self.first: Callable[[], object] = lambda: None
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> Any:
-        self._before()
+        self._before("log")
         return super().read(session_id, after=after, limit=limit)
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> Any:
-        self._before()
+        self._before("log")
         return super().pick(session_id, seqs)
 
     def tails(
         self, block: str, session_ids: Collection[str], *, before: int, limit: int
     ) -> list[Entry]:
-        self._before()
+        self._before("log")
         return super().tails(block, session_ids, before=before, limit=limit)
 
-    def _before(self) -> None:
-        first, self.first = self.first, lambda: None
-        first()
+    def head(self, session_id: str) -> Head | None:
+        self.heads += 1
+        if self.heads > 1:
+            self._before("second look")
+        return super().head(session_id)
+
+    def lease(self, session_id: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
+        self._before("lease")
+        return super().lease(session_id, owner, seconds, renew=renew)
+
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> Any:
+        self._before("keys")
+        return super().keys(session_id, names)
+
+    def record(self, block: str, record_id: str) -> Any:
+        self._before("record")
+        return super().record(block, record_id)
+
+    def records(self, block: str, owner: str) -> Any:
+        self._before("records")
+        return super().records(block, owner)
+
+    def _before(self, moment: str) -> None:
+        if moment == self.moment:
+            first, self.first = self.first, lambda: None
+            first()
 
 
 @pytest.fixture
@@ -47,35 +76,135 @@ def store() -> Raced:
 
 @pytest.fixture
 def memory(store: Raced) -> Iterator[AgentMemory]:
-    settings: dict[str, Any] = {"overflow": Trim(), "blocks": [], "max_tokens": 4_000}
+    settings: dict[str, Any] = {
+        "overflow": Trim(), "blocks": [WorkingMemory()], "max_tokens": 4_000
+    }  # fmt: skip
     with (
         AgentMemory(store=store, **settings) as there,
         AgentMemory(store=store, **settings) as memory,
     ):
         there.update("s", {"role": "user", "content": "I am Ana."}, user_id="ana")
-        there.update("s", {"role": "assistant", "content": "Hello."}, user_id="ana")
+        there.update("s", HELLO, user_id="ana", key="1")
+        there.session("s", "ana").working().set("safe", "None.")
 
         def taken_over() -> None:
             there.delete("s", user_id="ana")
             for _ in range(3):
                 there.update("s", {"role": "user", "content": SECRET}, user_id="ben")
+            there.update("s", {"role": "user", "content": SECRET}, user_id="ben", key="1")
+            there.describe("s", {"title": SECRET}, user_id="ben")
+            there.session("s", "ben").working().set("safe", SECRET)
 
         store.first = taken_over
         yield memory
 
 
-CALLS: dict[str, Callable[[AgentMemory], Any]] = {
-    "get": lambda memory: memory.get("s", user_id="ana").to_messages(),
-    "get for a question": lambda memory: memory.get("s", "Who am I?", user_id="ana").to_messages(),
-    "history": lambda memory: memory.history("s", user_id="ana"),
-    "the newest": lambda memory: memory.history("s", user_id="ana", last=1),
-    "a search": lambda memory: memory.search("Ana's safe", user_id="ana", least=0, entries=True),
-    "a turn": lambda memory: memory.before_turn("s", "Who am I?", user_id="ana").messages,
-}
+def _stored(memory: AgentMemory) -> object:
+    return memory._stored("s", key_of("1", [Message.of(HELLO)]), user_id="ana")
+
+
+def _surplus(memory: AgentMemory) -> object:
+    return memory.user("ana").surplus(older_than=timedelta(0), messages=True)
+
+
+CALLS: dict[str, tuple[str, Callable[[AgentMemory], Any]]] = {
+    "get": ("log", lambda memory: memory.get("s", user_id="ana").to_messages()),
+    "get for a question": (
+        "log", lambda memory: memory.get("s", "Who am I?", user_id="ana").to_messages()
+    ),
+    "history": ("log", lambda memory: memory.history("s", user_id="ana")),
+    "the newest": ("log", lambda memory: memory.history("s", user_id="ana", last=1)),
+    "a search": (
+        "log", lambda memory: memory.search("Ana's safe", user_id="ana", least=0, entries=True)
+    ),
+    "a turn": ("log", lambda memory: memory.before_turn("s", "Who am I?", user_id="ana").messages),
+    "a question again": ("log", lambda memory: memory.regenerate("s", user_id="ana").messages),
+    "what is old": ("log", _surplus),
+    "a stored turn": ("log", _stored),
+    "its key": ("keys", _stored),
+    "a session": ("record", lambda memory: memory.head("s", user_id="ana")),
+    "sessions": ("record", lambda memory: memory.sessions(user_id="ana")),
+    "a scratchpad": ("records", lambda memory: memory.session("s", "ana").working().all()),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_nobody_reads_what_the_next_one_said(memory: AgentMemory, call: str) -> None:
-    """Wrong: a log is read by its id alone, and whoever has the id by then is read."""
-    assert "4711" not in str(CALLS[call](memory))
+def test_nobody_reads_what_the_next_one_said(memory: AgentMemory, store: Raced, call: str) -> None:
+    """Wrong: something is read by a session's id alone, and whoever has the id by then is read."""
+    store.moment, ask = CALLS[call]
+    store.heads = 0
+    told = _told(ask, memory)
+    assert "4711" not in told
+    assert "Conflict" not in told
     assert "4711" in str(memory.history("s", user_id="ben"))
+
+
+def _edited(memory: AgentMemory) -> object:
+    seen: list[Entry] = []
+
+    def change(log: list[Entry]) -> list[Entry]:
+        seen.extend(log)
+        return log[:-1]
+
+    return _told(lambda memory: memory.edit("s", change, user_id="ana"), memory), seen
+
+
+def _exported(memory: AgentMemory) -> str:
+    file = io.StringIO()
+    told = _told(lambda memory: memory.session("s", "ana").export(file), memory)
+    return file.getvalue() + told
+
+
+CHANGES: list[tuple[str, str, Callable[[AgentMemory], Any]]] = [
+    ("delete", "second look", lambda memory: memory.delete("s", user_id="ana")),
+    ("pop", "log", lambda memory: memory.pop("s", 2, user_id="ana")),
+    ("pop", "lease", lambda memory: memory.pop("s", 2, user_id="ana")),
+    ("edit", "log", _edited),
+    ("edit", "lease", _edited),
+    ("prune", "lease", lambda memory: memory.prune("s", 1, user_id="ana")),
+    ("flush", "lease", lambda memory: memory.flush("s", user_id="ana")),
+    ("end", "lease", lambda memory: memory.end("s", user_id="ana")),
+    ("export", "lease", _exported),
+    ("pin", "log", lambda memory: memory.pin("s", 1, user_id="ana")),
+    ("pin", "second look", lambda memory: memory.pin("s", 1, user_id="ana")),
+]
+
+
+@pytest.mark.parametrize(("name", "moment", "call"), CHANGES)
+def test_nobody_changes_what_the_next_one_has(
+    memory: AgentMemory,
+    store: Raced,
+    name: str,
+    moment: str,
+    call: Callable[[AgentMemory], Any],
+) -> None:
+    """Wrong: whose a session is is looked at once, and what is done is done to the next one's."""
+    store.moment, store.heads = moment, 0
+    told = _told(call, memory)
+    store.moment = ""
+    assert "4711" not in told
+    assert len(memory.history("s", user_id="ben")) == 4
+    head = memory.head("s", user_id="ben")
+    assert head is not None
+    assert (head.start, head.pinned, head.metadata) == (0, (), {"title": SECRET})
+
+
+def test_an_edit_sees_no_log_of_another(memory: AgentMemory, store: Raced) -> None:
+    """Wrong: the function is called with what another user said, before the call is refused."""
+    store.first()
+    seen: list[Entry] = []
+
+    def change(log: list[Entry]) -> list[Entry]:
+        seen.extend(log)
+        return log
+
+    with pytest.raises(SessionOfAnotherUser):
+        memory.edit("s", change, user_id="ana")
+    assert seen == []
+
+
+def _told(call: Callable[[AgentMemory], Any], memory: AgentMemory) -> str:
+    try:
+        return str(call(memory))
+    except AgentMemoryError as error:
+        return repr(error)

@@ -18,6 +18,7 @@ from agent_memory.core.threads import apart
 from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.edit.receipts import Deleted
 from agent_memory.engine.edit.tombstones import Tombstones
+from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
@@ -95,10 +96,10 @@ class Deletion:
         self._shared = shared
         self._deleted = deleted
 
-    def session(self, session_id: str) -> list[Part]:
+    def session(self, session_id: str, user_id: str | None = None) -> list[Part]:
         """Erase one session; see `AgentMemory.delete`. What became of each place."""
         begun = datetime.now(UTC)
-        is_there = self._mark(session_id)
+        is_there = self._mark(session_id, user_id=user_id)
         parts = self.finish(session_id)
         if is_there:
             self._deleted.note("session", session_id, begun)
@@ -210,9 +211,14 @@ class Deletion:
             self._records.drop(Kind.SCRUBS, key)
         return _SERVER if self._store.remote else Part("files")
 
-    def _mark(self, session_id: str, before: float = inf) -> bool:
-        """Mark a session, so that it is gone for everybody; False where there is none so old."""
+    def _mark(self, session_id: str, before: float = inf, user_id: str | None = None) -> bool:
+        """Mark a session, so that it is gone for everybody; False where there is none so old.
+
+        Raises:
+            SessionOfAnotherUser: It is another's than the user named.
+        """
         while (head := self._head(session_id)) and head.created_at.timestamp() <= before:
+            check_owner(head, user_id)
             if head.deleting or self._store.move(replace(head, deleting=True)):
                 return True
         return False

@@ -18,7 +18,9 @@ from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span, em
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
 from agent_memory.engine.edit.tombstones import Tombstones
+from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, Unheld, busy
+from agent_memory.engine.paging import read_of
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.recall.sent import SentContexts
@@ -112,12 +114,15 @@ class Editor:
         self._windows = windows
         self._sent = sent
 
-    def pop(self, session_id: str, count: int) -> list[Message]:
+    def pop(self, session_id: str, count: int, user_id: str | None = None) -> list[Message]:
         """Take messages back; see `AgentMemory.pop`."""
-        done = self.edit(session_id, popped(count), "Nothing was taken back; try again.")
+        told = "Nothing was taken back; try again."
+        done = self.edit(session_id, popped(count), told, user_id=user_id)
         return [entry.message for entry in done.taken] if done else []
 
-    def answer(self, part: Span, question: Message, drafts: Sequence[Draft]) -> Head | None:
+    def answer(
+        self, part: Span, question: Message, drafts: Sequence[Draft], user_id: str | None
+    ) -> Head | None:
         """Put another answer in a former one's place, see `plans.answered`; the head afterwards.
 
         Returns:
@@ -127,7 +132,8 @@ class Editor:
             InvalidInput: The session went on; nothing was changed.
         """
         plan = answered(part, question, drafts)
-        done = self.edit(part.session_id, plan, "Nothing was replaced; try again.")
+        told = "Nothing was replaced; try again."
+        done = self.edit(part.session_id, plan, told, user_id=user_id)
         return done.head if done else None
 
     def save(
@@ -153,12 +159,19 @@ class Editor:
         """Have a session's log be what a function makes of it; as `save`. The head afterwards."""
         begins = empty_head(session_id, user_id, datetime.now(UTC))
         plan = changed(change, user_id, drafted)
-        done = self.edit(session_id, plan, "Nothing was changed; try again.", begins)
+        told = "Nothing was changed; try again."
+        done = self.edit(session_id, plan, told, begins, user_id=user_id)
         return done.head if done else self._store.head(session_id) or begins
 
     @apart
     def edit(
-        self, session_id: str, plan: Plan, told: str, begins: Head | None = None
+        self,
+        session_id: str,
+        plan: Plan,
+        told: str,
+        begins: Head | None = None,
+        *,
+        user_id: str | None = None,
     ) -> Edited | None:
         """Make a session's log what a plan says.
 
@@ -169,11 +182,13 @@ class Editor:
             plan: Says what is to become of it; asked again whenever somebody else came first.
             told: See `under_lease`.
             begins: The head to begin a session with, where there is none.
+            user_id: Whose it has to be; the plan sees no other's.
 
         Returns:
             What was done; None where there is nothing to do, or no such session.
 
         Raises:
+            SessionOfAnotherUser: It is another's.
             SessionDeleting: The session is to begin, and a deletion of it is not finished.
             StoreUnavailable: Another worker did not let go of the session; nothing was changed.
         """
@@ -184,8 +199,10 @@ class Editor:
             if given_up():  # what was said since is not what was to be changed
                 return None
             head = self._head(session_id, begins)
+            if head is not None:
+                check_owner(head, user_id)
             if head is None or known is None or known.before != head:
-                known = plan(head, self._log(session_id)) if head else None
+                known = plan(head, self._log(head)) if head else None
             return known
 
         def look_further() -> LogEdit | None:
@@ -229,11 +246,11 @@ class Editor:
             f"Session {session_id!r} is being deleted. Delete it again to finish that."
         )
 
-    def _log(self, session_id: str) -> Callable[[int, int], list[Entry]]:
+    def _log(self, head: Head) -> Callable[[int, int], list[Entry]]:
         def read(after: int, upto: int) -> list[Entry]:
             if upto <= after:
                 return []
-            return self._store.read(session_id, after=after, limit=upto - after)
+            return read_of(self._store, head, after=after, limit=upto - after)
 
         return read
 

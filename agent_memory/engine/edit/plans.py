@@ -17,7 +17,6 @@ from agent_memory.core.window import begun_anew, ruled
 from agent_memory.errors import (
     InvalidInput,
     InvalidMessage,
-    SessionOfAnotherUser,
     UnsupportedOperation,
 )
 from agent_memory.stores.log import entries_after, entry_for_caller
@@ -147,7 +146,7 @@ def listed(messages: Sequence[Message], user_id: str | None, drafted: Drafts) ->
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
-        _check_list(head, messages, user_id)
+        _check_list(head, messages)
         had = log(head.expired, head.end)
         same = agreeing(had, messages)
         end = head.expired + same
@@ -203,9 +202,7 @@ def given_back(given: object) -> list[Entry | Message]:
     ]
 
 
-def _check_list(head: Head, messages: Sequence[Message], user_id: str | None) -> None:
-    if user_id is not None and head.user_id not in (None, user_id):
-        raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
+def _check_list(head: Head, messages: Sequence[Message]) -> None:
     if head.expired and not messages:
         raise UnsupportedOperation(
             f"Session {head.session_id!r} cannot be made empty: messages of it have expired, and "

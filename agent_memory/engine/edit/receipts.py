@@ -12,9 +12,9 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.receipts import Part, Receipt, digest_of, merged
 from agent_memory.core.records import Head, Record, Scope
 from agent_memory.core.reserved import DELETED
-from agent_memory.engine.paging import all_heads
+from agent_memory.engine.paging import all_heads, read_of
 from agent_memory.engine.values.items import is_owned
-from agent_memory.errors import Damaged, Undecryptable, UnsupportedOperation
+from agent_memory.errors import Damaged, InvalidInput, Undecryptable, UnsupportedOperation
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore, Store
 from agent_memory.stores.damage import noted
@@ -88,13 +88,19 @@ class Receipts:
         return self._signed(Receipt(kind, name, self._namespace, _now(), every))
 
     def checkpoint(self, head: Head, blocks: Iterable[str]) -> Receipt:
-        """Of how far a session is durable; see `AgentMemory.checkpoint`."""
+        """Of how far a session is durable; see `AgentMemory.checkpoint`.
+
+        Raises:
+            InvalidInput: It was deleted meanwhile.
+        """
         log = Part("log")
         if self._volatile:
             log = Part("log", "not supported", "This store ends with the process.")
         parts = [log, *(_absorbed(head, name) for name in blocks)]
         made = Receipt("checkpoint", head.session_id, self._namespace, _now(), tuple(parts))
-        last = self._store.read(head.session_id, after=head.end - 1, limit=1)
+        last = read_of(self._store, head, after=head.end - 1, limit=1)
+        if head.end and not last:
+            raise InvalidInput(f"Session {head.session_id!r} was deleted meanwhile.")
         if last:
             made = replace(made, end=head.end, digest=digest_of(last[0]))
         return self._signed(made)
@@ -141,8 +147,8 @@ class Receipts:
             return Part("log", "failed", f"It ends at message {end}.")
         if receipt.end <= head.expired:
             return Part("log", "not supported", "The message has expired since.")
-        (last,) = self._store.read(receipt.id, after=receipt.end - 1, limit=1)
-        same = digest_of(last) == receipt.digest
+        last = read_of(self._store, head, after=receipt.end - 1, limit=1)
+        same = [digest_of(one) for one in last] == [receipt.digest]
         return Part("log") if same else Part("log", "failed", "The message is another one.")
 
     def _session(self, receipt: Receipt) -> Iterator[Part]:

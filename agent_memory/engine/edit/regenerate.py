@@ -10,6 +10,7 @@ from agent_memory.core.records import Entry, Head, Recall
 from agent_memory.core.window import role_of
 from agent_memory.engine.edit.edit import Editor
 from agent_memory.engine.edit.plans import window_before
+from agent_memory.engine.paging import read_of
 from agent_memory.engine.windows import Windows
 from agent_memory.stores.base import SessionStore
 
@@ -70,4 +71,4 @@ class Regeneration:
         return [entry.message for entry in self._read(head, after, head.end)]
 
     def _read(self, head: Head, after: int, upto: int) -> list[Entry]:
-        return self._store.read(head.session_id, after=after, limit=upto - after)
+        return read_of(self._store, head, after=after, limit=upto - after)

@@ -85,7 +85,7 @@ class Regenerate:
         if head is not None and self._is_there(head, part, said):  # a retry
             return head
         drafts = self._appender.drafts(said[1:])
-        stored = self._editor.answer(part, said[0], drafts)
+        stored = self._editor.answer(part, said[0], drafts, turn.user_id)
         if stored is None:
             raise InvalidInput(
                 f"Session {turn.session_id!r} was deleted while its question was asked again. "

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
 from agent_memory.core.threads import apart
+from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, Absorber
 from agent_memory.engine.processing.backlog import Backlog
@@ -223,6 +224,7 @@ class SessionWork:
         everything: bool = False,
         scheduled: bool = False,
         down_to: int | None = None,
+        user_id: str | None = None,
     ) -> Processed:
         """Do what is due for a session, now; what fails is tried again later, less often each time.
 
@@ -236,15 +238,20 @@ class SessionWork:
                 most, so that other sessions get theirs, and a session that fell silent is
                 absorbed wholly.
             down_to: Cut its window to so many tokens; waits as with `everything`.
+            user_id: Whose it has to be, if anybody's.
 
         Returns:
             What was done. With `everything` or `scheduled`, also when to look again, which the
             store knows too.
+
+        Raises:
+            SessionOfAnotherUser: It is another's than the user named.
         """
         waiting = everything or down_to is not None
         with self._leases.hold(session_id, waiting=waiting) as lease:
             head = self._store.head(session_id)
             if head is not None and not head.deleting:
+                check_owner(head, user_id)
                 if lease is None and down_to is not None:
                     raise busy(session_id, "Nothing was pruned; try again.")
                 return self._process(

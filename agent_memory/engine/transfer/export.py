@@ -14,6 +14,7 @@ from typing import TextIO
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.reserved import VALUES
+from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import LogChanged, log_pages
 from agent_memory.engine.processing.dead_letters import DeadLetters
@@ -47,18 +48,25 @@ class Exporter:
         self._failures = failures
         self._blocks = blocks
 
-    def run(self, session_id: str, write: Callable[[str], object]) -> Exported:
+    def run(
+        self, session_id: str, write: Callable[[str], object], user_id: str | None = None
+    ) -> Exported:
         """Export a session as it is at one moment; see `Session.export`.
 
         Args:
             session_id: The session.
             write: Takes one line after the other.
+            user_id: Whose it has to be.
+
+        Raises:
+            SessionOfAnotherUser: It is another's.
         """
         with self._leases.take(session_id, waiting=True) as lease:
             # one that is back by now began after the call, and its lease is not held
             head = None if lease is Unheld.GONE else self._store.head(session_id)
             if head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
+            check_owner(head, user_id)
             if isinstance(lease, Unheld):
                 raise busy(session_id, "No snapshot was taken; try again.")
             writing, left_out = Writing(head), set[str]()

@@ -12,6 +12,7 @@ from agent_memory.engine.append import Update
 from agent_memory.errors import AccessDenied, Damaged, SessionDeleting
 from agent_memory.server.operation import At, Form, SessionId, operation
 from agent_memory.server.paging import Paged, cut, place_of
+from agent_memory.server.problems import not_found
 from agent_memory.server.views import talk, upkeep
 from agent_memory.server.views.showing import Done
 
@@ -83,18 +84,21 @@ def list_sessions(at: At, asked: ListSessions) -> talk.Sessions:
 @operation("GET", "/sessions/{session_id}", "read")
 def read_session(at: At, asked: OneSession) -> talk.Session:
     """Tell how a session stands."""
-    head = at.memory.head(at.own(asked.session_id), user_id=at.user_id)
-    assert head is not None, "it was there a moment ago"
-    return talk.session(head)
+    return talk.session(_head(at, asked))
 
 
 @operation("GET", "/sessions/{session_id}/window", "read")
 def read_window(at: At, asked: OneSession) -> talk.Window:
     """Tell what of a session's log is in its window, what stands for the rest, and what waits."""
-    head = at.memory.head(at.own(asked.session_id), user_id=at.user_id)
-    assert head is not None, "it was there a moment ago"
     absorbing = at.memory.components.absorber.blocks
-    return talk.window(head, at.memory.config.max_tokens, absorbing)
+    return talk.window(_head(at, asked), at.memory.config.max_tokens, absorbing)
+
+
+def _head(at: At, asked: OneSession) -> Head:
+    head = at.memory.head(at.own(asked.session_id), user_id=at.user_id)
+    if head is None:  # deleted a moment ago
+        raise not_found()
+    return head
 
 
 @operation("PUT", "/sessions/{session_id}/metadata", "write")
@@ -172,10 +176,9 @@ def list_messages(at: At, asked: ReadLog) -> talk.Log:
     """Read a session's log, oldest first."""
     session_id, after = at.own(asked.session_id), place_of(asked.after)
     log = at.memory.history(session_id, user_id=at.user_id, after=after, limit=asked.limit + 1)
-    head = at.memory.components.store.head(session_id)
+    expired, end = at.length(session_id)
     page, more = cut(log, asked.limit, lambda entry: str(entry.seq))
-    total = 0 if head is None else head.end - head.expired
-    return talk.Log([talk.logged(entry) for entry in page], more, total)
+    return talk.Log([talk.logged(entry) for entry in page], more, end - expired)
 
 
 @operation("POST", "/sessions/{session_id}/context", "read")

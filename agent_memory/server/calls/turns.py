@@ -72,7 +72,7 @@ def take_turn(at: At, asked: Ask) -> talk.Answered:
     """
     session_id = at.to_write(asked.session_id)
     response = at.memory.completion(session_id, asked.message, user_id=at.user_id, key=at.key)
-    return talk.Answered(answer_in(response).to_dict(), _end(at, session_id))
+    return talk.Answered(answer_in(response).to_dict(), at.length(session_id)[1])
 
 
 @operation(
@@ -96,11 +96,6 @@ def _told(at: At, session_id: str, chunks: Any) -> Iterator[dict[str, Any]]:
             for choice in chunk.choices:
                 if choice.delta.content:
                     yield {"event": "token", "text": choice.delta.content}
-        yield {"event": "stored", "end": _end(at, session_id)}
+        yield {"event": "stored", "end": at.length(session_id)[1]}
     finally:
         chunks.close()
-
-
-def _end(at: At, session_id: str) -> int:
-    head = at.memory.components.store.head(session_id)
-    return 0 if head is None else head.end
