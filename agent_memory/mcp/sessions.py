@@ -65,7 +65,7 @@ def _listing(memory: AgentMemory, scope: Scope, after: str | None) -> str:
 
 def _log(memory: AgentMemory, scope: Scope, session_id: str, after: int) -> str:
     check_own(memory, scope, session_id)
-    entries = memory.history(session_id, after=after, limit=_PAGE + 1)
+    entries = memory.history(session_id, user_id=scope.user_id, after=after, limit=_PAGE + 1)
     page = entries[:_PAGE]
     more = f"{_uri(session_id)}?after={page[-1].seq}" if len(entries) > _PAGE else None
     told = {"session_id": session_id, "messages": [_fields(entry) for entry in page], "next": more}

@@ -11,8 +11,9 @@ import pytest
 
 from agent_memory import AgentMemory, AgentMemoryError, Message, Trim, WorkingMemory
 from agent_memory.core.once import key_of
-from agent_memory.core.records import Entry, Head
+from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.errors import SessionOfAnotherUser
+from agent_memory.mcp.sessions import read
 from agent_memory.stores.memory import MemoryStore
 
 SECRET = "Ben's safe opens with 4711."
@@ -124,6 +125,9 @@ CALLS: dict[str, tuple[str, Callable[[AgentMemory], Any]]] = {
     "its key": ("keys", _stored),
     "a session": ("record", lambda memory: memory.head("s", user_id="ana")),
     "sessions": ("record", lambda memory: memory.sessions(user_id="ana")),
+    "a resource of MCP": (
+        "second look", lambda memory: read(memory, Scope("ana"), "memory://sessions/s")
+    ),
     "a scratchpad": ("records", lambda memory: memory.session("s", "ana").working().all()),
 }  # fmt: skip
 
