@@ -146,7 +146,7 @@ class Comparison:
             began = perf_counter()
             answer = requests[place].made(self._site.caller, 0, key)
             took[place] = perf_counter() - began
-            told[place] = _told(answer, ids[place])
+            told[place] = told_of(answer, ids[place])
         return told, took
 
     def _has(self, person: Person, session_id: str) -> bool:
@@ -195,7 +195,12 @@ def _difference(one: str, other: str) -> str:
     return f"...{one[begin:end]}... and ...{other[begin:end]}..."
 
 
-def _told(answer: Answer, id: str) -> object:
+def told_of(answer: Answer, id: str) -> object:
+    """What an answer tells, whatever the name in the question was.
+
+    The name may be a part of others, such as that of a skill of one's own: these stay.
+    """
+    named = rb"(?<![\w-])" + re.escape(id.encode()) + rb"(?![\w-])"
     headers = {name: one for name, one in answer.headers.items() if name not in _ALONE}
-    body = _EXACT.sub(lambda found: found[0][:6], answer.body.replace(id.encode(), b"(id)"))
+    body = _EXACT.sub(lambda found: found[0][:6], re.sub(named, b"(id)", answer.body))
     return answer.status, body, tuple(sorted(headers.items()))

@@ -15,7 +15,7 @@ import pytest
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.operation import Operation
 from benchmarks.torture_canaries import Aviary
-from benchmarks.torture_http.alike import pairs, signed_rank
+from benchmarks.torture_http.alike import pairs, signed_rank, told_of
 from benchmarks.torture_http.calls import of_the_table
 from benchmarks.torture_http.crowd import ABSENT, UNKNOWN, Crowd, Report
 from benchmarks.torture_http.forms import Given
@@ -23,7 +23,7 @@ from benchmarks.torture_http.issuer import issuing
 from benchmarks.torture_http.once import Write, held_against
 from benchmarks.torture_http.people import People
 from benchmarks.torture_http.run import Plan, attack, write
-from benchmarks.torture_http.site import Server, Site
+from benchmarks.torture_http.site import Answer, Server, Site
 
 ANOTHERS = Aviary(0).word("another", 0)
 
@@ -147,6 +147,17 @@ def test_what_is_compared() -> None:
     assert ("read_session", "session_id") in found
     assert ("append_shared", "share") in found
     assert ("append_messages", "session_id") not in found  # who names a new session begins it
+
+
+def test_what_answers_tell() -> None:
+    """Else: two answers differ by the name in the question, or by what it is a part of."""
+
+    def told(id: str, body: str) -> object:
+        return told_of(Answer(200, {}, body.encode()), id)
+
+    mine = '"skill-u046-0"'
+    assert told("u046-0", f'{{"id": "u046-0"}} {mine}') == told("u9", f'{{"id": "u9"}} {mine}')
+    assert told("u046-0", '"u046-0"') != told("u9", '"u046-0"')
 
 
 def test_signed_ranks() -> None:
