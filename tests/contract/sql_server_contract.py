@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -177,6 +178,10 @@ class ServerContract(
             assert store.append("s", [draft("e")]).end == 23
             assert trips(lambda: far.append("s", [draft("f")])) > 1
             assert trips(lambda: far.append("s", [draft("g")])) == 1
+            head = far.head("s")
+            assert head is not None
+            assert far.move(replace(head, start=1)) is not None
+            assert trips(lambda: far.append("s", [draft("h")])) == 1
             far.close()
 
     def test_appends_race_deletions(self, server: Served, store: Store, other: Store) -> None:

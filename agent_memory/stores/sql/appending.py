@@ -16,7 +16,7 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
 )
 from agent_memory.stores.coding import micros_of, now_micros, to_micros
-from agent_memory.stores.log import extend, with_tail
+from agent_memory.stores.log import copy_for_caller, extend, with_tail
 from agent_memory.stores.sql.database import SQLConnection
 from agent_memory.stores.sql.keys import read_keys, write_keys
 from agent_memory.stores.sql.pieces import is_large, write_entries
@@ -147,6 +147,14 @@ class Appender:
         new = {"namespace": self._namespace, "session_id": head.session_id, "created_at": begun}
         lease = {"lease_owner": None, "lease_until": 0, "due_at": due_at}
         connection.run("begin", {**new, **lease, **head_values(head)})
+
+    def moved(self, head: Head) -> None:
+        """A head was moved, by this process: the next append need not look at the session."""
+        known = self._known(head.session_id)
+        if known is None or head.deleting or known.head.created_at != head.created_at:
+            self.forget(head.session_id)
+        else:
+            self._remember(_CachedHead.of(known.key, copy_for_caller(head)))
 
     def forget(self, session_id: str) -> None:
         """Drop what is remembered of a session."""

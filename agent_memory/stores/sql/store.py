@@ -188,7 +188,10 @@ class SQLStore(SQLVectors):
                 self._guard(connection, lease)
             return self._swap(connection, head)
 
-        return self._database.write(work)
+        moved = self._database.write(work)
+        if moved is not None:
+            self._appender.moved(moved)
+        return moved
 
     def rewrite(
         self,
