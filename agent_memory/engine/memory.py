@@ -319,7 +319,8 @@ class AgentMemory(OpenMemory):
         tools made, oldest first. It needs `keep_contexts=True` in the settings from then on.
 
         Of a context that was made for a session before its first message only the latest is kept,
-        by the process that stores the message.
+        by the process that stores the message; so of one that was made for a user in a session
+        that is nobody's, once it is the user's.
 
         Args:
             session_id: The conversation.

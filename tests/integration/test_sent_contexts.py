@@ -248,6 +248,22 @@ def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemo
     assert "Bruno" not in str(records(memory))
 
 
+def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) -> None:
+    """Wrong: whoever takes a session over that was nobody's reads what another asked there."""
+    known(memory)
+    memory.update("s", said("The door is green."))
+    memory.get("s", "Where did I move to?", user_id="ana")
+    memory.update("s", said("I am Ben."), user_id="ben")
+    assert memory.contexts("s", user_id="ben") == []
+    assert "Lisbon" not in str(records(memory))
+
+    memory.update("t", said("The door is green."))
+    memory.get("t", "Where did I move to?", user_id="ana")
+    memory.update("t", said("I am Ana."), user_id="ana")
+    (told,) = memory.contexts("t", user_id="ana")
+    assert "Lisbon" in str(told.messages)
+
+
 @pytest.mark.parametrize("ends", ["before it is written", "meanwhile"])
 def test_what_outlives_its_session_is_not_the_next_ones(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str

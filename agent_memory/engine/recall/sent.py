@@ -22,7 +22,8 @@ from agent_memory.stores.coding import to_micros
 logger = logging.getLogger(__name__)
 
 _WAITING = 1_000
-"""Contexts of sessions that have not begun yet, the latest: each is kept once its session is."""
+"""Contexts of sessions that have not begun yet, or are nobody's, the latest: each is kept once its
+session is its user's."""
 
 _BEGUN = "begun"
 """When the session began that a context was made for: its id may be another one's by now."""
@@ -60,9 +61,10 @@ class SentContexts:
             session_id: The conversation.
             kept: What to keep.
             user_id: Whose memory is in it.
-            head: The session that it was made for; None where it has not begun.
+            head: The session that it was made for; None where it has not begun. In one that is not
+                that user's it waits for becoming theirs: it may become another's.
         """
-        if head is not None:
+        if head is not None and head.user_id == user_id:
             try:
                 self._write(head, kept)
             except AgentMemoryError as error:
@@ -76,8 +78,8 @@ class SentContexts:
                 self._waiting.popitem(last=False)
 
     def begun(self, head: Head) -> None:
-        """A session may have begun: keep what was sent for it before, unless that was another
-        user's, or was deleted since.
+        """A session may have begun, or become somebody's: keep what was sent for it before, unless
+        that was another user's, or was deleted since.
         """
         if not self._waiting:
             return
