@@ -31,6 +31,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Recall, Scope
 from agent_memory.engine.assembly import assemble
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import StoreUnavailable
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
@@ -229,6 +230,38 @@ def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
             assert seen(memory, "b", "bob")
         assert bool(traces(store)) is not gone, (steps, traces(store))
     assert step > 20
+
+
+class Slow(MemoryStore):
+    """Whoever looks which deletions of users have begun is slow to go on, once."""
+
+    then: Callable[[], object] | None = None
+
+    def records(self, block: str, owner: str) -> Any:
+        found = super().records(block, owner)
+        if owner == "user deletions" and found and self.then is not None:
+            then, self.then = self.then, None
+            then()
+        return found
+
+
+@pytest.mark.parametrize("finish", [by_flush, by_worker])
+def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
+    """Wrong: what a user keeps once the deletion has returned is erased by a worker, who saw the
+    deletion before it was finished."""
+    store = Slow()
+    settings = config(store)
+    with AgentMemory(settings) as memory, AgentMemory(settings) as worker:
+        memory.update("s", {"role": "user", "content": "old"}, user_id="ada")
+        SystemRecords(store).write(Kind.USER_DELETIONS, "begun", user_id="ada", before=time.time())
+
+        def go_on() -> None:
+            memory.delete_user("ada")
+            memory.user("ada").notes().add("Kept since.")
+
+        store.then = go_on
+        finish(worker, settings)
+        assert [note.text for note in memory.user("ada").notes().all()] == ["Kept since."]
 
 
 @pytest.mark.long

@@ -19,7 +19,7 @@ from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.edit.receipts import Deleted
 from agent_memory.engine.edit.tombstones import Tombstones
 from agent_memory.engine.guard import check_owner
-from agent_memory.engine.leases import Leases
+from agent_memory.engine.leases import Leases, Locks
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.recall.runner import resolve
@@ -27,7 +27,7 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.values.key_values import erase_values
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import Damaged, SessionDeleting, StoreUnavailable
-from agent_memory.ltm_blocks.base import Block
+from agent_memory.ltm_blocks.base import Block, record_id
 from agent_memory.ltm_blocks.registry import erase, erase_derived, erase_indexed, registered
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted
@@ -88,6 +88,7 @@ class Deletion:
     ) -> None:
         self._store = store
         self._leases = leases
+        self._locks = Locks(store)
         self._absorber = absorber
         self._manual_blocks = manual_blocks
         self._tombstones = tombstones
@@ -137,35 +138,46 @@ class Deletion:
         key = uuid4().hex
         self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
         self._deleted.note("user", user_id, datetime.fromtimestamp(before, UTC))
-        return self._finish(key, user_id, before)
+        with self._locks.held(_lock_of(user_id)):
+            return self._finish(key, user_id)
 
     def settle(self, user_id: str) -> None:
         """Finish a user's deletions that have begun, before anything is given to it anew."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id:
-                self._finish(key, user_id, note["before"], cleared="cleared" in note)
+                with self._locks.held(_lock_of(user_id)):
+                    self._finish(key, user_id)
 
     def resume(self) -> None:
         """Finish what was interrupted: deletions of users, and of traces in the files."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
+            user_id = note["user_id"]
             try:
-                self._finish(key, note["user_id"], note["before"], cleared="cleared" in note)
+                with self._locks.taken(_lock_of(user_id), waiting=False) as taken:
+                    if taken:  # else somebody is at it
+                        self._finish(key, user_id)
             except Exception:  # one that can't be finished now must not keep the others waiting
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._records.read(Kind.SCRUBS):
             self._scrub()
 
     @apart
-    def _finish(self, key: str, user_id: str, before: float, cleared: bool = False) -> list[Part]:
-        """Erase what there was of a user at a time; what was said since stays.
+    def _finish(self, key: str, user_id: str) -> list[Part]:
+        """Erase what there was of a user when a deletion began; what was said since stays.
+
+        One at a time does that. Who comes second finds it done: what is there now was kept since.
 
         Args:
             key: Of the deletion's note.
             user_id: The user.
-            before: The time.
-            cleared: Whether what was kept outright is gone: what is there now was kept since.
         """
-        if not cleared:
+        note = self._records.read(Kind.USER_DELETIONS).get(key)
+        every = [_LOG, *map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])]
+        every += [Part("notes of the engine"), Part("grants")]
+        if note is None:
+            return [*every, self._scrub()]
+        before: float = note["before"]
+        if "cleared" not in note:  # what is kept outright from then on stays
             self._shared.close(user_id)
             self._clear_manual_blocks(user_id)
             self._records.write(
@@ -173,12 +185,11 @@ class Deletion:
             )
         sessions = [head.session_id for head in self._sessions(user_id)]
         # all are marked before the first is erased, so that none comes back if this stops half-way
-        parts = [_LOG]
+        parts: list[Part] = []
         for session_id in [name for name in sessions if self._mark(name, before)]:
             parts += self._erase(session_id)
         for block in self._absorber.blocks.values():
             resolve(block.delete(Scope(user_id)))
-        parts += map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])
         self._tombstones.user(user_id)
         self._store.delete_records(KEYS.name, owner=Scope(user_id).owner)
         self._shared.erase(user_id)
@@ -190,7 +201,7 @@ class Deletion:
         for done, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
                 self._records.drop(Kind.USER_DELETIONS, done)
-        return [*parts, Part("notes of the engine"), Part("grants"), self._scrub()]
+        return [*every, *parts, self._scrub()]
 
     def _clear_manual_blocks(self, user_id: str) -> None:
         for block in self._manual_blocks:
@@ -283,6 +294,10 @@ class Deletion:
             _FORMER,
         )
         return Part(f"block {block!r}", "not supported", f"It is not configured now: {_FORMER}.")
+
+
+def _lock_of(user_id: str) -> str:
+    return record_id("deletion", user_id)
 
 
 def _of_block(block: Block) -> Part:
