@@ -237,6 +237,20 @@ def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) 
     assert "4711" not in str(memory.contexts("s", user_id="ana"))
 
 
+def test_what_was_left_out_may_be_anothers_before_it_is_kept(memory: AgentMemory) -> None:
+    """Wrong: a context waits for its session to begin; what it left out has the id of a session
+    that is another user's by the time it is kept, and is told as that one's words."""
+    ask_of_houses(memory)
+    memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
+    for number in range(30):
+        memory.delete(f"c{number}", user_id="ana")
+        memory.update(f"c{number}", said("My safe opens with 4711."), user_id="ben")
+    memory.update("new", said("Hello"), user_id="ana")
+    (told,) = memory.contexts("new", user_id="ana")
+    assert told.left_out
+    assert "4711" not in str(told)
+
+
 def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:
     """Wrong: a question, with all that was recalled for it, goes to whoever begins a session under
     the id that it was asked for; or one user's keeps another's from being told."""

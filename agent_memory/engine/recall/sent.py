@@ -120,9 +120,11 @@ class SentContexts:
         records = [one for one in records if one.first in turns]
         wanted = {seq for one in records for seq in shows(one.metadata)}
         entries = {one.seq: one for one in picked_of(self._store, head, sorted(wanted))}
-        return [self._told(one, entries, again) for one in records]
+        return [self._told(one, head.user_id, entries, again) for one in records]
 
-    def _told(self, record: Record, entries: dict[int, Entry], again: Again) -> SentContext:
+    def _told(
+        self, record: Record, user_id: str | None, entries: dict[int, Entry], again: Again
+    ) -> SentContext:
         now: dict[str, str] | None = None
         fields = record.metadata
 
@@ -144,15 +146,15 @@ class SentContexts:
             fields,
             entries,
             text_of,
-            lambda recall: self._said(recall, record.created_at),
+            lambda recall: self._said(recall, record.created_at, user_id),
         )
 
-    def _said(self, recall: Recall, at: datetime) -> str:
-        """What was said where something comes from that was found at a time. A session that has
-        begun since is another one, and perhaps another user's."""
+    def _said(self, recall: Recall, at: datetime, user_id: str | None) -> str:
+        """What was said where something comes from that was found for a user, and kept at a time.
+        A session that has begun since is another one, and perhaps another user's."""
         for session_id, seq in recall.sources[:1]:
             head = self._store.head(session_id)
-            if head is not None and head.created_at <= at:
+            if head is not None and head.user_id == user_id and head.created_at <= at:
                 found = picked_of(self._store, head, [seq])
                 return "".join(one.message.text() for one in found)
         return ""
