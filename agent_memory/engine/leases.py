@@ -113,33 +113,19 @@ class Locks:
         Raises:
             StoreUnavailable: Another worker did not give it back for a minute.
         """
-        with self.taken(name, waiting=True) as taken:
-            if not taken:
+        owner = uuid4().hex
+        deadline, pause = monotonic() + _WAIT_SECONDS, _POLL_SECONDS
+        while not self._store.lock(name, owner, LEASE_SECONDS):
+            if monotonic() >= deadline:
                 raise StoreUnavailable(
                     f"Another worker holds what this one waits for, since {_WAIT_SECONDS:g} "
                     "seconds. It is tried again later."
                 )
-            yield
-
-    @contextmanager
-    def taken(self, name: str, *, waiting: bool) -> Iterator[bool]:
-        """As `held`; whether it could be taken.
-
-        Args:
-            name: The lock's.
-            waiting: Wait a minute for another worker to give it back.
-        """
-        owner = uuid4().hex
-        deadline, pause = monotonic() + waiting * _WAIT_SECONDS, _POLL_SECONDS
-        while not self._store.lock(name, owner, LEASE_SECONDS):
-            if monotonic() >= deadline:
-                yield False
-                return
             sleep(pause)  # a model may be asked meanwhile, which takes seconds
             pause = min(2 * pause, _MOST_PAUSE_SECONDS)
         try:
             with _renewed(lambda: self._store.lock(name, owner, LEASE_SECONDS, renew=True)):
-                yield True
+                yield
         finally:
             with suppress(StoreError):  # the work is done; the lock runs out by itself
                 self._store.unlock(name, owner)

@@ -153,9 +153,8 @@ class Deletion:
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             user_id = note["user_id"]
             try:
-                with self._locks.taken(_lock_of(user_id), waiting=False) as taken:
-                    if taken:  # else somebody is at it
-                        self._finish(key, user_id)
+                with self._locks.held(_lock_of(user_id)):
+                    self._finish(key, user_id)
             except Exception:  # one that can't be finished now must not keep the others waiting
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._records.read(Kind.SCRUBS):
