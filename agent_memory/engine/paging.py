@@ -39,10 +39,15 @@ def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entr
     return found if not found or is_there(store, head) else []
 
 
+def head_now(store: SessionStore, head: Head) -> Head | None:
+    """A session's head as it is now; None where the session is gone: another may have its id."""
+    now = store.head(head.session_id)
+    return now if now is not None and now.created_at == head.created_at else None
+
+
 def is_there(store: SessionStore, head: Head) -> bool:
     """Whether there still is a session, rather than none, or another one of its id."""
-    now = store.head(head.session_id)
-    return now is not None and now.created_at == head.created_at
+    return head_now(store, head) is not None
 
 
 def newest_of(store: SessionStore, head: Head, last: int, after: int = 0) -> list[Entry]:

@@ -10,6 +10,7 @@ from agent_memory.core.limits import MOST, quoted, text_of
 from agent_memory.core.receipts import digest_of
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.core.window import is_user, units
+from agent_memory.engine.paging import head_now
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import InvalidInput
@@ -80,8 +81,8 @@ class Pins:
                 )
             )
             self._windows.forget(head.session_id)
-            now = None if moved is not None else self._store.head(head.session_id)
-            if now is None or now.deleting or now.created_at != head.created_at:
+            now = None if moved is not None else head_now(self._store, head)
+            if now is None or now.deleting:
                 return
             head = now
 

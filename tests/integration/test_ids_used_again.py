@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AgentMemoryError, Message, Trim, WorkingMemory
+from agent_memory import AgentMemory, AgentMemoryError, Message, Summarize, Trim, WorkingMemory
 from agent_memory.core.once import key_of
-from agent_memory.core.records import Entry, Head, Scope
+from agent_memory.core.records import Draft, Entry, Head, Scope
 from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.mcp.sessions import read
 from agent_memory.stores.memory import MemoryStore
@@ -93,6 +93,7 @@ def memory(store: Raced) -> Iterator[AgentMemory]:
             for _ in range(3):
                 there.update("s", {"role": "user", "content": SECRET}, user_id="ben")
             there.update("s", {"role": "user", "content": SECRET}, user_id="ben", key="1")
+            there.update("s", {"role": "system", "content": SECRET}, user_id="ben")
             there.describe("s", {"title": SECRET}, user_id="ben")
             there.session("s", "ben").working().set("safe", SECRET)
 
@@ -165,6 +166,7 @@ CHANGES: list[tuple[str, str, Callable[[AgentMemory], Any]]] = [
     ("pop", "lease", lambda memory: memory.pop("s", 2, user_id="ana")),
     ("edit", "log", _edited),
     ("edit", "lease", _edited),
+    ("edit nothing", "log", lambda memory: memory.edit("s", lambda log: log, user_id="ana")),
     ("prune", "lease", lambda memory: memory.prune("s", 1, user_id="ana")),
     ("flush", "lease", lambda memory: memory.flush("s", user_id="ana")),
     ("end", "lease", lambda memory: memory.end("s", user_id="ana")),
@@ -187,10 +189,23 @@ def test_nobody_changes_what_the_next_one_has(
     told = _told(call, memory)
     store.moment = ""
     assert "4711" not in told
-    assert len(memory.history("s", user_id="ben")) == 4
+    assert len(memory.history("s", user_id="ben")) == 5
     head = memory.head("s", user_id="ben")
     assert head is not None
     assert (head.start, head.pinned, head.metadata) == (0, (), {"title": SECRET})
+
+
+@pytest.mark.parametrize("overflow", [Trim(), Summarize(max_summary_tokens=20)])
+def test_an_update_gives_nobody_the_next_ones_head(store: Raced, overflow: Any) -> None:
+    """Wrong: who stored a message is given the head of the session that has the id by the time that
+    room is made: its system message, and its summary."""
+    settings: dict[str, Any] = {"overflow": overflow, "blocks": [], "max_tokens": 100}
+    with AgentMemory(store=store, **settings) as there:
+        there.update("s", {"role": "user", "content": "word " * 60}, user_id="ana")
+        head = store.append("s", [Draft(Message(role="user", content="word"), 90, "o200k_base")])
+        there.delete("s", user_id="ana")
+        there.update("s", {"role": "system", "content": SECRET}, user_id="ben")
+        assert there.components.work.after_update(head).user_id == "ana"
 
 
 def test_an_edit_sees_no_log_of_another(memory: AgentMemory, store: Raced) -> None:

@@ -161,7 +161,11 @@ class Editor:
         plan = changed(change, user_id, drafted)
         told = "Nothing was changed; try again."
         done = self.edit(session_id, plan, told, begins, user_id=user_id)
-        return done.head if done else self._store.head(session_id) or begins
+        if done:
+            return done.head
+        there = self._store.head(session_id) or begins
+        check_owner(there, user_id)
+        return there
 
     @apart
     def edit(

@@ -13,7 +13,7 @@ from agent_memory.core.text import escape
 from agent_memory.core.transcript import clip
 from agent_memory.core.window import Cut, apply, guarded, passes, snap, turns, visible
 from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.paging import read_of
+from agent_memory.engine.paging import head_now, read_of
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.engine.spending import now_utc
 from agent_memory.engine.windows import Windows
@@ -143,7 +143,7 @@ class Compaction:
             stored = self._store.move(moved)
             if stored is not None:
                 self._windows.moved(head, stored)
-            stored = stored or self._store.head(head.session_id)
+            stored = stored or head_now(self._store, head)
             if stored is None or stored.deleting:
                 return head
             head = stored

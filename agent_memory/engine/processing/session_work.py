@@ -11,6 +11,7 @@ from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
 from agent_memory.core.threads import apart
 from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, busy
+from agent_memory.engine.paging import head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, Absorber
 from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
@@ -196,7 +197,7 @@ class SessionWork:
                 return self._retention.shorten(head)
         self.announce(head)
         self.process(head.session_id)
-        return self._store.head(head.session_id) or head
+        return head_now(self._store, head) or head
 
     def put_off(self, head: Head) -> bool:
         """Have a session that is due looked at later, if all that there is to do for it is to wait.

@@ -9,7 +9,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Head
 from agent_memory.engine.edit.edit import Editor
 from agent_memory.engine.edit.plans import Log, LogEdit, redacted
-from agent_memory.engine.paging import all_heads
+from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.engine.sharing.authorship import Authors, is_by
 from agent_memory.engine.sharing.grants import Grants
 from agent_memory.stores.base import SessionStore
@@ -63,8 +63,8 @@ class Redaction:
         if head.deleting or not self._took_part(head, agent):
             return
         self._editor.edit(head.session_id, partial(self._plan, agent), _BUSY)
-        left = self._store.head(head.session_id)
-        if left is not None and left.created_at == head.created_at and not left.deleting:
+        left = head_now(self._store, head)
+        if left is not None and not left.deleting:
             self._authors.drop(agent, head.session_id)
 
     def _took_part(self, head: Head, agent: str) -> bool:

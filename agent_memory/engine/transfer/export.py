@@ -16,7 +16,7 @@ from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.reserved import VALUES
 from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, Unheld, busy
-from agent_memory.engine.paging import LogChanged, log_pages
+from agent_memory.engine.paging import LogChanged, head_now, log_pages
 from agent_memory.engine.processing.dead_letters import DeadLetters
 from agent_memory.engine.transfer.snapshots.writing import Exported, Writing, owners_of
 from agent_memory.engine.values.items import Kept, now_utc, own_root, owner_of
@@ -156,8 +156,8 @@ class Exporter:
 
     def _check_still(self, head: Head, lease: Lease) -> None:
         """See that it is one moment's, before the last line says so."""
-        now = self._store.head(head.session_id)
-        if now is None or now.deleting or now.created_at != head.created_at:
+        now = head_now(self._store, head)
+        if now is None or now.deleting:
             raise _gone(head)
         if not self._leases.renew(lease):
             raise _gone(head)
