@@ -6,8 +6,9 @@ from typing import Literal
 
 from agent_memory.core.ids import check_id
 from agent_memory.core.records import Head, Scope
-from agent_memory.errors import Damaged, InvalidInput, MemoryClosed, SessionOfAnotherUser
+from agent_memory.errors import Damaged, InvalidInput, MemoryClosed
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.log import check_owner
 
 Whose = Literal["own", "deleting", "another's", "nobody's"]
 
@@ -117,22 +118,6 @@ class Guard:
             raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
         head = self.owned(session_id, user_id) if session_id is not None else None
         return scope_of(head, user_id, session_id)
-
-
-def check_owner(head: Head, user_id: str | None) -> None:
-    """Refuse a session of another user than the one named.
-
-    Whoever reads a head again, to change what it is of, asks again: the id of a session that was
-    deleted may be another's by then.
-
-    Raises:
-        SessionOfAnotherUser: It is one.
-    """
-    if user_id is not None and head.user_id not in (None, user_id):
-        raise SessionOfAnotherUser(
-            f"Session {head.session_id!r} belongs to another user. Use that user's id, or start a "
-            "session with an id of its own."
-        )
 
 
 def scope_of(head: Head | None, user_id: str | None, session_id: str | None) -> Scope:

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Record, Scope
-from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
+from agent_memory.errors import InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Resources, record_id
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.stores.base import Store
+from agent_memory.stores.log import check_owner
 
 Whose = Literal["session", "user"]
 
@@ -142,8 +143,8 @@ class KeyedRecords:
         session_id, user_id = self._scope.session_id, self._scope.user_id
         if self._of_session and session_id is not None and user_id is not None:
             head = self._store.head(session_id)
-            if head is not None and head.user_id not in (None, user_id):
-                raise SessionOfAnotherUser(f"Session {session_id!r} belongs to another user.")
+            if head is not None:
+                check_owner(head, user_id)
 
 
 @contextmanager

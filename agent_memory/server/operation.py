@@ -95,8 +95,9 @@ class At:
         """After which seq a session's log begins, and where it ends; zeros for one that is not
         there by now, or another's."""
         head = self.memory.components.store.head(session_id)
-        mine = head is not None and head.user_id == self.user_id
-        return (head.expired, head.end) if head is not None and mine else (0, 0)
+        if head is None or head.user_id != self.user_id:
+            return 0, 0
+        return head.expired, head.end
 
     def _whose(self, session_id: str) -> Whose:
         return self.memory.components.guard.whose(session_id, self.user_id)

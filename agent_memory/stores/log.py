@@ -42,8 +42,7 @@ def extend(
         raise SessionDeleting(
             f"Session {head.session_id!r} is being deleted. Delete it again to finish that."
         )
-    if user_id is not None and head.user_id not in (None, user_id):
-        raise SessionOfAnotherUser(f"Session {head.session_id!r} belongs to another user.")
+    check_owner(head, user_id)
     end, total = tail or (head.end, head.total)
     entries = entries_after(head.session_id, end, total, drafts)
     system: Draft | None = None
@@ -64,6 +63,22 @@ def extend(
             message = draft.placed(entries[place].seq)
             entries[place] = replace(entries[place], message=message, created_at=message.created_at)
     return after, entries
+
+
+def check_owner(head: Head, user_id: str | None) -> None:
+    """Refuse a session of another user than the one named.
+
+    Whoever reads a head again, to change what it is of, asks again: the id of a session that was
+    deleted may be another's by then.
+
+    Raises:
+        SessionOfAnotherUser: It is one.
+    """
+    if user_id is not None and head.user_id not in (None, user_id):
+        raise SessionOfAnotherUser(
+            f"Session {head.session_id!r} belongs to another user. Use that user's id, or start a "
+            "session with an id of its own."
+        )
 
 
 def entries_after(session_id: str, end: int, total: int, drafts: Sequence[Draft]) -> list[Entry]:

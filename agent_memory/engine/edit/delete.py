@@ -18,7 +18,6 @@ from agent_memory.core.threads import apart
 from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.edit.receipts import Deleted
 from agent_memory.engine.edit.tombstones import Tombstones
-from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
@@ -31,6 +30,7 @@ from agent_memory.ltm_blocks.base import Block, record_id
 from agent_memory.ltm_blocks.registry import erase, erase_derived, erase_indexed, registered
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted
+from agent_memory.stores.log import check_owner
 
 logger = logging.getLogger(__name__)
 
@@ -138,23 +138,19 @@ class Deletion:
         key = uuid4().hex
         self._records.write(Kind.USER_DELETIONS, key, user_id=user_id, before=before)
         self._deleted.note("user", user_id, datetime.fromtimestamp(before, UTC))
-        with self._locks.held(_lock_of(user_id)):
-            return self._finish(key, user_id)
+        return self._finish(key, user_id)
 
     def settle(self, user_id: str) -> None:
         """Finish a user's deletions that have begun, before anything is given to it anew."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id:
-                with self._locks.held(_lock_of(user_id)):
-                    self._finish(key, user_id)
+                self._finish(key, user_id)
 
     def resume(self) -> None:
         """Finish what was interrupted: deletions of users, and of traces in the files."""
         for key, note in self._records.read(Kind.USER_DELETIONS).items():
-            user_id = note["user_id"]
             try:
-                with self._locks.held(_lock_of(user_id)):
-                    self._finish(key, user_id)
+                self._finish(key, note["user_id"])
             except Exception:  # one that can't be finished now must not keep the others waiting
                 logger.exception("the deletion of a user was not finished; it will be tried again")
         if self._records.read(Kind.SCRUBS):
@@ -162,7 +158,7 @@ class Deletion:
 
     @apart
     def _finish(self, key: str, user_id: str) -> list[Part]:
-        """Erase what there was of a user when a deletion began; what was said since stays.
+        """Erase what there was of a user when a deletion began; what became of each place.
 
         One at a time does that. Who comes second finds it done: what is there now was kept since.
 
@@ -170,13 +166,24 @@ class Deletion:
             key: Of the deletion's note.
             user_id: The user.
         """
-        note = self._records.read(Kind.USER_DELETIONS).get(key)
-        every = [_LOG, *map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])]
-        every += [Part("notes of the engine"), Part("grants")]
-        if note is None:
-            return [*every, self._scrub()]
-        before: float = note["before"]
-        if "cleared" not in note:  # what is kept outright from then on stays
+        parts = [_LOG, *map(_of_block, [*self._absorber.blocks.values(), *self._manual_blocks])]
+        parts += [Part("notes of the engine"), Part("grants")]
+        with self._locks.held(record_id("deletion", user_id)):
+            note = self._records.read(Kind.USER_DELETIONS).get(key)
+            if note is not None:
+                parts += self._erase_user(key, user_id, note["before"], cleared="cleared" in note)
+            return [*parts, self._scrub()]
+
+    def _erase_user(self, key: str, user_id: str, before: float, *, cleared: bool) -> list[Part]:
+        """Erase what there was of a user at a time; what was said since stays.
+
+        Args:
+            key: Of the deletion's note.
+            user_id: The user.
+            before: The time.
+            cleared: Whether what was kept outright is gone: what is there now was kept since.
+        """
+        if not cleared:
             self._shared.close(user_id)
             self._clear_manual_blocks(user_id)
             self._records.write(
@@ -200,7 +207,7 @@ class Deletion:
         for done, note in self._records.read(Kind.USER_DELETIONS).items():
             if note["user_id"] == user_id and note["before"] <= before:  # a later call's is its own
                 self._records.drop(Kind.USER_DELETIONS, done)
-        return [*every, *parts, self._scrub()]
+        return parts
 
     def _clear_manual_blocks(self, user_id: str) -> None:
         for block in self._manual_blocks:
@@ -293,10 +300,6 @@ class Deletion:
             _FORMER,
         )
         return Part(f"block {block!r}", "not supported", f"It is not configured now: {_FORMER}.")
-
-
-def _lock_of(user_id: str) -> str:
-    return record_id("deletion", user_id)
 
 
 def _of_block(block: Block) -> Part:

@@ -18,7 +18,6 @@ from agent_memory.core.records import Draft, Entry, Head, Lease, Scope, Span, em
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
 from agent_memory.engine.edit.tombstones import Tombstones
-from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import read_of
 from agent_memory.engine.processing.absorb import Absorber
@@ -28,6 +27,7 @@ from agent_memory.engine.windows import Windows
 from agent_memory.errors import LeaseLost, SessionDeleting
 from agent_memory.ltm_blocks.registry import erase_derived
 from agent_memory.stores.base import Store
+from agent_memory.stores.log import check_owner
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
 from agent_memory.core.threads import apart
-from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, busy
 from agent_memory.engine.paging import head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, Absorber
@@ -19,6 +18,7 @@ from agent_memory.engine.processing.retention import Retention
 from agent_memory.errors import Damaged
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
+from agent_memory.stores.log import check_owner
 from agent_memory.strategies.base import Absorb
 
 logger = logging.getLogger(__name__)

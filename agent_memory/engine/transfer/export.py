@@ -14,7 +14,6 @@ from typing import TextIO
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.reserved import VALUES
-from agent_memory.engine.guard import check_owner
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import LogChanged, head_now, log_pages
 from agent_memory.engine.processing.dead_letters import DeadLetters
@@ -25,6 +24,7 @@ from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.registry import registered
 from agent_memory.ltm_blocks.tombstones import FORGOTTEN
 from agent_memory.stores.base import Store
+from agent_memory.stores.log import check_owner
 
 _PAGE = 200
 _RECORDS = ("fact", "vector", "dead_letter", "forgotten")
