@@ -137,6 +137,10 @@ class Message(BaseModel):
         """
         if isinstance(value, Message):
             return value
+        if type(value) is dict and len(value) == 2 and cls is Message:
+            said = _said(value)
+            if said is not None:
+                return said
         value = _mapping(value)
         if _is_response(value):
             found = cls._items(value)
@@ -183,8 +187,6 @@ class Message(BaseModel):
 
     @classmethod
     def _build(cls, fields: Mapping[str, Any]) -> Message:
-        if len(fields) == 2 and cls is Message and (said := _said(fields)) is not None:
-            return said
         if fields.get("created_at", ...) is None:
             fields = {key: value for key, value in fields.items() if key != "created_at"}
         given = dict(fields)

@@ -66,7 +66,7 @@ class Span:
 
 def is_on() -> bool:
     """Whether anybody takes spans."""
-    return _provider() is not None
+    return _API in sys.modules and _provider() is not None
 
 
 def records_content() -> bool:
@@ -199,7 +199,7 @@ def _provider() -> Any:
     if api is None or provider_of is None:
         return None
     provider = provider_of()
-    nothing = isinstance(provider, api.ProxyTracerProvider | api.NoOpTracerProvider)
+    nothing = isinstance(provider, (api.ProxyTracerProvider, api.NoOpTracerProvider))
     return None if nothing else provider
 
 

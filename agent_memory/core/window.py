@@ -137,7 +137,7 @@ def guarded(entries: Sequence[Entry], cut: Cut) -> Cut:
         return cut
     group = layout.group[newest]
     start = min(cut.start, entries[group].seq - 1)
-    anchor = _anchors(entries)[group]
+    anchor = next(filter(is_user, reversed(entries[: group + 1])), None)
     if anchor is None or anchor.seq > start or anchor.seq in cut.pinned:
         return Cut(start, cut.pinned)
     return Cut(start, (*cut.pinned, anchor.seq))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Draft, Entry, Head
@@ -17,8 +18,7 @@ _MOST = 20_000
 _TOKENS_EACH = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedWindow:
+class _CachedWindow(NamedTuple):
     """A window as it was read last, with the seqs of the messages that are not flat."""
 
     head: Head
@@ -86,7 +86,7 @@ class Windows:
             kept = self._kept.get(head.session_id)
             if kept is None or not kept.serves(head) or kept.head.end != begin:
                 return
-            total = head.total - sum(d.tokens for d in drafts if not d.message.is_system)
+            total = head.total - sum([d.tokens for d in drafts if not d.message.is_system])
             for entry in entries_after(head.session_id, begin, total, drafts):
                 own = entry_for_caller(entry)
                 if own is not entry:

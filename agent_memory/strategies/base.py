@@ -56,6 +56,8 @@ class Window:
             turns: The same in turns.
             take: How many of the oldest are to leave, and no more than the limits ask for.
         """
+        if take is None and turns is None and self.max_turns is None:
+            return _room(wanted, self.max_messages, LOW_WATER)
         low = LOW_WATER if take is None else 1.0
         shown = [len(turn) for turn in turns_of(self.entries)]
         if take is not None:

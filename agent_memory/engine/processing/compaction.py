@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -72,6 +73,8 @@ class Compaction:
         self._turns_limit = self._budget.turns(0)
         limits = strategy.limits.least(Limits(messages=max_messages))
         self._tokens, self._max_messages, self._max_turns = limits
+        # whatever they are, so many messages are too many of neither
+        self._few = min((n for n in limits[1:] if n is not None), default=math.inf)
         self._backoff = Backoff()
         self._unaffordable = unaffordable
         self._held = held
@@ -98,8 +101,7 @@ class Compaction:
             entries = self._priced(head, self._windows.of(head))
             if sum(entry.counted for entry in entries) > self.limit(head):
                 return True
-        held = head.end - head.start + len(head.pinned)
-        if not _any_passed(held, self._max_messages, self._max_turns):
+        if head.end - head.start + len(head.pinned) <= self._few:
             return False
         return self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
 
@@ -282,8 +284,3 @@ class Compaction:
             return summary if summary.tokens == tokens else replace(summary, tokens=tokens)
         text = clip(summary.text, count, most)
         return replace(summary, text=text, tokens=count(text))
-
-
-def _any_passed(count: int, *limits: int | None) -> bool:
-    """Whether so many may be more than one of the limits."""
-    return any(limit is not None and count > limit for limit in limits)

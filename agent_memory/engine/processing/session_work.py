@@ -362,8 +362,11 @@ class SessionWork:
 
     def _feedable(self, head: Head) -> bool:
         """Whether a block is due to absorb the session and may be tried."""
-        waiting = self._waiting(head, None) if self._absorber.blocks else ()
-        return any(not self._absorber.wait(head.session_id, name) for name in waiting)
+        for name in self._absorber.blocks:  # each update asks
+            is_due = self._target(head, name, None, None) > head.cursors.get(name, 0)
+            if is_due and not self._absorber.wait(head.session_id, name):
+                return True
+        return False
 
     def _awake(self, session_id: str, targets: dict[str, int]) -> dict[str, int]:
         """The blocks that need not wait after a failure."""

@@ -117,11 +117,11 @@ class Database:
     def _alone(self, work: Callable[[Connection], T]) -> T:
         try:
             with self._writer.lock:
-                if self._writing is not None and self._writing.in_transaction:
+                connection = self._writing
+                if connection is None or connection.in_transaction:
                     self._stop_writing()  # a signal's exception has left it so
-                if self._writing is None:
                     self._compare(None)
-                connection = self._writing = self._writing or self._connected()
+                    connection = self._writing = self._connected()
                 try:
                     done = work(connection)
                     self._compare(connection.log)
@@ -132,8 +132,8 @@ class Database:
                 finally:
                     if self._closed or self._file.is_lost or connection.in_transaction:
                         self._stop_writing()
-                    if self._file.is_lost:
-                        self._places.clear()
+                        if self._file.is_lost:
+                            self._places.clear()
         except sqlite3.Error as error:
             raise self._failure(error) from error
 
