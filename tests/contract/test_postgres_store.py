@@ -186,6 +186,28 @@ def test_many_vectors_are_put_at_one_pace(database: str) -> None:
     assert re.search(r"Index Cond'[^}]*\bid\b", plan), plan
 
 
+def test_what_was_joined_makes_room_for_what_follows(database: str) -> None:
+    """Else: a load takes four times the room of what it leaves."""
+    store = SQLStore(database)
+    store.open_vectors("v", 0, "m")
+    table = table_name("segments")
+    with opened(database) as postgres:
+
+        def bytes_of(what: str) -> int:
+            return int(postgres.read(lambda c: c.value(f"SELECT {what} FROM {table}")))
+
+        off = "autovacuum_enabled = false, toast.autovacuum_enabled = false"
+        postgres.read(lambda c: c.define(f"ALTER TABLE {table} SET ({off})"))
+        words = " ".join(f"word{n}" for n in range(200))
+        for session in range(300):
+            some = [record(f"{session}-{n}", "user:u") for n in range(100)]
+            store.put_vectors("v", some, worded([words] * 100))
+        taken = bytes_of(f"max(pg_total_relation_size('{table}'))")
+        held = bytes_of("sum(length(body))")
+    store.close()
+    assert taken < 2.5 * held
+
+
 def test_due_reads_only_what_is_due(database: str) -> None:
     """Else: each look of a worker walks all sessions there are."""
     store = SQLStore(database)

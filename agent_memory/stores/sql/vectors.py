@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _MANY = 1_000  # records that a process has put
+_LOAD = 10_000
+_SMALL = 2**30  # bytes
 _PACKED = 2_000  # records of an earlier release, at a time
 
 
@@ -79,18 +81,26 @@ class SQLVectors(SQLRecords):
 
         self._database.write(work)
         before, self._put = self._put, self._put + len(records)
-        if before < _MANY <= self._put:
-            self._count()
+        if before < _MANY <= self._put or before // _LOAD < self._put // _LOAD:
+            self._tidy()
 
-    def _count(self) -> None:
-        """Have PostgreSQL know of how many there are by now: its planner takes a table that nobody
-        has analysed for small, and would walk all of a block to find some records by their ids."""
+    def _tidy(self) -> None:
+        """Have PostgreSQL do now what it would do within a minute.
+
+        Its planner takes a table that nobody has analysed for small, and would walk all of a block
+        to find some records by their ids. And what was joined into larger segments takes three
+        times their room until it is vacuumed. Of a large table it is a small part, and left to the
+        server's own time.
+        """
+        segments = table_name("segments")
 
         def work(connection: SQLConnection) -> None:
             if connection.dialect == "postgresql":
                 connection.define(f"ANALYZE {table_name('vectors')}")
+                if connection.value(f"SELECT pg_total_relation_size('{segments}')") < _SMALL:
+                    connection.define(f"VACUUM (SKIP_LOCKED, TRUNCATE FALSE) {segments}")
 
-        with suppress(StoreError):  # what was written stands; the server does it in its own time
+        with suppress(StoreError):  # what was written stands
             self._database.alone(work)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
