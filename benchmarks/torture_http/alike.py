@@ -13,6 +13,7 @@ from itertools import takewhile
 from random import Random
 from statistics import NormalDist, median
 from time import perf_counter
+from typing import Any
 
 from benchmarks.torture_http.calls import Call, Request
 from benchmarks.torture_http.crowd import TEAMS, access_of
@@ -117,8 +118,10 @@ class Comparison:
                 told, took = self._asked(call, name, person, foreign)
         # names of files and skills are each one's; one of a session that was deleted is free again
         is_own = name in ("path", "name") and person.user.word in str(told[0])
-        if name == "session_id":
-            is_own = not self._has(other, foreign)
+        if name == "path":
+            is_own = is_own or foreign in (self._told(person, "files_paths", {}) or ())
+        if name == "session_id":  # who deleted it leaves the name to whoever comes
+            is_own = self._told(other, "memory_head", {"session_id": foreign}) is None
         if told[0] != told[1] == told[2] and not is_own:
             held.differ.append(_difference(str(told[0]), str(told[1])))
         held.foreign.append(took[0])
@@ -149,12 +152,11 @@ class Comparison:
             told[place] = told_of(answer, ids[place])
         return told, took
 
-    def _has(self, person: Person, session_id: str) -> bool:
-        """Whether a user still has a session: who deleted it leaves the name to whoever comes."""
-        head = next(one for one in self._calls if one.name == "memory_head")
-        request, key = head.request({"session_id": session_id}), person.good[0].token
-        answer = request.made(self._site.caller, 0, key)
-        return answer.status == 200 and answer.json["value"] is not None
+    def _told(self, person: Person, call: str, given: dict[str, Any]) -> Any:
+        """What a call gives a user; None where it is refused."""
+        asked = next(one for one in self._calls if one.name == call)
+        answer = asked.request(given).made(self._site.caller, 0, person.good[0].token)
+        return answer.json["value"] if answer.status == 200 else None
 
     def _foreign(self, call: Call, name: str, actor: str, victim: Person) -> str:
         if name == "share":
