@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import time
 
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
 from agent_memory.core.threads import apart
@@ -178,7 +179,8 @@ class SessionWork:
     def within(self, newest: datetime) -> float:
         """In how many seconds to look at a session that its newest message, of that time, leaves
         nothing to do for: it may have been said long ago."""
-        return idle_wait(newest, datetime.now(UTC), self._wait / 60)
+        silent = time() - newest.timestamp()
+        return self._wait if silent < 0 else max(0.0, self._wait - silent)
 
     def announce(self, head: Head) -> None:
         """Have a session looked at now, by whoever works next: its append asked for no hurry."""

@@ -86,12 +86,15 @@ class SQLiteFile:
             return None
         if not self._trouble:
             there = _stat(self.path)
-            if there is not None and not there.st_size and _named(there) == self.identity:
+            found = _named(there)
+            if there is None or found != self.identity:
+                self._trouble = self._told(found)
+            elif not there.st_size:
                 self._trouble = self._written_over()
-            elif _named(there) == self.identity and (log is None or self._is_log(log)):
+            elif log is None or self._is_log(log):
                 return there
             else:
-                self._trouble = self._told(_named(there))
+                self._trouble = self._told(found)
         raise StoreUnavailable(self._trouble)
 
     def is_written(self, there: os.stat_result) -> bool:
