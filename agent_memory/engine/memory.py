@@ -204,7 +204,8 @@ class AgentMemory(OpenMemory):
             session_id: Only what comes from this session, what was noted outright, and what holds
                 for everyone.
             limit: At most this many.
-            blocks: Only what these blocks recall, by their names; "log" for the log's words.
+            blocks: Only what these blocks recall, by their names; "log" for the log's words. A
+                warning tells of a name that no block has.
             roles: Only what comes from messages of these roles.
             since: Only what was said then or later, as a date (UTC) or with a time zone.
             until: Only what was said before.

@@ -65,6 +65,18 @@ def test_the_nearest_are_given_however_far(
     assert found(memory, blocks=["vector"], least=1e9) == []
 
 
+def test_a_block_that_is_not_there_is_told(
+    memory: AgentMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: whoever misspells a block's name takes it that nothing was remembered."""
+    memory.search("cat", user_id="ana", blocks=["vector", "log"])  # the log may be named anywhere
+    assert not caplog.messages
+    assert memory.search("cat", user_id="ana", blocks=["vector", "vektor"])
+    (told,) = caplog.messages
+    assert "vektor" in told
+    assert "vector, " in told
+
+
 def test_a_recall_brings_its_messages(memory: AgentMemory) -> None:
     """Wrong: the caller has to read the log for what was found in it."""
     recalls = memory.search("cat at the vet", user_id="ana", entries=True, blocks=["vector"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent_memory.core.fusion import merge
-from agent_memory.core.limits import how_many, text_of
+from agent_memory.core.limits import how_many, quoted, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Recall, Scope
 from agent_memory.core.threads import apart
@@ -14,6 +14,7 @@ from agent_memory.engine.guard import Guard, scope_of
 from agent_memory.engine.recall.contexts import Found, existing
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.filtering import Filter
+from agent_memory.engine.recall.log import LOG
 from agent_memory.engine.recall.prompts import Recalls
 from agent_memory.stores.base import SessionStore
 
@@ -85,7 +86,16 @@ class Search:
         }
         best = merge(kept)[:limit]
         self._recalls.note(found=bool(best))
-        return self.priced(best), warnings
+        return self.priced(best), [*self._unknown(only), *warnings]
+
+    def _unknown(self, only: Filter) -> list[str]:
+        """A warning for each block that is asked for and not there; the log may be anywhere."""
+        known = [block.name for block in self.blocks]
+        asked = only.blocks or frozenset()
+        return [
+            f"No block that can be searched is named {quoted(name)}. There are: {', '.join(known)}."
+            for name in sorted(asked.difference(known, [LOG]))
+        ]
 
     def priced(self, recalls: list[Recall]) -> list[Recall]:
         """Recalls with their size in tokens."""
