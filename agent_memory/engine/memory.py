@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.notes import Note, Notes
     from agent_memory.models.embedders.base import Embedder
 
-logger = logging.getLogger(__name__)
 
 _SERVICES = ("http://", "https://")
 _REMOTE = "agent_memory.client.memory:RemoteMemory"
@@ -218,9 +216,7 @@ class AgentMemory(OpenMemory):
             InvalidInput: The query is no text, the limit no number, or something else not usable.
         """
         only = Filter.of(blocks, roles, since, until, where, least, entries)
-        found, warnings = self.components.search.run(query, user_id, session_id, limit, only)
-        for warning in warnings:
-            logger.warning("search: %s", warning)
+        found, _ = self.components.search.run(query, user_id, session_id, limit, only)
         return found
 
     def explain(

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
-from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory
+from agent_memory import AgentMemory, AsyncAgentMemory, ExtractiveMemory, VectorMemory
 from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Credentials
@@ -287,6 +287,28 @@ def test_errors_have_stable_types_and_sentences(service: Service) -> None:
     assert answer.json["errors"][0]["field"] == "limit"
     assert answer.json["detail"].endswith(".")
     jsonschema.validate(answer.json, DOCUMENT["components"]["schemas"]["Problem"])
+
+
+def test_a_search_says_what_could_not_be_asked(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: a block that fails, or is not there, looks as if nothing were remembered."""
+    key = service.key("ana")
+    service.call("write_note", key, {"text": "Ana lives in Lisbon."})
+    found = service.call("search", key, {"query": "Lisbon"})
+    assert found.json["results"]
+    assert found.json["warnings"] == []
+    (told,) = service.call("search", key, {"query": "x", "blocks": ["vektor"]}).json["warnings"]
+    assert "vektor" in told
+
+    def fail(*given: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(VectorMemory, "get", fail)
+    found = service.call("search", key, {"query": "Lisbon"})
+    assert found.json["results"]
+    (told,) = found.json["warnings"]
+    assert "vector" in told
 
 
 def test_health_and_figures(service: Service) -> None:

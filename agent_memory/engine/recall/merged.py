@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from agent_memory.core.fusion import merge
@@ -25,6 +26,8 @@ ELSEWHERE = 20
 """So many times as much is asked for where only a session's part of it is shown: how much of it
 comes from elsewhere nobody knows."""
 
+
+logger = logging.getLogger(__name__)
 
 _ALL = Filter()
 
@@ -67,7 +70,8 @@ class Search:
         limit: int,
         only: Filter = _ALL,
     ) -> tuple[list[Recall], list[str]]:
-        """As `AgentMemory.search`, with a warning for each block that could not be asked."""
+        """As `AgentMemory.search`, with a warning for each block that could not be asked; they are
+        logged too."""
         self._guard.check(session_id, user_id)
         query, limit = text_of("query", query), how_many("limit", limit)
         head = self._guard.owned(session_id, user_id) if session_id is not None else None
@@ -86,7 +90,10 @@ class Search:
         }
         best = merge(kept)[:limit]
         self._recalls.note(found=bool(best))
-        return self.priced(best), [*self._unknown(only), *warnings]
+        warnings += self._unknown(only)
+        for warning in warnings:
+            logger.warning("search: %s", warning)
+        return self.priced(best), warnings
 
     def _unknown(self, only: Filter) -> list[str]:
         """A warning for each block that is asked for and not there; the log may be anywhere."""

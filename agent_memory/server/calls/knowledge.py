@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
 
+from agent_memory.engine.recall.filtering import Filter
 from agent_memory.errors import InvalidInput
 from agent_memory.server.operation import At, Form, SessionId, operation
 from agent_memory.server.paging import MOST, Paged, cut, page_of, place_of
@@ -31,6 +32,9 @@ class Search(Form):
         None, description="What the metadata of the messages must have."
     )
     least: float | None = Field(None, description="Only what has this score.")
+
+
+_FILTERS = ("blocks", "roles", "since", "until", "where", "least")
 
 
 class Explain(Form):
@@ -73,12 +77,14 @@ class Forget(Form):
 
 
 @operation("POST", "/search", "read")
-def search(at: At, asked: Search) -> talk.Found:
+def search(at: At, asked: Search) -> talk.Searched:
     """Search what is remembered of the user, best first. What was said a moment ago is found."""
     session_id = None if asked.session_id is None else at.to_read(asked.session_id)
-    given = {name: getattr(asked, name) for name in Search.model_fields if name != "session_id"}
-    found = at.memory.search(**given, user_id=at.user_id, session_id=session_id)
-    return talk.Found([talk.recalled(one) for one in found])
+    only = Filter.of(**{name: getattr(asked, name) for name in _FILTERS})
+    found, warnings = at.memory.components.search.run(
+        asked.query, at.user_id, session_id, asked.limit, only
+    )
+    return talk.Searched([talk.recalled(one) for one in found], warnings)
 
 
 @operation("POST", "/explain", "read")

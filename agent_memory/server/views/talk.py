@@ -99,6 +99,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Searched(Found):
+    """What a search found, best first, and which blocks could not be asked."""
+
+    warnings: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """Something that was looked at and not recalled."""
 
