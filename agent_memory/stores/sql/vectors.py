@@ -97,7 +97,8 @@ class SQLVectors(SQLRecords):
         def work(connection: SQLConnection) -> None:
             if connection.dialect == "postgresql":
                 connection.define(f"ANALYZE {table_name('vectors')}")
-                if connection.value(f"SELECT pg_total_relation_size('{segments}')") < _SMALL:
+                size = connection.value(f"SELECT pg_total_relation_size('{segments}')")
+                if 0 < size < _SMALL:  # it is 0 of a table in partitions, which may be many
                     connection.define(f"VACUUM (SKIP_LOCKED, TRUNCATE FALSE) {segments}")
 
         with suppress(StoreError):  # what was written stands
