@@ -238,8 +238,11 @@ class Appender:
             InvalidMessage: One of them is no message.
             MessageTooLarge: One of them is larger than `max_message_bytes`.
         """
-        messages = [one for each in given for one in Message.all_of(each)]
-        check_size(messages, self._max_message_bytes)
+        messages: list[Message] = []
+        for each in given:
+            messages += Message.all_of(each)
+        for message in messages:
+            check_size(message, self._max_message_bytes)
         return drafts_of(messages, self._counter, self._redact)
 
 
@@ -263,26 +266,25 @@ def drafts_of(
     return [Draft(message, count(message), encoding) for message in messages]
 
 
-def check_size(messages: Sequence[Message], most: int) -> None:
-    """Refuse messages of which one is larger than any may be.
+def check_size(message: Message, most: int) -> None:
+    """Refuse a message that is larger than any may be.
 
     Args:
-        messages: What is to be appended.
-        most: Bytes of one, as JSON.
+        message: What is to be appended.
+        most: Its bytes, as JSON.
 
     Raises:
-        MessageTooLarge: One is larger.
+        MessageTooLarge: It is larger.
     """
-    for message in messages:
-        content = message.content
-        if type(content) is str and len(content) * _WIDEST < most - _FRAME and message.is_flat:
-            continue  # so that no short text is made JSON twice
-        size = len(message.to_json().encode())
-        if size > most:
-            raise MessageTooLarge(
-                f"A message has {size:,} bytes as JSON, above max_message_bytes={most:,}. Nothing "
-                "was stored. Split it, or raise max_message_bytes."
-            )
+    content = message.content
+    if type(content) is str and len(content) * _WIDEST < most - _FRAME and message.is_flat:
+        return  # so that no short text is made JSON twice
+    size = len(message.to_json().encode())
+    if size > most:
+        raise MessageTooLarge(
+            f"A message has {size:,} bytes as JSON, above max_message_bytes={most:,}. Nothing "
+            "was stored. Split it, or raise max_message_bytes."
+        )
 
 
 def is_brief(given: Sequence[Any]) -> bool:

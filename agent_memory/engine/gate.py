@@ -68,13 +68,14 @@ class Gate(Generic[J, T]):
         begin_anew_in_child(self, Gate._begin_anew)
 
     def _begin_anew(self) -> None:
+        self._main = threading.main_thread().ident
         self._lock = known_lock()  # a signal's handler may append meanwhile
         self._waiting: list[_Waiting[J, T]] = []
 
     def made(self, job: J) -> T:
         """What comes of a call, once it is made."""
         lock = self._lock
-        if threading.current_thread() is threading.main_thread() or is_own(lock):
+        if threading.get_ident() == self._main or is_own(lock):
             with lock:
                 return self._make(job)
         if lock.acquire(blocking=False):

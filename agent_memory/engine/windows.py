@@ -81,6 +81,8 @@ class Windows:
             head: The head after them.
             drafts: What was appended.
         """
+        if head.session_id not in self._kept:  # most are written more often than read
+            return
         begin = head.end - len(drafts)
         with self._lock:
             kept = self._kept.get(head.session_id)

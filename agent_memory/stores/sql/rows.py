@@ -52,13 +52,20 @@ def head_of(row: Any) -> Head:
 
 def entry_values(entry: Entry) -> dict[str, Any]:
     """The columns of an entry, but for its session's key."""
+    return message_values(entry.message, entry.seq, entry.total, entry.tokens, entry.encoding)
+
+
+def message_values(
+    message: Message, seq: int, total: int, tokens: int, encoding: str
+) -> dict[str, Any]:
+    """The same of a message that is to be an entry."""
     return {
-        "seq": entry.seq,
-        "tokens": entry.tokens,
-        "total": entry.total,
-        "encoding": entry.encoding,
-        "created_at": to_micros(entry.created_at),
-        "message": entry.message.to_json(),
+        "seq": seq,
+        "tokens": tokens,
+        "total": total,
+        "encoding": encoding,
+        "created_at": to_micros(message.created_at),
+        "message": message.to_json(),
     }
 
 
