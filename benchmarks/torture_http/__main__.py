@@ -64,7 +64,8 @@ def main(
             for leak in report.leaks[:_SHOWN]:
                 told = f"{leak.number}, {leak.case}: {leak.user}, {leak.name} with {leak.kind}"
                 console.print(f"{told}: {leak.told}", markup=False)
-            console.print(_table_of_pairs(held))
+            if rounds:
+                console.print(_table_of_pairs(held))
             differ = [f"{one.name}: {told}" for one in held for told in one.differ]
             for told in differ[:_SHOWN]:
                 console.print(told, markup=False)
