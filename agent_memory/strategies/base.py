@@ -56,15 +56,16 @@ class Window:
             turns: The same in turns.
             take: How many of the oldest are to leave, and no more than the limits ask for.
         """
-        if take is None and turns is None and self.max_turns is None:
-            return _room(wanted, self.max_messages, LOW_WATER)
         low = LOW_WATER if take is None else 1.0
+        kept = _room(turns, self.max_turns, low)
+        if take is None and kept is None:  # as a rule: no turn need be told
+            return _room(wanted, self.max_messages, low)
         shown = [len(turn) for turn in turns_of(self.entries)]
         if take is not None:
             left = max(1, sum(shown) - take)
             wanted = left if wanted is None else min(left, wanted)
         messages = _room(wanted, self.max_messages, low)
-        if (kept := _room(turns, self.max_turns, low)) is None:
+        if kept is None:
             return messages
         of_turns = sum(shown[-kept:])
         return of_turns if messages is None else min(of_turns, messages)

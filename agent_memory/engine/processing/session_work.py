@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from time import time
 
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease
 from agent_memory.core.threads import apart
@@ -179,8 +178,7 @@ class SessionWork:
     def within(self, newest: datetime) -> float:
         """In how many seconds to look at a session that its newest message, of that time, leaves
         nothing to do for: it may have been said long ago."""
-        silent = time() - newest.timestamp()
-        return self._wait if silent < 0 else max(0.0, self._wait - silent)
+        return idle_wait(newest, datetime.now(UTC), self._wait / 60)
 
     def announce(self, head: Head) -> None:
         """Have a session looked at now, by whoever works next: its append asked for no hurry."""
@@ -364,11 +362,8 @@ class SessionWork:
 
     def _feedable(self, head: Head) -> bool:
         """Whether a block is due to absorb the session and may be tried."""
-        for name in self._absorber.blocks:  # each update asks
-            is_due = self._target(head, name, None, None) > head.cursors.get(name, 0)
-            if is_due and not self._absorber.wait(head.session_id, name):
-                return True
-        return False
+        waiting = self._behind(head, None, None)
+        return any(not self._absorber.wait(head.session_id, name) for name, _ in waiting)
 
     def _awake(self, session_id: str, targets: dict[str, int]) -> dict[str, int]:
         """The blocks that need not wait after a failure."""
@@ -380,8 +375,16 @@ class SessionWork:
         self, head: Head, idle: float | None, now: datetime | None = None
     ) -> dict[str, int]:
         """The blocks that are due to absorb the session, in order, each with the seq to reach."""
-        targets = {name: self._target(head, name, idle, now) for name in self._absorber.blocks}
-        return {name: seq for name, seq in targets.items() if seq > head.cursors.get(name, 0)}
+        return dict(self._behind(head, idle, now))
+
+    def _behind(
+        self, head: Head, idle: float | None, now: datetime | None
+    ) -> Iterator[tuple[str, int]]:
+        """The same, one after the other: each update asks whether there is one."""
+        for name in self._absorber.blocks:
+            seq = self._target(head, name, idle, now)
+            if seq > head.cursors.get(name, 0):
+                yield name, seq
 
     def _target(self, head: Head, block: str, idle: float | None, now: datetime | None) -> int:
         def total_at(seq: int) -> int:

@@ -26,7 +26,6 @@ ELSEWHERE = 20
 """So many times as much is asked for where only a session's part of it is shown: how much of it
 comes from elsewhere nobody knows."""
 
-
 logger = logging.getLogger(__name__)
 
 _ALL = Filter()

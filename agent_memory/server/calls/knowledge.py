@@ -34,9 +34,6 @@ class Search(Form):
     least: float | None = Field(None, description="Only what has this score.")
 
 
-_FILTERS = ("blocks", "roles", "since", "until", "where", "least")
-
-
 class Explain(Form):
     """A question."""
 
@@ -80,7 +77,7 @@ class Forget(Form):
 def search(at: At, asked: Search) -> talk.Searched:
     """Search what is remembered of the user, best first. What was said a moment ago is found."""
     session_id = None if asked.session_id is None else at.to_read(asked.session_id)
-    only = Filter.of(**{name: getattr(asked, name) for name in _FILTERS})
+    only = Filter.of(asked.blocks, asked.roles, asked.since, asked.until, asked.where, asked.least)
     found, warnings = at.memory.components.search.run(
         asked.query, at.user_id, session_id, asked.limit, only
     )

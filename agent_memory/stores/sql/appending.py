@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from agent_memory.core.once import Append, Appended
 from agent_memory.core.records import Draft, Entry, Head, empty_head
@@ -22,8 +22,6 @@ from agent_memory.stores.sql.keys import read_keys, write_keys
 from agent_memory.stores.sql.pieces import is_large, write_entries
 from agent_memory.stores.sql.rows import entry_values, head_of, head_values, message_values
 
-_ALONE = (0,)
-"""The places of what was stored, of one message."""
 _MOST_KNOWN = 8_192
 _TEXT = 2_000
 """Characters of what stands in a head that weigh as much as another head."""
@@ -79,7 +77,7 @@ class Appender:
             after = _follow(connection, known, one)
             if after is not None:
                 self._remember(after)
-                return Appended(after.whole(), _ALONE)
+                return _done(after.whole(), one)
         (done,) = self.append_all(connection, [one])
         if isinstance(done, Exception):
             raise done
@@ -119,8 +117,8 @@ class Appender:
         if known is not None:
             after = _follow_within(within, known, one, self._at(one.session_id))
             if after is not None:
-                fresh[one.session_id] = after[0]
-                return _done(after[1], one)
+                fresh[one.session_id] = after
+                return _done(after.whole(), one)
         row, before = self._look(within, one.session_id)
         if one.own and row is not None and before.user_id is None:
             raise SessionOfAnotherUser(f"Session {one.session_id!r} was begun for no user.")
@@ -226,21 +224,23 @@ def _done(head: Head, one: Append) -> Appended:
     return Appended(head, tuple(range(len(one.drafts))))
 
 
-_Next: TypeAlias = tuple[_CachedHead, Head]
-"""A session after an append: as it is remembered, and as its caller gets it."""
+def _must_look(known: _CachedHead, one: Append) -> bool:
+    """Whether the session has to be looked at before an append: for whose it is, or for keys."""
+    if one.user_id not in (None, known.head.user_id):
+        return True
+    once = one.once
+    return once is not None and (bool(once.names) or once.expected_end != known.tail[0])
 
 
-def _next(known: _CachedHead, one: Append) -> tuple[_Next, Sequence[Entry]] | None:
+def _next(known: _CachedHead, one: Append) -> tuple[_CachedHead, Sequence[Entry]] | None:
     """A session after an append, and what to write; None where it has to be looked at first."""
-    head, once = known.head, one.once
-    if not one.drafts or one.user_id not in (None, head.user_id):
-        return None
-    if once is not None and (once.names or once.expected_end != known.tail[0]):
+    head = known.head
+    if not one.drafts or _must_look(known, one):
         return None
     after, entries = extend(head, one.drafts, one.user_id, known.tail)
     if after.version != head.version:
         return None
-    return (_CachedHead(known.key, head, (after.end, after.total)), after), entries
+    return _CachedHead(known.key, head, (after.end, after.total)), entries
 
 
 def _by(one: Append) -> int:
@@ -248,8 +248,8 @@ def _by(one: Append) -> int:
     return now_micros() + micros_of(one.within)
 
 
-def _first(known: _CachedHead, one: Append, entries: Sequence[Entry]) -> dict[str, Any]:
-    values = entry_values(entries[0])
+def _first(known: _CachedHead, one: Append, values: dict[str, Any]) -> dict[str, Any]:
+    """The values of an append: what is written first, and what the session has to be like."""
     values.update(of_key=known.key, was=known.head.version, by=_by(one))
     return values
 
@@ -257,38 +257,31 @@ def _first(known: _CachedHead, one: Append, entries: Sequence[Entry]) -> dict[st
 def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _CachedHead | None:
     """Append one message in one statement to a session that is as it is known, and due soon enough;
     None: it was not, or more comes of it than the message. What `extend` does, in half the time."""
-    head, once, (end, total) = known.head, one.once, known.tail
-    if len(one.drafts) != 1 or one.user_id not in (None, head.user_id):
-        return None
-    if head.deleting or not head.version:
-        return None
-    if once is not None and (once.names or once.expected_end != end):
+    head, (end, total) = known.head, known.tail
+    if len(one.drafts) != 1 or head.deleting or not head.version or _must_look(known, one):
         return None
     draft = one.drafts[0]
     if draft.message.is_system:
         return None
     message = draft.message if draft.placed is None else draft.placed(end + 1)
     tail = end + 1, total + draft.tokens
-    values = {
-        "of_key": known.key,
-        "was": head.version,
-        "by": _by(one),
-        **message_values(message, *tail, draft.tokens, draft.encoding),
-    }
-    if is_large(connection, values) or connection.run("append", values) != 1:
+    values = message_values(message, *tail, draft.tokens, draft.encoding)
+    first = _first(known, one, values)
+    if is_large(connection, first) or connection.run("append", first) != 1:
         return None
     return _CachedHead(known.key, head, tail)
 
 
 def _follow_within(
     within: SQLConnection, known: _CachedHead, one: Append, at: Mapping[str, Any]
-) -> _Next | None:
+) -> _CachedHead | None:
     """The same in a transaction: several entries, and the session need not be due so far."""
     found = _next(known, one)
     if found is None:
         return None
     after, entries = found
-    first = {**_first(known, one, entries), **at, "begun": to_micros(known.head.created_at)}
+    values = entry_values(entries[0])
+    first = {**_first(known, one, values), **at, "begun": to_micros(known.head.created_at)}
     if is_large(within, first):
         return None
     if not within.run("append_alone", first):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _MANY = 1_000  # records that a process has put
-_LOAD = 10_000
+_LOAD = 10_000  # the same, each time
 _SMALL = 2**30  # bytes
 _PACKED = 2_000  # records of an earlier release, at a time
 
@@ -81,28 +81,20 @@ class SQLVectors(SQLRecords):
 
         self._database.write(work)
         before, self._put = self._put, self._put + len(records)
-        if before < _MANY <= self._put or before // _LOAD < self._put // _LOAD:
-            self._tidy()
+        if before < _MANY <= self._put:
+            self._in_postgres(_count)
+        if before // _LOAD < self._put // _LOAD:
+            self._in_postgres(_make_room)
 
-    def _tidy(self) -> None:
-        """Have PostgreSQL do now what it would do within a minute.
+    def _in_postgres(self, work: Callable[[SQLConnection], None]) -> None:
+        """Have PostgreSQL do now what it would do in its own time."""
 
-        Its planner takes a table that nobody has analysed for small, and would walk all of a block
-        to find some records by their ids. And what was joined into larger segments takes three
-        times their room until it is vacuumed. Of a large table it is a small part, and left to the
-        server's own time.
-        """
-        segments = table_name("segments")
-
-        def work(connection: SQLConnection) -> None:
+        def done(connection: SQLConnection) -> None:
             if connection.dialect == "postgresql":
-                connection.define(f"ANALYZE {table_name('vectors')}")
-                size = connection.value(f"SELECT pg_total_relation_size('{segments}')")
-                if 0 < size < _SMALL:  # it is 0 of a table in partitions, which may be many
-                    connection.define(f"VACUUM (SKIP_LOCKED, TRUNCATE FALSE) {segments}")
+                work(connection)
 
         with suppress(StoreError):  # what was written stands
-            self._database.alone(work)
+            self._database.alone(done)
 
     def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
         def work(connection: SQLConnection) -> list[Hit]:
@@ -234,3 +226,18 @@ class SQLVectors(SQLRecords):
             connection.run("announce", {**of, **values})
         elif tuple(stored) != given:
             raise DimensionMismatch(mismatch(block, (stored.dimension, stored.model), given))
+
+
+def _count(connection: SQLConnection) -> None:
+    """Have the planner know of how many there are by now: it takes a table that nobody has analysed
+    for small, and would walk all of a block to find some records by their ids."""
+    connection.define(f"ANALYZE {table_name('vectors')}")
+
+
+def _make_room(connection: SQLConnection) -> None:
+    """Have what was joined into larger segments make room: until they are vacuumed it takes three
+    times theirs. Of a large table it is a small part, and left to the server."""
+    segments = table_name("segments")
+    size = connection.value(f"SELECT pg_total_relation_size('{segments}')")
+    if 0 < size < _SMALL:  # it is 0 of a table in partitions, which may be many
+        connection.define(f"VACUUM (SKIP_LOCKED, TRUNCATE FALSE) {segments}")
