@@ -10,11 +10,12 @@ import base64
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from select import select
 from time import monotonic
@@ -59,6 +60,10 @@ _HIGH = 20  # so that neither is in the way of 3 and 4
 Event = dict[str, Any]
 
 
+class Left(AssertionError):
+    """The page that was asked is gone: another is there by now, or comes."""
+
+
 class Browser:
     """A browser with one page open.
 
@@ -83,6 +88,8 @@ class Browser:
         while True:
             told = self._next()
             if told.get("id") == asked["id"]:
+                if re.search("navigated|context", told.get("error", {}).get("message", "")):
+                    raise Left(method, told["error"])
                 assert "error" not in told, (method, told["error"])
                 return told["result"]
             self.events.append(told)
@@ -104,16 +111,23 @@ class Browser:
         return given["result"].get("value")
 
     def until(self, code: str) -> None:
-        """Wait until an expression on the page gives something."""
+        """Wait until an expression on the page gives something, on the next page if this goes."""
         end = monotonic() + _SECONDS
         while monotonic() < end:
-            if self.run(f"new Promise(done => setTimeout(() => done(Boolean({code})), 20))"):
-                return
+            with suppress(Left):
+                if self.run(f"new Promise(done => setTimeout(() => done(Boolean({code})), 20))"):
+                    return
         raise AssertionError(f"never on the page: {code}\n{self.text()}")
 
     def open(self, url: str) -> None:
         """Go to an address."""
         self.send("Page.navigate", url=url)
+        self.until("document.readyState === 'complete'")
+
+    def reload(self) -> None:
+        """Have the page anew, and wait until the old one is gone."""
+        with suppress(Left):
+            self.run("new Promise(() => location.reload())")  # never done: the page goes before
         self.until("document.readyState === 'complete'")
 
     def go(self, view: str, has: str) -> None:

@@ -64,7 +64,7 @@ def test_signing_in_and_out(page: Page) -> None:
     assert "#/u/ana/sessions" in browser.run("location.href")
     kept = browser.run("JSON.stringify([document.cookie, {...localStorage}, location.href])")
     assert "am_" not in kept
-    browser.run("location.reload()")
+    browser.reload()
     browser.until(f"{MAIN}?.innerText.includes('Moving house')")
     assert page.troubles() == []
     browser.click("Sign out")
