@@ -69,6 +69,24 @@ def test_white_space_at_the_seams_is_counted(
     assert counter.context(chat) >= chatml(counter, chat)
 
 
+ends = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-/'aBé1"), max_size=20)
+
+
+@pytest.mark.parametrize("model", [*MODELS, None])
+@given(ends, st.lists(st.one_of(texts(), ends), max_size=30), ends)
+def test_what_a_break_does_at_an_end_is_told_by_some_words_there(
+    model: str | None, start: str, words: list[str], end: str
+) -> None:
+    """Wrong: a text costs other than what it costs between the breaks, counted whole."""
+    counter, text = TokenCounter(model), " ".join([start, *words, end])
+    before, after = "\n" * text[0].isspace(), "\n" * text[-1].isspace()
+    between = counter.text(f"{before}{text}{after}") - len(before) - len(after)
+    part = {"type": "text", "text": text}
+    empty = {"type": "text", "text": ""}
+    cost = [counter.chat({"role": "user", "content": [one]}) for one in (part, empty)]
+    assert cost[0] - cost[1] == max(between, counter.text(text))
+
+
 @given(histories())
 def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) -> None:
     """Wrong: messages priced when they are appended do not add up to the context they make."""

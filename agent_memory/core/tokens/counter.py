@@ -8,6 +8,7 @@ allowed for, so that the sum is not below what the tokenizer says of the rendere
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -29,6 +30,11 @@ from agent_memory.core.tokens.vocabularies import (
 _PER_MESSAGE = 4
 _PER_FIELD = 2
 _REPLY_PRIMING = 3
+
+# Every encoding cuts a text before a space that follows no white space, so that each side is merged
+# by itself: what a break does at an end is told by some words there.
+_WORD = re.compile(r"\S(?= )")
+_NEAR = 64
 
 _PLAIN = {"role", "content", "created_at", "metadata"}
 
@@ -179,7 +185,20 @@ class TokenCounter:
         if not text or not (text[0].isspace() or text[-1].isspace()):
             return alone
         before, after = "\n" * text[0].isspace(), "\n" * text[-1].isspace()
-        return max(alone, self.text(f"{before}{text}{after}") - len(before) - len(after))
+        first, last = _WORD.search(text, 0, _NEAR), _WORD.search(text, max(0, len(text) - _NEAR))
+        if first is None or last is None or last.end() < first.end():
+            more = self._more(before, text, after)
+        else:
+            more = self._more(before, text[: first.end()], "")
+            more += self._more("", text[last.end() :], after)
+        return alone + max(0, more)
+
+    def _more(self, before: str, text: str, after: str) -> int:
+        """Tokens that a text costs more between breaks."""
+        if not (before or after):
+            return 0
+        merged = self.text(f"{before}{text}{after}")
+        return merged - len(before) - len(after) - self.text(text)
 
     def _json(self, value: object) -> int:
         return self.text(json.dumps(value, ensure_ascii=False))
