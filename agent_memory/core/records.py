@@ -107,7 +107,7 @@ class Summary:
     redo_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: each append copies one, and a dict is copied at once
 class Head:
     """The one small record per session; everything else follows from it and the log.
 

@@ -78,10 +78,11 @@ class Gate(Generic[J, T]):
         if threading.get_ident() == self._main or is_own(lock):
             with lock:
                 return self._make(job)
-        if lock.acquire(blocking=False):
+        # Where nobody waits, as nearly always. Else who comes first takes along those that were
+        # there before: they are woken to what is done, rather than to their turn.
+        if not self._waiting and lock.acquire(blocking=False):
             try:
-                if not self._waiting:  # as nearly always
-                    return self._make(job)
+                return self._make(job)
             finally:
                 lock.release()
         mine = _Waiting[J, T](job)

@@ -254,9 +254,9 @@ def _first(known: _CachedHead, one: Append, values: dict[str, Any]) -> dict[str,
     return values
 
 
-def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _CachedHead | None:
-    """Append one message in one statement to a session that is as it is known, and due soon enough;
-    None: it was not, or more comes of it than the message. What `extend` does, in half the time."""
+def _row(known: _CachedHead, one: Append) -> tuple[dict[str, Any], _CachedHead] | None:
+    """What to write for one message to a session as it is known, and the session then; None where
+    more comes of it than the message. What `extend` does, in half the time."""
     head, (end, total) = known.head, known.tail
     if len(one.drafts) != 1 or head.deleting or not head.version or _must_look(known, one):
         return None
@@ -266,22 +266,31 @@ def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _Cach
     message = draft.message if draft.placed is None else draft.placed(end + 1)
     tail = end + 1, total + draft.tokens
     values = message_values(message, *tail, draft.tokens, draft.encoding)
-    first = _first(known, one, values)
-    if is_large(connection, first) or connection.run("append", first) != 1:
+    return _first(known, one, values), _CachedHead(known.key, head, tail)
+
+
+def _follow(connection: SQLConnection, known: _CachedHead, one: Append) -> _CachedHead | None:
+    """Append one message in one statement to a session that is as it is known, and due soon enough;
+    None: it was not, or it takes more than that."""
+    found = _row(known, one)
+    if found is None or is_large(connection, found[0]) or connection.run("append", found[0]) != 1:
         return None
-    return _CachedHead(known.key, head, tail)
+    return found[1]
 
 
 def _follow_within(
     within: SQLConnection, known: _CachedHead, one: Append, at: Mapping[str, Any]
 ) -> _CachedHead | None:
     """The same in a transaction: several entries, and the session need not be due so far."""
-    found = _next(known, one)
-    if found is None:
-        return None
-    after, entries = found
-    values = entry_values(entries[0])
-    first = {**_first(known, one, values), **at, "begun": to_micros(known.head.created_at)}
+    row, more = _row(known, one), list[Entry]()
+    if row is None:
+        found = _next(known, one)
+        if found is None:
+            return None
+        after, (entry, *more) = found
+        row = _first(known, one, entry_values(entry)), after
+    first, after = row
+    first.update(at, begun=to_micros(known.head.created_at))
     if is_large(within, first):
         return None
     if not within.run("append_alone", first):
@@ -289,6 +298,6 @@ def _follow_within(
         if not woken or not within.run("append_alone", first):
             return None
     # where the first fits all do: no other writer can come between them
-    if len(entries) > 1:
-        write_entries(within, known.key, entries[1:])
+    if more:
+        write_entries(within, known.key, more)
     return after
