@@ -26,7 +26,7 @@ from agent_memory.engine.sharing.shares import Shares
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.tool_calls import Toolbox
 from agent_memory.engine.values.key_values import KeyValues
-from agent_memory.errors import ConfigError
+from agent_memory.errors import AgentMemoryError, ConfigError
 from agent_memory.models.loading import load_in_background
 from agent_memory.stores import url_of
 from agent_memory.stores.base import Store
@@ -155,7 +155,7 @@ class OpenMemory:
                 self._background.wake(head)
                 return head
             return self.components.work.after_update(head)
-        except Exception:  # the messages are stored: the next call does what is due
+        except AgentMemoryError:  # no more: the exception of a signal may come here
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
@@ -166,7 +166,7 @@ class OpenMemory:
         if session_id is None:
             return
         if self._background is None:
-            work.process(session_id, scheduled=True)
+            work.work_off(session_id)
         elif (head := self._store.head(session_id)) is not None:
             self._background.wake(head)
         else:

@@ -64,6 +64,10 @@ class Stopped(BaseException):
     """Raised by a signal."""
 
 
+class Late(Exception):
+    """A limit of time, as many programs have it."""
+
+
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[AgentMemory]:
     """With a block that absorbs at every update."""
@@ -94,14 +98,18 @@ def said(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
+@pytest.mark.parametrize("error", [Stopped, Late])
 def test_what_holds_a_lease_goes_on_to_its_end(
-    memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None]
+    memory: AgentMemory,
+    on_signal: Callable[[Callable[[], Any]], None],
+    error: type[BaseException],
 ) -> None:
-    """Wrong: a lease is held by nobody until it runs out, or for as long as a traceback is kept."""
+    """Wrong: a lease is held by nobody until it runs out, or for as long as a traceback is kept; or
+    a limit of time is taken for a failure of the block, and whoever set it never hears of it."""
     went_on = threading.Event()
 
     def stop() -> None:
-        raise Stopped
+        raise error
 
     def absorb() -> None:
         interrupt()
@@ -111,7 +119,7 @@ def test_what_holds_a_lease_goes_on_to_its_end(
     left = threading.Event()
     on_signal(stop)
     DURING.append(absorb)
-    with pytest.raises(Stopped) as kept:
+    with pytest.raises(error) as kept:
         memory.update("s", said("one"))
     left.set()
     assert went_on.wait(SECONDS)

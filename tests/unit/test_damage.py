@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,12 +27,8 @@ NOW = datetime(2024, 2, 29, tzinfo=UTC)
 
 def head() -> Head:
     """One of a session with all parts."""
-    return Head(
-        **{
-            name: getattr(empty_head("s", "u", NOW), name)
-            for name in Head.__slots__
-            if name not in ("summary", "cursors", "version", "end", "total")
-        },
+    return replace(
+        empty_head("s", "u", NOW),
         summary=Summary("so far", 2, 1, "local"),
         cursors={"facts": 1},
         version=3,

@@ -22,6 +22,7 @@ from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.strategies.base import Departure, Limits, Strategy, Window
+from agent_memory.strategies.bounded import Bounded
 
 if TYPE_CHECKING:
     from agent_memory.models.llm import LLM
@@ -97,9 +98,11 @@ class Compaction:
         what of it is shown. Messages of the system and those that no chat shows are among the
         head's, and do not count.
         """
-        if head.window_tokens > self.limit(head):
-            entries = self._priced(head, self._windows.of(head))
-            if sum(entry.counted for entry in entries) > self.limit(head):
+        over = head.window_tokens - self.limit(head)
+        if over > 0:
+            most = self._budget.message(head.system_tokens)
+            long = [one.counted - most for one in self._windows.of(head) if one.tokens > most]
+            if over > sum(each for each in long if each > 0):
                 return True
         if head.end - head.start + len(head.pinned) <= self._few:
             return False
@@ -118,6 +121,11 @@ class Compaction:
         Then settling asks no model, and needs no lease: of several who cut at once one wins.
         """
         return type(self._strategy).summarize is Strategy.summarize
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether it only cuts, and runs nobody else's code to find where."""
+        return self.only_cuts and type(self._strategy).cut is Bounded.cut
 
     def compact(self, head: Head, down_to: int | None = None) -> Head:
         """Cut the window if it passes its limit; the head as it is afterwards.
@@ -212,7 +220,8 @@ class Compaction:
         start = max(legal, head.start)
         pinned = [entry for entry in kept if entry.seq <= start]
         leaving = [entry for entry in entries if head.start < entry.seq <= start]
-        gone = sum(entry.counted for entry in entries) - sum(entry.counted for entry in kept)
+        stay = {entry.seq for entry in kept}
+        gone = sum(entry.counted for entry in entries if entry.seq not in stay)
         if not gone:
             return None
         total = leaving[-1].total if leaving else head.start_total

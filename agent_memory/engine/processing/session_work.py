@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,7 +16,7 @@ from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS, A
 from agent_memory.engine.processing.backlog import Backlog
 from agent_memory.engine.processing.compaction import Compaction
 from agent_memory.engine.processing.retention import Retention
-from agent_memory.errors import Damaged
+from agent_memory.errors import AgentMemoryError, Damaged
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.log import check_owner
@@ -185,19 +186,42 @@ class SessionWork:
         if self._wait:
             self._store.schedule(head, 0)
 
-    @apart
     def after_update(self, head: Head) -> Head:
         """Do what an update leaves to do, now; the head afterwards.
 
-        A cut alone needs no lease, and the head need not be read again.
+        What fails is logged, and tried again later. The exception of a signal, such as a limit of
+        time, is no failure, and the caller's.
         """
-        if self._compaction.only_cuts:
-            head = self._compact(head)
-            if not self._feedable(head):
-                return self._retention.shorten(head)
-        self.announce(head)
-        self.process(head.session_id)
-        return head_now(self._store, head) or head
+        if self._compaction.is_brief and not self._store.remote:
+            # made here: it asks nobody, and takes less than another thread takes to wake up
+            with suppress(AgentMemoryError):  # met again by `_settle`, which tells it
+                head = self._compaction.compact(head)
+                if not (self._feedable(head) or self._retention.removes(head)):
+                    return head
+        return self._settle(head)
+
+    @apart
+    def _settle(self, head: Head) -> Head:
+        """The same on a thread to which no signals come: whatever fails here has failed."""
+        try:
+            if self._compaction.only_cuts:  # no lease is needed, and the head not read again
+                head = self._compact(head)
+                if not self._feedable(head):
+                    return self._retention.shorten(head)
+            self.announce(head)
+            self.process(head.session_id)
+            return head_now(self._store, head) or head
+        except Exception:  # the messages are stored: the next call does what is due
+            logger.exception("session %r not processed; it will be tried again", head.session_id)
+            return head
+
+    @apart
+    def work_off(self, session_id: str) -> None:
+        """Have a session absorbed of which so much waits that it makes questions slow."""
+        try:
+            self.process(session_id, scheduled=True)
+        except Exception:
+            logger.exception("session %r not absorbed; it will be tried again", session_id)
 
     def put_off(self, head: Head) -> bool:
         """Have a session that is due looked at later, if all that there is to do for it is to wait.
