@@ -98,11 +98,10 @@ class Compaction:
         what of it is shown. Messages of the system and those that no chat shows are among the
         head's, and do not count.
         """
-        over = head.window_tokens - self.limit(head)
-        if over > 0:
+        limit = self.limit(head)
+        if head.window_tokens > limit:
             most = self._budget.message(head.system_tokens)
-            long = [one.counted - most for one in self._windows.of(head) if one.tokens > most]
-            if over > sum(each for each in long if each > 0):
+            if sum(min(entry.counted, most) for entry in self._windows.of(head)) > limit:
                 return True
         if head.end - head.start + len(head.pinned) <= self._few:
             return False

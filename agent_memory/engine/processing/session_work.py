@@ -220,7 +220,7 @@ class SessionWork:
         """Have a session absorbed of which so much waits that it makes questions slow."""
         try:
             self.process(session_id, scheduled=True)
-        except Exception:
+        except Exception:  # as in `_settle`: it is not even this update's session
             logger.exception("session %r not absorbed; it will be tried again", session_id)
 
     def put_off(self, head: Head) -> bool:
