@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,23 +126,46 @@ def test_chunks_come_as_they_arrive(memory: AgentMemory, fake: FakeLLM) -> None:
     assert stored(memory) == []
 
 
-def streams() -> list[Any]:
-    """The streams of the provider's client that anybody holds."""
-    return [one for one in gc.get_objects() if isinstance(one, openai.Stream)]
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[openai.Stream[Any]]]:
+    """The streams that the provider's client has begun.
+
+    They are noted as they begin. Who asks the garbage collector for all objects gets those that
+    other threads are still making, and takes the process down.
+    """
+    begun: list[weakref.ref[openai.Stream[Any]]] = []
+    initialize = openai.Stream.__init__
+
+    def noted(stream: openai.Stream[Any], *args: Any, **options: Any) -> None:
+        initialize(stream, *args, **options)
+        begun.append(weakref.ref(stream))
+
+    monkeypatch.setattr(openai.Stream, "__init__", noted)
+    return begun
 
 
-def test_a_stream_that_is_closed_hangs_up(memory: AgentMemory, fake: FakeLLM) -> None:
+def still_open(streams: list[weakref.ref[openai.Stream[Any]]]) -> list[openai.Stream[Any]]:
+    """Those that anybody holds, and that have not hung up."""
+    held = [stream for ref in streams if (stream := ref()) is not None]
+    return [stream for stream in held if not stream.response.is_closed]
+
+
+def test_a_stream_that_is_closed_hangs_up(
+    memory: AgentMemory, fake: FakeLLM, streams: list[weakref.ref[openai.Stream[Any]]]
+) -> None:
     """Wrong: the provider goes on, and its connection stays open, as long as anybody (a log of
     litellm's) holds what came of it."""
     fake.reply("one two three four", events=3, then="hold")
     stream = memory.completion("s", "Count", stream=True)
     next(stream)
-    [reading] = [one for one in streams() if not one.response.is_closed]
+    [reading] = still_open(streams)
     stream.close()
     assert reading.response.is_closed
 
 
-def test_an_interrupted_stream_hangs_up(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_an_interrupted_stream_hangs_up(
+    memory: AgentMemory, fake: FakeLLM, streams: list[weakref.ref[openai.Stream[Any]]]
+) -> None:
     """Wrong: what was asked for and is not wanted any more keeps its connection."""
     answered = threading.Event()
 
@@ -155,9 +178,8 @@ def test_an_interrupted_stream_hangs_up(memory: AgentMemory, fake: FakeLLM) -> N
     with pytest.raises(KeyboardInterrupt):
         list(memory.completion("s", "Count", stream=True))
     answered.set()
-    time.sleep(0.5)  # the thread that asks goes on, and is given the answer
     deadline = time.monotonic() + 10
-    while [one for one in streams() if not one.response.is_closed]:
+    while not streams or still_open(streams):  # the thread that asks goes on, and is answered
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
