@@ -164,9 +164,9 @@ def changed(
 
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)
 
-    def share(group: Sequence[Part]) -> float:
+    def share(part: Part) -> float:
         """How much of the largest segment that there may be."""
-        return sum(max(part.records / MOST_ROWS, part.size / most) for part in group)
+        return max(part.records / MOST_ROWS, part.size / most)
 
     writing = _Writing(catalog, read)
     parts = list(catalog.parts)
@@ -179,7 +179,7 @@ def changed(
         last = following + segment.records - 1
         parts.append(writing.new(segment, following, last))
         following = last + 1
-    for group in _groups(parts, share):
+    for group in _groups([_Near([part], share(part)) for part in parts]):
         joined = writing.joined(group)
         at = parts.index(group[0])
         parts[at : at + len(group)] = joined
@@ -308,38 +308,46 @@ def opened(body: bytes | None) -> Segment | None:
         return None
 
 
-Share = Callable[[Sequence[Part]], float]
+class _Near(NamedTuple):
+    """Neighbours that may become one, and how much of the largest segment they take."""
+
+    parts: list[Part]
+    share: float
 
 
-def _groups(parts: Sequence[Part], share: Share) -> list[list[Part]]:
+def _groups(near: Sequence[_Near]) -> list[list[Part]]:
     """Which neighbours are to become one.
 
-    Those of one size become one when there are many of them, or when that is of the next size; the
+    The smallest ones become one when there are many of them, others when that is of the next size;
     smaller ones among them come along. What is not large enough yet stays as it is, so that little
     is read and written anew with each change.
     """
-    groups = [[part] for part in parts]
     for below, level in pairwise(_LEVELS):
-        grown: list[list[Part]] = []
-        below_it = [(group, share(group) < level) for group in groups]
-        for small, run in groupby(below_it, itemgetter(1)):
-            some = [group for group, _ in run]
-            for near in _together(some, share) if small else [some]:
-                shares = [share(group) for group in near]
-                is_full = near[-1] is not some[-1]
-                many = sum(one >= below for one in shares) >= _NEIGHBOURS
-                joined = small and (is_full or many or sum(shares) >= level)
-                grown += [[part for group in near for part in group]] if joined else near
-        groups = grown
-    return [group for group in groups if len(group) > 1]
+        grown: list[_Near] = []
+        small = [one.share < level for one in near]
+        for is_small, run in groupby(zip(small, near, strict=True), itemgetter(0)):
+            some = [one for _, one in run]
+            for group in _together(some) if is_small else [some]:
+                one = _Near([part for one in group for part in one.parts], _share(group))
+                is_full = group[-1] is not some[-1]
+                enough = one.share >= level if below else len(group) >= _NEIGHBOURS
+                grown += [one] if is_small and (is_full or enough) else group
+        near = grown
+    return [one.parts for one in near if len(one.parts) > 1]
 
 
-def _together(groups: Sequence[list[Part]], share: Share) -> list[list[list[Part]]]:
+def _share(group: Sequence[_Near]) -> float:
+    return sum(one.share for one in group)
+
+
+def _together(some: Sequence[_Near]) -> list[list[_Near]]:
     """Neighbours, as many of them together as one segment can hold."""
-    together = [[groups[0]]]
-    for group in groups[1:]:
-        if sum(map(share, together[-1])) + share(group) <= 1:
-            together[-1].append(group)
+    together, share = list[list[_Near]](), 0.0
+    for one in some:
+        if together and share + one.share <= 1:
+            together[-1].append(one)
+            share += one.share
         else:
-            together.append([group])
+            together.append([one])
+            share = one.share
     return together

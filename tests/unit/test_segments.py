@@ -255,6 +255,13 @@ def test_to_add_a_little_reads_little() -> None:
         assert not large & {*change.dropped}
 
 
+def test_few_of_what_is_added_join_what_there_is() -> None:
+    """Wrong: of turns that are absorbed one by one each second reads segments and joins them."""
+    kept = Kept()
+    joining = [bool(kept.change([], ["fox"] * 4).dropped) for _ in range(320)]
+    assert sum(joining) <= 320 // 8
+
+
 def test_a_database_may_take_small_values_alone() -> None:
     """Wrong: on a MySQL server with a small `max_allowed_packet` nothing can be written any more
     once segments are joined."""
