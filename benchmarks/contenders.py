@@ -48,11 +48,14 @@ class Contender:
 _LLAMAINDEX = ("llama-index-core", "aiosqlite", "tiktoken")
 _LANGCHAIN = ("langchain-core", "langchain-community", "sqlalchemy[asyncio]", "tiktoken")
 
-OURS = "ours-sqlite"
+OURS, IN_MEMORY, WITH_RECALL = "ours-sqlite", "ours-memory", "ours-recall"
 FLOOR = "sqlite"
 CONTENDERS = (
     Contender(OURS, "agent-memory, SQLite", "ours", ("benchmarks.ours", "sqlite")),
-    Contender("ours-memory", "agent-memory, memory", "ours", ("benchmarks.ours", "memory")),
+    Contender(IN_MEMORY, "agent-memory, memory", "ours", ("benchmarks.ours", "memory")),
+    Contender(
+        WITH_RECALL, "agent-memory, SQLite, with recall", "ours", ("benchmarks.ours", "recall")
+    ),
     Contender("list", "list append", "floor", ("benchmarks.floors", "list")),
     Contender(FLOOR, "raw sqlite3", "floor", ("benchmarks.floors", "sqlite")),
     Contender("redis", "raw Redis", "floor", ("benchmarks.floors", "redis")),

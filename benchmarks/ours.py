@@ -1,6 +1,8 @@
 """agent-memory as a contender, through its public names alone.
 
-`python -m benchmarks.ours STORE FOLDER` serves it on "sqlite" or "memory"; see `serving`.
+`python -m benchmarks.ours WHICH FOLDER` serves it; see `serving`. WHICH is "sqlite" or "memory",
+without long-term blocks, so that it does what floors and peers do; or "recall", on SQLite with the
+`VectorMemory` that it has by default.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from agent_memory import AgentMemory, AsyncAgentMemory, Summarize, TokenCounter, Trim, __version__
+from agent_memory.ltm_blocks import VectorMemory
 from benchmarks.backend import Job, Outcome, SyncBackend, Tally
 from benchmarks.messages import Chat, chats
 from benchmarks.serving import About, Place, Server, serve
@@ -29,11 +32,15 @@ _OVERFLOW = 4096
 class Ours(SyncBackend):
     """An `AgentMemory`; a session's messages are its log, its context what `get` gives."""
 
-    def __init__(self, folder: Path, budget: int | None, *, on_file: bool) -> None:
+    def __init__(self, folder: Path, budget: int | None, *, which: str) -> None:
         super().__init__(folder, budget)
         self.chunk = 500 if budget is None else 20
-        store = f"sqlite:///{folder}/memory.db" if on_file else "memory://"
-        self.memory = AgentMemory(store=store, max_tokens=budget or _ENDLESS, overflow=Trim())
+        self.memory = AgentMemory(
+            store="memory://" if which == "memory" else f"sqlite:///{folder}/memory.db",
+            max_tokens=budget or _ENDLESS,
+            overflow=Trim(),
+            blocks=[VectorMemory()] if which == "recall" else [],
+        )
 
     def fill(self, session: str, messages: Sequence[Chat]) -> None:
         self.memory.update(session, list(messages))
@@ -103,6 +110,7 @@ class OurServer(Server):
             memory = AgentMemory(
                 store=f"sqlite:///{self._new_folder()}/memory.db",
                 max_tokens=_OVERFLOW,
+                blocks=[],
                 overflow=Trim() if mode == "inline" else Summarize(max_summary_tokens=200),
                 overflow_mode=mode,
                 model=None if mode == "inline" else "openai/fake",
@@ -180,13 +188,13 @@ def _counted() -> Iterator[list[int]]:
             setattr(TokenCounter, name, original)
 
 
-def _make(store: str, folder: Path) -> Server:
-    on_file = store == "sqlite"
-    durability = "process (WAL, synchronous=NORMAL)" if on_file else "none"
-    about = About(__version__, durability, "tokens are counted", budgets=True, tasks=True)
-    return OurServer(about, functools.partial(Ours, on_file=on_file), folder)
+def _make(which: str, folder: Path) -> Server:
+    durability = "none" if which == "memory" else "process (WAL, synchronous=NORMAL)"
+    note = "no long-term blocks" if which != "recall" else "what is cut is embedded, and searched"
+    about = About(__version__, durability, f"tokens are counted; {note}", budgets=True, tasks=True)
+    return OurServer(about, functools.partial(Ours, which=which), folder)
 
 
 if __name__ == "__main__":
-    which = sys.argv.pop(1)
-    serve(lambda folder: _make(which, folder))
+    which_one = sys.argv.pop(1)
+    serve(lambda folder: _make(which_one, folder))

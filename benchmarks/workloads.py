@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.contenders import FLOOR, OURS, Contender
+from benchmarks.contenders import FLOOR, IN_MEMORY, OURS, WITH_RECALL, Contender
 
 BUDGET = 4096
 THREADS, TASKS = "8 threads", "8 tasks"
+AS_SENT = "1,000, as chat dicts"
 PLAIN, TRIMMED = "no budget", "4k budget"
-_FILES = (OURS, FLOOR, "openai-agents", "langchain", "llamaindex-file")
+_FILES = (OURS, WITH_RECALL, FLOOR, "openai-agents", "langchain", "llamaindex-file")
 INLINE, BACKGROUND = "Trim, inline", "Summarize, background"
 
 
@@ -118,7 +119,7 @@ def _get(scale: Scale) -> Work:
     variants.append(Variant("1,000, each after an append", {**again, "work": "turn"}))
     variants.append(Variant("1,000, first after opening", {**again, "work": "open"}, only=_FILES))
     rendered = {**again, "work": "render"}
-    variants.append(Variant("1,000, as chat dicts", rendered, only=(OURS, "ours-memory")))
+    variants.append(Variant(AS_SENT, rendered, only=(OURS, IN_MEMORY, WITH_RECALL)))
     longest = min(10_000, scale.sizes[-1])
     budget = {**fields, "size": longest, "count": scale.appends, "budget": BUDGET}
     variants.append(Variant(f"4k budget, after {longest:,}", budget))
