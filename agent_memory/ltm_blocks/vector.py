@@ -250,6 +250,8 @@ class VectorMemory(Block):
 
     @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
+        from agent_memory.retrieval.turns import sources_of
+
         question = message.text().strip() if message else ""
         if not question:
             return []
@@ -257,11 +259,13 @@ class VectorMemory(Block):
         depth = depth_for(limit)
         while True:
             hits = self._hits(scope, query, depth)
-            found = self._ranked(scope, question, hits)
-            recalls = folded(found.recalls(self.name, scope), limit)
-            # what was found bears on it, or asks the same, all of it: there may be more
-            more = len(found) + len(hits) - len(found.hits) >= depth
-            enough = len(recalls) >= limit or not more or depth >= _DEEPEST
+            recalls, bearing = list[Recall](), len(hits)
+            if any(scope.wants(sources_of(hit.record)) for hit in hits):
+                found = self._ranked(scope, question, hits)
+                recalls = folded(found.recalls(self.name, scope), limit)
+                bearing += len(found) - len(found.hits)
+            # all that was found bears on it, asks the same or is shown: there may be more
+            enough = len(recalls) >= limit or bearing < depth or depth >= _DEEPEST
             if enough or given_up():
                 return recalls
             depth *= _DEEPER

@@ -102,10 +102,15 @@ class Ranking:
         """As recalls, best first: those that are wanted, where a scope says which."""
         for place in self.places:
             record = self.hits[place].record
-            sources = tuple((record.session_id, seq) for seq in record.sources)
+            sources = sources_of(record)
             if scope is None or scope.wants(sources):
                 score, views = float(self.scores[place]), self.views[place].tolist()
                 yield _recall(block, record, sources, score, views)
+
+
+def sources_of(record: Record) -> tuple[Source, ...]:
+    """The messages that a record comes from."""
+    return tuple((record.session_id, seq) for seq in record.sources)
 
 
 def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
