@@ -26,6 +26,7 @@ class Reading(Iterator[Any]):
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
+        _let_go_quietly(stream)
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -58,3 +59,15 @@ class Reading(Iterator[Any]):
                     close()
             finally:
                 self._lock.release()
+
+
+def _let_go_quietly(stream: Any) -> None:
+    """Have a stream's finalizer do nothing.
+
+    litellm's `CustomStreamWrapper.__del__` sets context variables. Before Python 3.12 the collector
+    runs in the middle of setting one, and the process dies where a finalizer sets another then
+    (python/cpython#148891). Of a stream that is not async there is nothing for it to put back.
+    """
+    logged = getattr(stream, "logging_obj", None)
+    if logged is not None:
+        logged._restore_correlation_context_if_unclaimed = None

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.aio.streams import AsyncCompletionStream
 from agent_memory.engine.loop.conversing import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
+from agent_memory.models.reading import Reading
 from agent_memory.testing import FakeLLM
 from tests.integration.turning import FACT, WEATHER, add, logged, remembering, results
 
@@ -240,6 +242,26 @@ def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
         assert memory.history("s") == before
     memory.completion("s", "Kept")
     assert stored(memory) == ["Kept", "Done."]
+
+
+def test_a_stream_that_is_left_sets_no_context_variable(
+    memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: Python 3.11 dies of a finalizer that does, where the collector runs it while another
+    variable is set."""
+    begun: list[Any] = []
+    initialize = Reading.__init__
+
+    def noted(reading: Reading, stream: Any) -> None:
+        initialize(reading, stream)
+        begun.append(stream)
+
+    monkeypatch.setattr(Reading, "__init__", noted)
+    next(two_rounds(memory, fake))
+    (stream,) = begun
+    seen = copy_context()
+    seen.run(stream.__del__)
+    assert dict(seen) == dict(copy_context())
 
 
 @pytest.mark.parametrize("round_", [1, 2])
