@@ -196,5 +196,4 @@ def _make(which: str, folder: Path) -> Server:
 
 
 if __name__ == "__main__":
-    which_one = sys.argv.pop(1)
-    serve(lambda folder: _make(which_one, folder))
+    serve(functools.partial(_make, sys.argv.pop(1)))

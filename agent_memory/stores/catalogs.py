@@ -327,17 +327,17 @@ def _groups(near: Sequence[_Near]) -> list[list[Part]]:
         small = [one.share < level for one in near]
         for is_small, run in groupby(zip(small, near, strict=True), itemgetter(0)):
             some = [one for _, one in run]
-            for group in _together(some) if is_small else [some]:
-                one = _Near([part for one in group for part in one.parts], _share(group))
+            if not is_small:
+                grown += some
+                continue
+            for group in _together(some):
+                parts = [part for one in group for part in one.parts]
+                whole = _Near(parts, sum(one.share for one in group))
                 is_full = group[-1] is not some[-1]
-                enough = one.share >= level if below else len(group) >= _NEIGHBOURS
-                grown += [one] if is_small and (is_full or enough) else group
+                enough = whole.share >= level if below else len(group) >= _NEIGHBOURS
+                grown += [whole] if is_full or enough else group
         near = grown
     return [one.parts for one in near if len(one.parts) > 1]
-
-
-def _share(group: Sequence[_Near]) -> float:
-    return sum(one.share for one in group)
 
 
 def _together(some: Sequence[_Near]) -> list[list[_Near]]:
