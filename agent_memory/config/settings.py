@@ -27,6 +27,7 @@ from agent_memory.core.spending import SpendingLimits
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.foreign import BlockField
+from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.models.prices import Price
 from agent_memory.stores import check_url
 from agent_memory.stores.base import Durability, Store
@@ -77,8 +78,8 @@ class AgentMemoryConfig(Sourced):
             its size: a message that is too long for a context is shown in part.
         max_recall_tokens: What recalls may take of `max_tokens` at most. None for a fifth of it,
             but no less than 500 and no more than 2,000.
-        min_share: Share of the best score of its block that a recall must have to stand in a
-            context; where a message asks nothing, its fourth root. 0 takes all that has room.
+        min_relevance: The probability, from 0 to 1, that a recall has to do with the message, which
+            it needs to stand in a context. 0 takes all that has room. `search` asks a fifth of it.
         model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
             works without a language model.
         api_base: Address of the model's API, where it is not the provider's own.
@@ -92,8 +93,10 @@ class AgentMemoryConfig(Sourced):
             was agreed on: `input` and `output`, in US dollars for a million tokens.
         tokenizer: "exact" counts with the model's own encoding, where it is public; "approximate"
             estimates without loading any. docs/tokens.md says how far off that may be.
-        embedding: An embedding model: None for the local default, "fastembed/<model>", or any
-            litellm embedding model.
+        embedding: An embedding model: None for the local default, "fastembed/<model>", any litellm
+            embedding model; or a function that takes a list of texts and returns a vector for each;
+            or an object with LangChain's or LlamaIndex's names for that.
+        embedding_threads: Cores that an embedding model on this machine may use.
         overflow: What happens when the window passes its share; None for `Summarize` where a model
             is configured, else `Trim`.
         blocks: Long-term blocks beside those of the strategy. By default a `VectorMemory`, unless
@@ -144,7 +147,7 @@ class AgentMemoryConfig(Sourced):
     max_messages: int | None = Field(default=None, ge=2)
     max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     max_recall_tokens: int | None = Field(default=None, ge=0)
-    min_share: float = Field(default=0.6, ge=0, le=1)
+    min_relevance: float = Field(default=0.2, ge=0, le=1)
     model: str | None = None
     api_base: Address[str | None] = Field(default=None, repr=False)
     api_key: SecretStr | None = None
@@ -152,7 +155,8 @@ class AgentMemoryConfig(Sourced):
     spending_limits: SpendingLimits = SpendingLimits()
     prices: Mapping[str, Price] = {}
     tokenizer: Literal["exact", "approximate"] = "exact"
-    embedding: str | None = None
+    embedding: EmbeddingField = None
+    embedding_threads: int = Field(default=1, gt=0)
     overflow: StrategyField | None = None
     blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
     overflow_mode: Literal["inline", "background"] = "inline"

@@ -76,7 +76,7 @@ def left_out_of(
         if (one.block, one.id) not in kept:
             why = "the window shows it, or another says the same"
         elif (one.block, one.id) not in near:
-            why = "it bears much less on the question than the best (min_share)"
+            why = "it has much less to do with the question than the best"
         out.append(LeftOut(one, why))
     return out
 

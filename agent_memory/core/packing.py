@@ -32,6 +32,7 @@ from agent_memory.core.window import is_user, passes, unshown, visible
 from agent_memory.errors import InvalidMessage
 
 _LEAST_ASKED = 50
+_LEAST_SHARE, _LEAST_SHARE_TOLD = 0.68, 0.91
 _TOKENS_EACH = 40  # of short messages
 
 
@@ -97,7 +98,6 @@ class Packer:
         max_messages: How many turns' messages a context shows at most; None for any number.
         share: Share of the budget that short-term memory may fill.
         summary_tokens: What the strategy's summary may take; 0 for a strategy without one.
-        min_share: Share of its block's best score that a recall must have.
         reads_turn: Whether the turn so far can be read on, though it is not stored yet.
     """
 
@@ -109,7 +109,6 @@ class Packer:
     max_messages: int | None = None
     share: float = 1.0
     summary_tokens: int = 0
-    min_share: float = 0.0
     reads_turn: bool = False
 
     @property
@@ -121,9 +120,9 @@ class Packer:
     def floors(self, question: str) -> dict[str, float]:
         """For each block, the share of its best score that a recall must have in a context.
 
-        For what only tells something it is higher: nobody waits for an answer.
+        It is higher where the message only tells something: nobody waits for an answer.
         """
-        least = self.min_share if asks(question) else self.min_share ** (1 / 4)
+        least = _LEAST_SHARE if asks(question) else _LEAST_SHARE_TOLD
         return {name: least for name, info in self.blocks.items() if info.selective}
 
     def lowered(self, max_tokens: int | None) -> Packer:

@@ -233,7 +233,8 @@ class Scope:
             use.
         only_session: In a question, that only what comes from the session is wanted, and what comes
             from none.
-        anyhow: In a question, that as much is wanted as was asked for, though it bear little on it.
+        floor: In a question, the share of `min_relevance` that recalls need: 1 in a context, 0 for
+            all that was asked for, however little it has to do with the question.
         pinned: In a question, the ids of what is to be recalled in any case.
         key: Names what a tool was called for, where the caller may retry it: what writes, writes
             once for it.
@@ -245,7 +246,7 @@ class Scope:
     lease: Lease | None = field(default=None, compare=False, repr=False)
     shown: frozenset[Source] = field(default=frozenset(), compare=False, repr=False)
     only_session: bool = field(default=False, compare=False)
-    anyhow: bool = field(default=False, compare=False)
+    floor: float = field(default=1.0, compare=False)
     pinned: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     key: str | None = field(default=None, compare=False, repr=False)
 
@@ -306,12 +307,19 @@ class Hit:
 
     Attributes:
         record: The record.
-        scores: What each view gives it, in the order of `retrieval.views.VIEWS`; higher is better,
-            and what a view gives can be compared with what it gives others, not with other views.
+        score: What hits are ordered by; see `retrieval.score`.
+        relevance: The probability that it has to do with the question, from 0 to 1.
+        parts: What the score is made of, in the order of `retrieval.score.PARTS`.
+        cosine: Of its vector with the question's; 0 where it has none.
+        words: What it has of the question's words (BM25).
     """
 
     record: Record
-    scores: tuple[float, ...]
+    score: float
+    relevance: float = 0.0
+    parts: tuple[float, ...] = ()
+    cosine: float = 0.0
+    words: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +330,10 @@ class Recall:
         block: Name of the block.
         id: The record's id.
         text: What a model will read.
-        score: Relevance within its block; higher is better.
-        views: What the score is made of, by the name of the view, where the block tells.
+        score: What its block orders recalls by; higher is better.
+        relevance: The probability that it has to do with the question, from 0 to 1, where its block
+            tells.
+        views: What the score is made of, by name, where the block tells.
         tokens: Cost of the text, filled in by the engine.
         created_at: Time of what it tells of (UTC), where known.
         time: How that is written, as "2023-05" or "planned for 2023-07-03"; the day where empty.
@@ -345,6 +355,7 @@ class Recall:
     time: str = ""
     entries: tuple[Entry, ...] = field(default=(), repr=False)
     pinned: bool = False
+    relevance: float | None = None
 
     @property
     def told_time(self) -> str:

@@ -146,6 +146,8 @@ class OpenMemory:
     def _settle(self, head: Head) -> Head:
         """See to what an update leaves to do; its messages are stored, whatever becomes of it."""
         self.components.sent.begun(head)
+        for block in self.blocks.values():
+            block.said(Scope(head.user_id, head.session_id))
         try:
             self._work_off()
             if not self.components.work.needed(head):

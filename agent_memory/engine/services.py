@@ -13,7 +13,7 @@ from agent_memory.engine.spending import Spending
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.charges import Charges
 from agent_memory.models.embedders import open_embedder
-from agent_memory.models.embedders.base import Embedder
+from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.prices import Prices
 from agent_memory.models.usage import Ledger
 from agent_memory.stores import open_store
@@ -57,16 +57,17 @@ class Services:
             )
 
         @cache
-        def opened_embedder(name: str | None) -> Embedder:
+        def opened_embedder(name: object) -> Encoder:
             return open_embedder(
                 name,
                 api_base=config.api_base,
                 api_key=config.api_key,
                 timeout=config.model_timeout,
                 charges=charges,
+                threads=config.embedding_threads,
             )
 
-        def embedders(name: str | None) -> Embedder:
+        def embedders(name: object) -> Encoder:
             # of two names for one embedder each text is embedded once
             return opened_embedder(name or config.embedding)
 
@@ -135,6 +136,7 @@ class Services:
             vectors=vectors,
             locked=Locks(store).held,
             redact=config.redact or str,
+            min_relevance=config.min_relevance,
         )
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
     from agent_memory.ltm_blocks.extractive.history.staleness import Stale
     from agent_memory.ltm_blocks.notes import Notes
-    from agent_memory.models.embedders.base import Embedder
+    from agent_memory.models.embedders.base import Encoder
     from agent_memory.models.llm import LLM
     from agent_memory.stores.base import Store, VectorStore
 
@@ -47,16 +47,18 @@ class Resources:
         locked: Holds a lock by its name, in all processes of the deployment; waits for it.
         redact: Takes out of a text what is not to be kept: what blocks are given outright they keep
             as it gives it.
+        min_relevance: The relevance that a recall needs; see `AgentMemoryConfig`.
     """
 
     store: Store
     namespace: str
     counter: TokenCounter
     models: Callable[[str | None], LLM | None]
-    embedders: Callable[[str | None], Embedder]
+    embedders: Callable[[Any], Encoder]
     vectors: Callable[[str | None], VectorStore]
     locked: Callable[[str], AbstractContextManager[None]]
     redact: Callable[[str], str] = str
+    min_relevance: float = 0.2
 
     @made_once
     def pending(self) -> Pending:
@@ -120,8 +122,8 @@ class Block(BaseModel, ABC):
     def selective(self) -> bool:
         """Whether it recalls only what bears on the message, scored by how much it does.
 
-        Such a block is not asked where a message only thanks or greets. Of what it recalls a
-        context leaves out what scores less than `min_share` of the best.
+        Such a block is not asked where a message only thanks or greets. A context leaves out
+        recalls that score much less than the best of the block.
         """
         return False
 
@@ -180,6 +182,9 @@ class Block(BaseModel, ABC):
         """Called by `AgentMemory.warm_up`, after `load`: read what the first `get` for a scope
         would read. No model is asked.
         """
+
+    def said(self, scope: Scope) -> None:
+        """Told that a session has new messages, which are stored. Be quick: the caller waits."""
 
     def prepare(self, entries: Sequence[Entry]) -> None:
         """Told what the next calls of `update` will bring, of several sessions.

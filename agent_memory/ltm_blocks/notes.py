@@ -100,11 +100,12 @@ class NoteMemory(NoteBlock):
         if not notes or not question:
             return [_recall(self.name, note, 1.0) for note in notes[::-1][:limit]]
         index = self._indexes.of(scope.owner, [note.text for note in notes])
-        query = self._embedder.query(question)
-        scores = index.bearing(question, query, self._embedder.unrelated)
+        scores = index.relevance(self._embedder.query(question))
+        least = scope.floor * self.resources.min_relevance
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))
         every = [_recall(self.name, notes[at], float(scores[at])) for at in best]
-        return with_pinned([one for one in every if one.score > 0], every, scope, limit)
+        near = [one for one in every if one.score > 0 and one.score >= least]
+        return with_pinned(near, every, scope, limit)
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         return [_recall(self.name, note, 0.0) for note in self.open(scope).all()]
@@ -269,4 +270,6 @@ def _note(record: Record) -> Note:
 
 
 def _recall(block: str, note: Note, score: float) -> Recall:
-    return Recall(block, note.id, note.text, score, created_at=note.created_at)
+    return Recall(
+        block, note.id, note.text, score, created_at=note.created_at, relevance=score
+    )

@@ -89,7 +89,7 @@ class StaticMemory(Block):
             for fact, score in zip(facts, scores, strict=True)
         ]
         ranked = sorted(recalls, key=lambda recall: -recall.score)
-        if self.choose is not None and message is not None and not scope.anyhow:
+        if self.choose is not None and message is not None and scope.floor > 0:
             ranked = self.choose.choose(self.resources, message.text(), ranked)
         return ranked[:limit]
 

@@ -27,17 +27,16 @@ class TextIndexes:
         self._kept: Remembering[TextIndex] = Remembering(len)
 
     def of(self, owner: str, texts: Sequence[str]) -> TextIndex:
-        """The index of an owner's texts; of one that it had before the words are not read again."""
+        """Return the index of an owner's texts."""
         from agent_memory.retrieval.texts import TextIndex
 
         before = self._kept.last(owner)
         if before is not None and before.texts == texts:
             return before
-        vectors = self._embedder.embed(texts)
-        index = TextIndex(texts, vectors, before)
+        index = TextIndex(texts, self._embedder.encode(texts))
         if not texts:
             self.drop(owner)
-        elif vectors.shape[1] or self._embedder.has_vectors() is False:  # else it is down
+        elif index.encoded or self._embedder.has_vectors() is False:  # else it is down
             self._kept.keep(owner, "", index)
         return index
 

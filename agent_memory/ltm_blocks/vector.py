@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
-from itertools import islice
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
@@ -21,47 +20,28 @@ from agent_memory.errors import (
     StoreUnavailable,
 )
 from agent_memory.ltm_blocks.base import Block, Resources, message_id
-from agent_memory.ltm_blocks.waiting import Group, Waiting
-from agent_memory.models.embedders.base import Embedder
-from agent_memory.retrieval.views import LEAST, RRF, VIEWS, WEIGHTS, Fusion, depth_for
+from agent_memory.ltm_blocks.encoding import Encode, EncodeAhead, SoonEncoded
+from agent_memory.ltm_blocks.waiting import WHOLE, Waiting
+from agent_memory.models.embedders.base import Encoder
+from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.stores import check_url, serves
 from agent_memory.stores.base import VectorStore, swaps_vectors
 from agent_memory.stores.coding import mismatch
 from agent_memory.stores.qdrant.url import check_qdrant_url, is_qdrant
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query, Turn
-    from agent_memory.retrieval.turns import Ranking
+    from agent_memory.retrieval.features import Features, Turn
+    from agent_memory.retrieval.query import Query
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_BEFORE = 16  # entries before a batch that may belong to the surroundings of its first
+_LEAST_DEPTH = 50
+_AHEAD = 32  # texts that are encoded at a time, ahead of questions
+_ENCODE_SECONDS = 0.5  # that a question waits for what is not encoded yet
 _DEEPER = 4  # times as many are looked at where many say the same
 _DEEPEST = 2_000
-
-
-class Weights(BaseModel):
-    """What each view counts in a blend, in proportion; 0 leaves it out.
-
-    Attributes:
-        words: The words of the message, with its speaker and day (BM25).
-        words_around: The words of the message and of those right before it (BM25).
-        meaning: The vector of the message (cosine).
-        meaning_around: The vector of the message and of those right before it (cosine).
-        priors: What speaks for a message beside its words: that its speaker or its day is named in
-            the question, that its session has the best one; and against it: that it says little, or
-            only asks. 1 as they are, 0 not at all.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    words: float = Field(default=WEIGHTS[0], ge=0)
-    words_around: float = Field(default=WEIGHTS[1], ge=0)
-    meaning: float = Field(default=WEIGHTS[2], ge=0)
-    meaning_around: float = Field(default=WEIGHTS[3], ge=0)
-    priors: float = Field(default=1.0, ge=0)
 
 
 def _in_force(
@@ -91,41 +71,28 @@ def _in_force(
 class VectorMemory(Block):
     """Every user and assistant message with text, a long one in passages; per user.
 
-    A message is found by four views: its words, and what it means, each alone and within what was
-    said right before it. They are blended as `fusion` says; see `agent_memory.retrieval`. Without
-    an embedder (none configured, the extra "local" not installed) words alone decide.
+    A message is found by its meaning, its word pieces and its words, each alone and within what
+    stands around it in its session; see `agent_memory.retrieval.score`. Without an embedder (none
+    configured, the extra "local" not installed) words alone decide.
 
     Attributes:
         store: None keeps the vectors in the session store's own database. "sqlite:///vectors.db" is
             a file of their own, or give another database's URL. "http://host:6333" is a Qdrant
             server (extra `qdrant`), ":memory:" its local mode.
-        embedding: Another embedding model than the configured one.
+        embedding: Another embedding model than the configured one; as in `AgentMemoryConfig`.
         dimension: The length its vectors must have; None takes what it gives.
         roles: Whose messages are kept.
-        fusion: "blend" adds up the views, each divided by its best; "rrf" is reciprocal rank
-            fusion, for comparison: it finds less.
-        rrf_k: The constant of rank fusion: the larger, the less the first ranks count for more.
-        weights: What each view counts.
-        min_score: What the views together must give a message for it to be recalled, of the 1 that
-            they can; priors do not count.
-        min_similarity: Cosine that the best of many messages must have with the question, unless it
-            has half of its words: else nothing is recalled. None takes what is known of the
-            embedder: 0.25 for the local one, nothing for others. 0 asks nothing.
     """
 
     kind: Literal["vector"] = "vector"
-    embedding: str | None = None
+    embedding: EmbeddingField = None
     dimension: int | None = Field(default=None, gt=0)
     roles: tuple[str, ...] = ("user", "assistant")
-    fusion: Fusion = "blend"
-    rrf_k: float = Field(default=RRF, gt=0)
-    weights: Weights = Weights()
-    min_score: float = LEAST
-    min_similarity: float | None = None
 
-    _embedder: Embedder | None = PrivateAttr(default=None)
+    _embedder: Encoder | None = PrivateAttr(default=None)
     _vectors: VectorStore = PrivateAttr()
     _waiting: Waiting = PrivateAttr()
+    _ahead: EncodeAhead = PrivateAttr()
 
     @field_validator("store")
     @classmethod
@@ -163,6 +130,7 @@ class VectorMemory(Block):
         """
         bound = super().bind(resources)
         bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting(bound.roles)
+        bound._ahead = EncodeAhead()
         try:
             bound._ready()
         except (ModelUnavailable, StoreUnavailable) as error:
@@ -184,7 +152,7 @@ class VectorMemory(Block):
 
     def problems(self, resources: Resources) -> Sequence[str]:
         """That its embedder is another than the one that the stored vectors are of."""
-        from agent_memory.retrieval.features import Query
+        from agent_memory.retrieval.query import Query
 
         try:
             embedder = self._chosen(resources)
@@ -194,7 +162,7 @@ class VectorMemory(Block):
                     stored = vectors.vector_blocks().get(self.name, given)
                     return [] if stored == given else [mismatch(self.name, stored, given)]
                 # not every Qdrant server tells the model, but each refuses another dimension
-                query = Query.of("Anybody?", embedder.embed(["Anybody?"])[0])
+                query = Query.of("Anybody?", embedder.encode_query("Anybody?"))
                 vectors.search_vectors(self.name, "nobody", query, 1)
         except DimensionMismatch as error:
             return [str(error)]
@@ -211,7 +179,6 @@ class VectorMemory(Block):
             self._vectors.swap_vectors(self.name)
 
     def load(self) -> None:
-        import agent_memory.retrieval.relevance
         import agent_memory.retrieval.turns  # noqa: F401
 
         self.resources.embedders(self.embedding).load()
@@ -219,141 +186,121 @@ class VectorMemory(Block):
     def warm(self, scope: Scope) -> None:
         if self._qdrant is not None:  # its index is on a server
             return
-        import numpy as np
+        from agent_memory.retrieval.query import Query
 
-        from agent_memory.retrieval.features import Query
-
-        stored = self._vectors.vector_blocks().get(self.name)
-        if stored is not None:
-            nothing = Query.of("", np.zeros(stored[0], np.float32))
-            self._vectors.search_vectors(self.name, scope.owner, nothing, 1)
+        if self.name in self._vectors.vector_blocks():
+            self._vectors.search_vectors(self.name, scope.owner, Query(), 1)
 
     def close(self) -> None:
+        self._ahead.stop()
         if self._qdrant is not None:
             self._vectors.close()
 
     def prepare(self, entries: Sequence[Entry]) -> None:
         from agent_memory.retrieval.turns import spoken
 
-        self._ready().embed([str(turn) for _, turn in spoken(entries, self.roles)])  # known then
+        self._ready().encode([str(turn) for _, turn in spoken(entries, self.roles)])  # known then
+
+    def said(self, scope: Scope) -> None:
+        self._ahead.add(scope.owner, partial(self._encode_ahead, scope))
+
+    def _encode_ahead(self, scope: Scope) -> bool:
+        """Encode some of what waits, the newest first; whether there may be more."""
+        from agent_memory.retrieval.turns import spoken
+
+        tails = self.resources.pending.of(self.name, scope, WHOLE)
+        waiting = [entry for tail in tails.read for entry in tail.entries[tail.since :]]
+        embedder = self._ready()
+        texts = [str(turn) for _, turn in spoken(waiting[::-1], self.roles)]
+        missing = [text for text in texts if not embedder.cached([text])]
+        if missing:
+            embedder.encode(missing[:_AHEAD])
+        return len(missing) > _AHEAD
 
     @_in_force
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        from agent_memory.retrieval.turns import said_before, spoken
+        from agent_memory.retrieval.turns import spoken
 
         said = spoken(entries, self.roles)
         if not said:
             return
-        before = said_before(self._before(said[0][0]), self.roles)
-        ((records, features),) = self._made(scope, [(before, said)])
+        records, features = self._made(scope, self._ready().encode, said)
         self._vectors.put_vectors(self.name, records, features, lease=scope.lease)
 
     @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        from agent_memory.retrieval.turns import sources_of
+        from agent_memory.retrieval.turns import recalls, sources_of
 
         question = message.text().strip() if message else ""
         if not question:
             return []
         query = self._query(scope, question)
-        depth = depth_for(limit)
+        depth = max(_LEAST_DEPTH, 2 * limit)
         while True:
-            hits = self._hits(scope, query, depth)
-            recalls, bearing = list[Recall](), len(hits)
-            if any(scope.wants(sources_of(hit.record)) for hit in hits):
-                found = self._ranked(scope, question, hits)
-                recalls = folded(found.recalls(self.name, scope), limit)
-                bearing += len(found) - len(found.hits)
-            # all that was found bears on it, asks the same or is shown: there may be more
-            enough = len(recalls) >= limit or bearing < depth or depth >= _DEEPEST
-            if enough or given_up():
-                return recalls
+            hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
+            near = self._near(scope, question, hits)
+            found = folded(recalls(near, self.name, scope), limit)
+            # where some of what was found is shown, asks the same or says the same, there is more
+            lost = sum(not scope.wants(sources_of(hit.record)) for hit in hits)
+            lost += len(hits) - len(near) if scope.floor <= 0 else 0
+            few = len(found) < limit and len(hits) >= depth and (len(near) >= depth or lost)
+            if not few or depth >= _DEEPEST or given_up():
+                return found
             depth *= _DEEPER
+
+    def _near(self, scope: Scope, question: str, hits: Sequence[Hit]) -> list[Hit]:
+        """The hits that are relevant enough, and tell something beside what was asked."""
+        from agent_memory.retrieval.turns import telling
+
+        least = scope.floor * self.resources.min_relevance
+        return telling(question, [hit for hit in hits if hit.relevance >= least])
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
         question = message.text().strip()
         if not question:
             return []
-        from agent_memory.retrieval.turns import telling
+        from agent_memory.retrieval.turns import recalls, telling
 
-        hits = self._hits(scope, self._query(scope, question), depth_for(limit))
-        told = telling(question, hits)
-        known = {hit.record.id for hit in told}
-        silent = [hit for hit in hits if hit.record.id not in known]
-        again = [
-            LeftOut(recall, "it only asks the same, or says that it is not known")
-            for recall in islice(self._in_order(question, silent, 0.0).recalls(self.name), limit)
-        ]
-        every = list(self._in_order(question, told, 0.0).recalls(self.name))
-        if not self._bear(question, told):
-            why = f"nothing bears on the question: min_similarity asks {self._unrelated:g} of many"
-            return [*(LeftOut(recall, why) for recall in every[:limit]), *again]
-        low = [recall for recall in every if _shares(recall) < self.min_score]
+        hits = self._vectors.search_vectors(
+            self.name, scope.owner, self._query(scope, question), max(_LEAST_DEPTH, 2 * limit)
+        )
+        told = {hit.record.id for hit in telling(question, hits)}
+        least = self.resources.min_relevance
+        low = [hit for hit in hits if hit.record.id in told and hit.relevance < least]
+        same = [hit for hit in hits if hit.record.id not in told]
+        why = f"its relevance is {{:.2f}}, and min_relevance asks {least:g}"
         return [
-            LeftOut(one, f"its views give it {_shares(one):.2f}, min_score asks {self.min_score:g}")
-            for one in low[:limit]
-        ] + again
+            *(LeftOut(one, why.format(one.relevance)) for one in recalls(low[:limit], self.name)),
+            *(
+                LeftOut(one, "it only asks the same, or says that it is not known")
+                for one in recalls(same[:limit], self.name)
+            ),
+        ]
 
     def _query(self, scope: Scope, question: str) -> Query:
-        """What to search for: beside the stored records, those of what is not absorbed yet."""
-        from agent_memory.retrieval.features import Query
+        """The query of a question, over stored records and those of what is not absorbed yet."""
+        from agent_memory.retrieval.query import Query
 
+        embedder = self._ready()
         tails = self.resources.pending.of(self.name, scope)
-        query = Query.of(question, self._ready().embed([question])[0])
-        waiting = self._waiting.index(tails, scope.owner, question, partial(self._made, scope))
-        return query if waiting is None else query.with_beside(*waiting)
-
-    def _ranked(self, scope: Scope, question: str, hits: Sequence[Hit]) -> Ranking:
-        from agent_memory.retrieval.turns import Ranking, telling
-
-        told = telling(question, hits)
-        if scope.anyhow:
-            return self._in_order(question, told, 0.0)
-        if not self._bear(question, told):
-            return Ranking(told)
-        return self._in_order(question, told, self.min_score)
-
-    def _hits(self, scope: Scope, query: Query, depth: int) -> list[Hit]:
-        return self._vectors.search_vectors(self.name, scope.owner, query, depth)
-
-    def _bear(self, question: str, hits: Sequence[Hit]) -> bool:
-        import numpy as np
-
-        from agent_memory.retrieval.relevance import bears
-
-        if self.min_similarity == 0:
-            return bool(hits)
-        scores = np.array([hit.scores for hit in hits], np.float32)
-        return bears(question, [hit.record.text for hit in hits], scores, self._unrelated)
-
-    def _in_order(self, question: str, hits: Sequence[Hit], least: float) -> Ranking:
-        from agent_memory.retrieval.turns import ranked
-
-        return ranked(
-            question,
-            hits,
-            fusion=self.fusion,
-            rrf_k=self.rrf_k,
-            weights=[getattr(self.weights, view) for view in VIEWS],
-            prior_weight=self.weights.priors,
-            least=least,
+        query = Query.of(question, embedder.encode_query(question), embedder.baseline)
+        encode = SoonEncoded(embedder, _ENCODE_SECONDS)
+        waiting = self._waiting.index(
+            tails, scope.owner, question, partial(self._made, scope, encode), encode.is_whole
         )
+        if not encode.is_whole():
+            self.said(scope)
+        return query if waiting is None else query.with_pending(*waiting)
 
-    def _made(self, scope: Scope, groups: Sequence[Group]) -> list[tuple[list[Record], Features]]:
-        """The records of groups of turns, with their features."""
+    def _made(
+        self, scope: Scope, encode: Encode, said: Sequence[tuple[Entry, Turn]]
+    ) -> tuple[list[Record], Features]:
+        """The records of turns, with their features."""
         from agent_memory.retrieval.features import Features
         from agent_memory.retrieval.turns import record_of_turn
 
-        embed = self._ready().embed
-        turns = [[*before, *[turn for _, turn in said]] for before, said in groups]
-        embed([str(turn) for some in turns for turn in some])  # at once; then they are known
-        return [
-            (
-                [record_of_turn(*one, self._id(scope, *one), scope.owner) for one in said],
-                Features.of_turns(some, len(before), embed),
-            )
-            for (before, said), some in zip(groups, turns, strict=True)
-        ]
+        records = [record_of_turn(*one, self._id(scope, *one), scope.owner) for one in said]
+        return records, Features.of_turns([turn for _, turn in said], encode)
 
     def validate_vectors(self, dimension: int, model: str) -> bool:
         embedder = self.resources.embedders(self.embedding)
@@ -367,7 +314,7 @@ class VectorMemory(Block):
                 self.name, session_id=scope.session_id, after=scope.after, lease=scope.lease
             )
 
-    def _ready(self) -> Embedder:
+    def _ready(self) -> Encoder:
         """The embedder, once the vector store agreed with it."""
         if self._embedder is None:
             embedder = self._chosen(self.resources)
@@ -384,11 +331,7 @@ class VectorMemory(Block):
             if self._qdrant is not None:
                 vectors.close()
 
-    @property
-    def _unrelated(self) -> float:
-        return self._ready().unrelated if self.min_similarity is None else self.min_similarity
-
-    def _chosen(self, resources: Resources) -> Embedder:
+    def _chosen(self, resources: Resources) -> Encoder:
         embedder = resources.embedders(self.embedding)
         dimension = embedder.dimension
         if self.dimension not in (None, dimension):
@@ -400,16 +343,3 @@ class VectorMemory(Block):
 
     def _id(self, scope: Scope, entry: Entry, turn: Turn) -> str:
         return message_id(self.name, scope.owner, entry.session_id, entry.seq, turn.part.number)
-
-    def _before(self, entry: Entry) -> list[Entry]:
-        """What was said right before an entry, with what else the log has there."""
-        since = max(0, entry.seq - 1 - _BEFORE)
-        if since == entry.seq - 1:
-            return []
-        read = self.resources.store.read(entry.session_id, after=since, limit=entry.seq - 1 - since)
-        return [one for one in read if one.seq < entry.seq]
-
-
-def _shares(recall: Recall) -> float:
-    """What the views give it together, without the priors."""
-    return recall.score - recall.views["priors"]

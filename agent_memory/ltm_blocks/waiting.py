@@ -30,11 +30,11 @@ _NEWEST = 50  # of many, these are looked at whatever they say
 _SHARING = 150  # and so many of those that share most words
 _LONGEST = 100_000  # characters of either
 
-Group = tuple[Sequence["Turn"], Sequence[tuple[Entry, "Turn"]]]
-"""Turns of a session that follow each other, with their entries, and those right before them."""
+Made = tuple[list[Record], "Features"]
+"""Records with their features."""
 
-Make = Callable[[Sequence[Group]], "list[tuple[list[Record], Features]]"]
-"""The records and features of groups of turns, as the block will keep them."""
+Make = Callable[[Sequence[tuple[Entry, "Turn"]]], Made]
+"""Makes records of turns, as the block will keep them."""
 
 
 class Index(NamedTuple):
@@ -47,7 +47,8 @@ class Index(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Session:
     tail: Tail
-    parts: tuple[tuple[list[Record], Features], ...]
+    parts: tuple[Made, ...]
+    whole: bool = True
 
     def stands(self, lag: Lag | None) -> bool:
         """Whether a session still is as it was when this was made, but for what was appended."""
@@ -95,7 +96,14 @@ class Waiting:
     def _begin(self) -> None:
         self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
 
-    def index(self, tails: Tails, owner: str, question: str, make: Make) -> Index | None:
+    def index(
+        self,
+        tails: Tails,
+        owner: str,
+        question: str,
+        make: Make,
+        is_whole: Callable[[], bool] = lambda: True,
+    ) -> Index | None:
         """The index of what waits of an owner; None where nothing does.
 
         Args:
@@ -103,20 +111,21 @@ class Waiting:
             owner: Whose it is.
             question: What is looked for.
             make: Makes records of turns.
+            is_whole: Whether these had all their features; others are made again the next time.
         """
         if not tails.read:
             return None
         count = sum(tail.count for tail in tails.read)
         if count > WHOLE or sum(tail.tokens for tail in tails.read) > WHOLE_TOKENS:
             chosen = _chosen(tails.read, question, self._roles)
-            return _index(make([((), [one]) for one in chosen]))
+            return _index([make(chosen)])
         with self._lock:
             turn = self._turns.setdefault(owner, _Turn())
         # a document takes seconds: who asks meanwhile, or gave up and asks again, needs the same
         with turn.lock:
             with self._lock:
                 built = self._kept.get(owner)
-            after = _built(built, tails, make, self._roles)
+            after = _built(built, tails, make, self._roles, is_whole)
             if after is not built:
                 self._keep(owner, after)
         return after.index if after.index.records else None
@@ -131,49 +140,46 @@ class Waiting:
                 size -= len(gone.index.records)
 
 
-def _built(before: _Built | None, tails: Tails, make: Make, roles: Sequence[str]) -> _Built:
+def _built(
+    before: _Built | None,
+    tails: Tails,
+    make: Make,
+    roles: Sequence[str],
+    is_whole: Callable[[], bool],
+) -> _Built:
     """What is to be kept now: the same where nothing changed."""
-    from agent_memory.retrieval.turns import said_before, spoken
+    from agent_memory.retrieval.turns import spoken
 
     lags = {lag.session_id: lag for lag in tails.lags}
     known = before.sessions if before is not None else {}
     sessions = {name: one for name, one in known.items() if one.stands(lags.get(name))}
-    groups: list[Group] = []
-    changed: list[tuple[Tail, _Session | None]] = []
+    grown = before is not None and len(sessions) == len(known)
+    made: list[Made] = []
     for tail in tails.read:
-        was = sessions.get(tail.lag.session_id)
-        if not tail.entries or (was is not None and was.tail is tail):
+        name = tail.lag.session_id
+        was = sessions.get(name)
+        if not tail.entries or (was is not None and was.tail is tail and was.whole):
             continue
-        if was is not None and not was.is_begun_by(tail):
-            was = None
+        if was is not None and not (was.whole and was.is_begun_by(tail)):
+            was, grown = None, False
         first = len(was.tail.entries) if was is not None else tail.since
         if was is None or first < len(tail.entries):
-            near = tail.entries[max(0, first - _NEAR) : first]
-            groups.append((said_before(near, roles), spoken(tail.entries[first:], roles)))
-            changed.append((tail, was))
-    if before is not None and not changed and len(sessions) == len(known):
-        return before
-    made = make(groups)
-    grown = before is not None and len(sessions) == len(known)
-    for (tail, was), part in zip(changed, made, strict=True):
-        name = tail.lag.session_id
-        grown = grown and (was is not None or name not in known)
-        sessions[name] = _Session(tail, (*(was.parts if was else ()), part))
+            part = make(spoken(tail.entries[first:], roles))
+            made.append(part)
+            grown = grown and (was is not None or name not in known)
+            sessions[name] = _Session(tail, (*(was.parts if was else ()), part), is_whole())
     if before is not None and grown:
-        return _Built(sessions, _extended(before.index, made))
+        return _Built(sessions, _extended(before.index, made)) if made else before
     return _Built(sessions, _index([part for one in sessions.values() for part in one.parts]))
 
 
-_NEAR = 16  # entries that may belong to the surroundings of the next
-
-
-def _index(parts: Sequence[tuple[list[Record], Features]]) -> Index:
+def _index(parts: Sequence[Made]) -> Index:
     from agent_memory.retrieval.index import SegmentIndex
 
     return _extended(Index(SegmentIndex(0), {}), parts)
 
 
-def _extended(index: Index, parts: Sequence[tuple[list[Record], Features]]) -> Index:
+def _extended(index: Index, parts: Sequence[Made]) -> Index:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.index import SegmentIndex
 

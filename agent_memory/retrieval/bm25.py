@@ -16,8 +16,7 @@ from typing import Any
 TURN_LENGTH = 20.0
 """Words of a turn that is neither long nor short; stop words are not counted."""
 
-SURROUNDED_LENGTH = 50.0
-"""The same for a turn within its surroundings."""
+
 
 K1 = 0.9
 """How soon saying a word again adds nothing."""

@@ -74,6 +74,13 @@ class Vectors(NamedTuple):
         """How much memory they take."""
         return self.rows.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
+    def filled(self) -> np.ndarray:
+        """(n,) whether each row has any number but 0."""
+        if not self.rows.shape[1]:
+            return np.zeros(len(self.rows), np.bool_)
+        found: np.ndarray = self.rows.any(axis=1) if self.scales is None else self.scales > 0
+        return found
+
     def only(self, keep: np.ndarray) -> Self:
         """Some of the rows."""
         scales = None if self.scales is None else self.scales[keep]

@@ -1,47 +1,56 @@
-"""What a turn is found by: its words and its meaning, alone and within its surroundings."""
+"""The features of a record: its words, its meaning, its word pieces, its place in a session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
 from agent_memory.core.long_texts import WHOLE, Part
-from agent_memory.retrieval.beside import Beside
-from agent_memory.retrieval.bm25 import SURROUNDED_LENGTH, TURN_LENGTH
+from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.dates import MONTHS
+from agent_memory.retrieval.encoding import Encoding
 from agent_memory.retrieval.languages import ENGLISH
-from agent_memory.retrieval.surroundings import FARTHEST, claims
-from agent_memory.retrieval.terms import (
-    NO_TERMS,
-    Terms,
-    Written,
-    asked,
-    weighted,
-    written,
+from agent_memory.retrieval.telling import FULL, only_asks
+from agent_memory.retrieval.terms import NO_TERMS, Terms, Written, term_of, weighted, written
+from agent_memory.retrieval.tokens import Tokens
+
+PLACE = np.dtype(
+    [
+        *(("session", "<u4"), ("seq", "<u4"), ("part", "<u2")),
+        *(("words", "<u2"), ("short", "u1"), ("asks", "u1")),
+    ]
 )
+"""Where a record stands and how long it is: the session's number, seq (0 for a record without
+neighbours) and passage; the words of its message; how many words it lacks to be a full statement;
+whether it only asks."""
 
-if TYPE_CHECKING:
-    from agent_memory.core.records import Record
-    from agent_memory.retrieval.index import SegmentIndex
+SPEAKER = "\0speaker "
+"""Begins the term that stands for who speaks: no word of a text has a zero byte."""
 
+USER = f"{SPEAKER}\0user"
+
+_MOST_WORDS = 2**16 - 1
 _DAYS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One thing that was said, or a passage of it where that is long.
+    """One message, or a passage of a long one.
 
     Attributes:
         speaker: A name, or a role.
-        text: What was said.
+        text: The text.
         said_at: When.
         is_user: Whether a user said it, rather than an assistant.
         part: Which passage of a long message it is.
+        session_id: The session.
+        seq: The message's number there.
+        words: Words of the whole message; 0 for those of `text`.
     """
 
     speaker: str
@@ -49,6 +58,9 @@ class Turn:
     said_at: datetime
     is_user: bool
     part: Part = WHOLE
+    session_id: str = ""
+    seq: int = 0
+    words: int = 0
 
     def __str__(self) -> str:
         return f"{self.speaker}: {self.text}"
@@ -56,19 +68,20 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What some records are found by, in their order.
+    """The features of some records, in their order.
 
     Attributes:
-        meaning: (n, dimension) float32 rows of unit length; no columns where nothing embeds.
-        meaning_around: The same of each record within its surroundings.
+        meaning: (n, dimension) float32 rows of unit length; a row of zeros has not been encoded
+            yet. No columns where nothing embeds.
+        tokens: Their word pieces.
         words: The words of each.
-        words_around: The words of each within its surroundings.
+        places: (n,) of `PLACE`.
     """
 
     meaning: np.ndarray
-    meaning_around: np.ndarray
+    tokens: Tokens
     words: Sequence[Terms]
-    words_around: Sequence[Terms]
+    places: np.ndarray
 
     def __len__(self) -> int:
         return len(self.meaning)
@@ -80,108 +93,101 @@ class Features:
 
     @classmethod
     def of_vectors(cls, vectors: np.ndarray) -> Self:
-        """Those of records that only vectors are known of: (n, dimension), of unit length."""
+        """Features of records of which only vectors are known: (n, dimension), of unit length."""
         matrix = np.array(vectors, np.float32, ndmin=2)
-        none = [NO_TERMS] * len(matrix)
-        return cls(matrix, np.zeros_like(matrix), none, none)
+        return cls(matrix, Tokens.none(len(matrix)), [NO_TERMS] * len(matrix), _alone(len(matrix)))
+
+    @classmethod
+    def of_words(cls, words: Sequence[Terms]) -> Self:
+        """Features of texts that are found by their words alone."""
+        count = len(words)
+        return cls(np.empty((count, 0), np.float32), Tokens.none(count), words, _alone(count))
 
     @classmethod
     def of_texts(cls, said: Sequence[tuple[str, datetime]]) -> Self:
-        """Those of texts, each said at a time, that are found by their words alone."""
-        none = np.empty((len(said), 0), np.float32)
-        words = [weighted([*_day(at.date()), *written(text)], TURN_LENGTH) for text, at in said]
-        return cls(none, none, words, [NO_TERMS] * len(said))
+        """The same, of texts and their days."""
+        return cls.of_words([_terms([*_day(at.date()), *written(text)]) for text, at in said])
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Those of several, one after the other."""
-        return cls(
-            np.concatenate([part.meaning for part in parts]),
-            np.concatenate([part.meaning_around for part in parts]),
-            [terms for part in parts for terms in part.words],
-            [terms for part in parts for terms in part.words_around],
-        )
-
-    def part(self, since: int, until: int) -> Features:
-        """Those of some that follow each other."""
-        rows = slice(since, until)
-        words, around = self.words[rows], self.words_around[rows]
-        return Features(self.meaning[rows], self.meaning_around[rows], words, around)
-
-    def at(self, places: Sequence[int]) -> Features:
-        """Those of some, by their places."""
-        words, around = (
-            [each[place] for place in places] for each in (self.words, self.words_around)
-        )
-        return Features(self.meaning[places], self.meaning_around[places], words, around)
+    def of_statements(cls, texts: Sequence[str], encodings: Sequence[Encoding]) -> Self:
+        """Features of short texts that stand for themselves, such as facts and notes."""
+        rows = [encoding.vector for encoding in encodings]
+        meaning = np.stack(rows) if rows else np.empty((0, 0), np.float32)
+        tokens = Tokens.of([encoding.tokens for encoding in encodings])
+        return cls(meaning, tokens, [_terms(written(text)) for text in texts], _alone(len(texts)))
 
     @classmethod
     def of_turns(
-        cls,
-        turns: Sequence[Turn],
-        since: int,
-        embed: Callable[[Sequence[str]], np.ndarray],
+        cls, turns: Sequence[Turn], encode: Callable[[Sequence[str]], Sequence[Encoding]]
     ) -> Self:
-        """Those of the turns of one conversation, from a place on.
-
-        What a turn means within its surroundings is the mean of the turns', by the words that each
-        has in it: that finds as much as embedding the surroundings, and costs nothing. Of a long
-        message before it, its last passage is a turn; so is what was said before the message to
-        each of its passages.
+        """Features of turns.
 
         Args:
-            turns: In order; those before `since` are only surroundings.
-            since: The place.
-            embed: As `Embedder.embed`.
+            turns: The turns.
+            encode: As `Embedder.encode`.
         """
-        meaning = np.asarray(embed([str(turn) for turn in turns]), np.float32)
-        said = [written(str(turn)) for turn in turns]
-        lengths = [len(pieces) for pieces in said]
-        around = np.zeros((len(turns) - since, meaning.shape[1]), np.float32)
-        words, words_around = [], []
-        before = [at for at in range(since) if turns[at].part.is_last][-FARTHEST:]
-        for place in range(since, len(turns)):
-            day = _day(turns[place].said_at.date())
-            near = [*before, place]
-            if turns[place].part.is_last:
-                before = near[-FARTHEST:]
-            pieces = [*day]
-            for nth, size in claims([lengths[at] for at in near], len(near) - 1):
-                at = near[nth]
-                around[place - since] += size * meaning[at]
-                pieces += said[at][lengths[at] - size :]
-            words.append(weighted([*day, *said[place]], TURN_LENGTH))
-            words_around.append(weighted(pieces, SURROUNDED_LENGTH))
-        norms = np.linalg.norm(around, axis=1, keepdims=True)
-        around = np.divide(around, norms, out=around, where=norms > 0)
-        # as stores keep them
-        around = around.astype(np.float16).astype(np.float32)
-        return cls(meaning[since:], around, words, words_around)
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What a question looks for.
-
-    Attributes:
-        meaning: (dimension,) of unit length; empty to go by words alone.
-        words: The numbers of its words, each once; none to go by meaning alone.
-        beside: Records that are looked at as if they were stored with the others.
-    """
-
-    meaning: np.ndarray
-    words: tuple[int, ...] = ()
-    beside: Beside | None = None
+        texts = [str(turn) for turn in turns]
+        encodings = encode(texts)
+        rows = [encoding.vector for encoding in encodings]
+        said = [written(text) for text in texts]
+        return cls(
+            np.stack(rows).astype(np.float32) if rows else np.empty((0, 0), np.float32),
+            Tokens.of([encoding.tokens for encoding in encodings]),
+            [
+                _terms([*_day(turn.said_at.date()), *pieces], _speakers(turn))
+                for turn, pieces in zip(turns, said, strict=True)
+            ],
+            np.array([_place(*one) for one in zip(turns, said, strict=True)], PLACE),
+        )
 
     @classmethod
-    def of(cls, question: str, vector: np.ndarray) -> Self:
-        """Of a question and its vector."""
-        return cls(vector, asked(question))
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Several, one after the other."""
+        return cls(
+            np.concatenate([part.meaning for part in parts]),
+            Tokens.joined([part.tokens for part in parts]),
+            [terms for part in parts for terms in part.words],
+            np.concatenate([part.places for part in parts]),
+        )
 
-    def with_beside(self, index: SegmentIndex, records: dict[str, Record]) -> Query:
-        """The same, over records too that are not stored yet."""
-        stored = tuple((word,) for word in self.words)
-        return replace(self, beside=Beside(index, records, self.words, stored))
+    def part(self, since: int, until: int) -> Features:
+        """The features of some records that follow each other."""
+        return self.at(range(len(self))[since:until])
+
+    def at(self, places: Sequence[int]) -> Features:
+        """The features of some records, by their places."""
+        rows = list(places)
+        words = [self.words[place] for place in rows]
+        return Features(self.meaning[rows], self.tokens.at(rows), words, self.places[rows])
+
+
+def _alone(count: int) -> np.ndarray:
+    """Places of records that have no neighbours (seq 0) and are neither long nor short."""
+    return np.zeros(count, PLACE)
+
+
+def _place(turn: Turn, said: Sequence[Written]) -> tuple[int, ...]:
+    words = turn.words or len(turn.text.split())
+    length = sum(piece.size for piece in said)
+    full = turn.part.of > 1 or length >= FULL
+    asks = not full and only_asks(turn.text)
+    session = term_of(turn.session_id)
+    lacks = 0 if full else FULL - length
+    return session, turn.seq, turn.part.number, min(words, _MOST_WORDS), lacks, int(asks)
+
+
+def _speakers(turn: Turn) -> list[int]:
+    named = [f"{SPEAKER}{word}" for word in turn.speaker.casefold().split()[:1]]
+    return [term_of(one) for one in (*named, *([USER] if turn.is_user else []))]
+
+
+def _terms(pieces: Sequence[Written], speakers: Sequence[int] = ()) -> Terms:
+    terms = weighted(pieces, TURN_LENGTH)
+    if not speakers:
+        return terms
+    ids = np.concatenate([terms.ids, np.array(speakers, np.uint32)])
+    weights = np.concatenate([terms.weights, np.ones(len(speakers), np.float32)])
+    return Terms(ids, weights)
 
 
 @lru_cache(_DAYS)

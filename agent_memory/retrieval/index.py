@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.beside import search_both
-from agent_memory.retrieval.features import Features, Query
-from agent_memory.retrieval.postings import Found
+from agent_memory.retrieval.candidates import Candidates, with_neighbours
+from agent_memory.retrieval.features import PLACE, Features
+from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.score import Ranked, informativeness, ranked
 from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
-from agent_memory.retrieval.terms import rarity
-from agent_memory.retrieval.views import VIEWS, WORDS
+from agent_memory.retrieval.tokens import Tokens
 
 ANY = -1
 """The dimension of an index of which no vector is known: whatever a question has."""
 
+DEPTH = 100
+"""Records of each of the two first looks, by meaning and by words, that are compared closely."""
+
 _DIGITS = 6
-
-
-class Candidates(NamedTuple):
-    """What some views found.
-
-    Attributes:
-        ids: Of the records.
-        scores: (n, views) float32: what each view gives each, not only those that it found.
-    """
-
-    ids: list[str]
-    scores: np.ndarray
 
 
 class SegmentIndex:
     """Records by their features, in segments. A value: `extended` gives another, which shares what
-    it can.
-
-    So whoever searches one sees one state of it, whatever is added meanwhile.
+    it can, so that a search sees one state of it.
 
     Args:
         dimension: Numbers in a vector of meaning.
@@ -48,7 +38,7 @@ class SegmentIndex:
     Attributes:
         dimension: As given.
         segments: As given.
-        records: Of those that were found before, for who searches to keep and to bound.
+        records: Records that were found before, for who searches to keep and to bound.
     """
 
     def __init__(self, dimension: int, segments: Sequence[Segment] = ()) -> None:
@@ -65,6 +55,16 @@ class SegmentIndex:
         """About how much memory it takes."""
         return sum(segment.nbytes for segment in self.segments)
 
+    @cached_property
+    def filled(self) -> np.ndarray:
+        """(n,) whether each record has a vector."""
+        some = [segment.meaning.filled() for segment in self.segments]
+        return np.concatenate([np.zeros(0, np.bool_), *some])
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        return np.concatenate([np.zeros(0, PLACE), *(one.places for one in self.segments)])
+
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
         """With more records, which it does not hold yet; `compact` as in `Segment.of`."""
         segments = [*self.segments]
@@ -74,106 +74,86 @@ class SegmentIndex:
                 segments[-2:] = [Segment.joined(segments[-2:])]
         return type(self)(self.dimension, segments)
 
-    def search(self, query: Query, depth: int) -> Candidates:
-        """The records that any view finds among its best.
-
-        Args:
-            query: What to look for.
-            depth: So many records of each view, those that it gives more than 0; of equals those
-                with the lowest ids.
-        """
-        if query.beside is not None:
-            return search_both(self, query.meaning, query.words, query.beside, depth)
-        return self.best(self.name, self.scores(query.meaning, query.words), depth)
-
     def name(self, place: int) -> str:
         """The id of a record."""
         at = bisect_right(self._firsts, place) - 1
         return self.segments[at].names[place - self._firsts[at]]
 
-    def held(self, ids: Collection[str]) -> set[str]:
-        """Those of these records that it has."""
-        wanted = set(ids)
-        return {
-            segment.names[place]
-            for segment in (self.segments if wanted else ())
-            for place in segment.names.places(wanted)
-        }
-
-    def holding(self, words: Sequence[int]) -> list[np.ndarray]:
-        """For each view of words, how many records have each of these, given by their numbers."""
-        return [_held(self._found(view, words), len(words)) for view in range(len(WORDS))]
-
-    def scores(
-        self,
-        meaning: np.ndarray,
-        words: Sequence[int],
-        count: int | None = None,
-        holding: Sequence[np.ndarray] | None = None,
-    ) -> np.ndarray:
-        """(n, views) what each view gives each record.
+    def search(self, query: Query, limit: int) -> Ranked:
+        """The best records, best first, of this index and of what is pending.
 
         Args:
-            meaning: The question's vector.
-            words: The numbers of its words, each once.
-            count: Among how many records a word is rare; None: among these.
-            holding: For each view of words, how many of those have each; None: counted here.
+            query: What to look for.
+            limit: So many at most.
         """
-        scores = np.zeros((len(VIEWS), len(self)), np.float32)
-        among = len(self) if count is None else count
-        for view in range(len(WORDS)):
-            found = self._found(view, words)
-            held = _held(found, len(words)) if holding is None else holding[view]
-            rare = rarity(among, held).astype(np.float32)
-            for segment, one in found:
-                one.add_to(scores[view, segment], rare)
-        if len(meaning):
-            self._compare(np.ascontiguousarray(meaning, np.float32), scores[len(WORDS) :])
-        return scores.T
+        found = [self.candidates(query, max(DEPTH, limit))]
+        if query.pending is not None:
+            pending = query.pending
+            found.append(pending.index.candidates(pending.query, max(DEPTH, limit)))
+        return ranked(found, query, limit)
 
-    @staticmethod
-    def best(name: Callable[[int], str], scores: np.ndarray, depth: int) -> Candidates:
-        """The records that any view has among its best; see `search`.
+    def candidates(self, query: Query, depth: int) -> Candidates:
+        """The records that are nearest by meaning or share most words, and their neighbours.
 
         Args:
-            name: The id of a record, by its place.
-            scores: As `scores` gives them.
-            depth: So many of each view.
+            query: What to look for.
+            depth: So many by meaning and so many by words; of equals the first.
         """
-        found: set[int] = set()
-        for view in range(len(VIEWS)):
-            found.update(_best(name, scores[:, view], depth))
-        places = sorted(found)
-        return Candidates([name(place) for place in places], scores[places])
-
-    def _found(self, view: int, words: Sequence[int]) -> list[tuple[slice, Found]]:
-        """What each segment that has any of some words says of them, with its records."""
-        if not len(words):
-            return []
-        asked = np.array(words, np.uint32)
-        every = (
-            (slice(first, first + one.records), (one.words, one.words_around)[view].found(asked))
-            for first, one in zip(self._firsts, self.segments, strict=False)
+        weights = self._weights(query.words)
+        holding = (weights > 0).sum(axis=0)
+        cosines = self._cosines(query.meaning)
+        words = weights @ informativeness(len(self), holding)
+        first = set(_best(words, depth, above=0.0))
+        if len(query.meaning):
+            filled = np.where(self.filled, cosines, -np.inf)
+            first.update(_best(filled, depth, above=-np.inf))
+        places = with_neighbours(self._places, sorted(first))
+        return Candidates(
+            names=[self.name(place) for place in places.tolist()],
+            places=self._places[places],
+            cosines=cosines[places],
+            filled=self.filled[places] if len(query.meaning) else np.zeros(len(places), np.bool_),
+            best=self._tokens(places).best(query.tokens),
+            weights=weights[places],
+            meant=self._weights([query.speakers])[places, 0] > 0,
+            count=len(self),
+            holding=holding,
         )
-        return [(segment, found) for segment, found in every if len(found.which)]
 
-    def _compare(self, meaning: np.ndarray, scores: np.ndarray) -> None:
+    def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
+        """(n, words) what each word is worth in each record, by the number under which it is worth
+        most."""
+        found = np.zeros((len(self), len(words)), np.float32)
+        numbers = np.array([number for word in words for number in word], np.uint32)
+        owners = np.repeat(np.arange(len(words)), [len(word) for word in words])
+        for first, segment in zip(self._firsts, self.segments, strict=False):
+            segment.words.found(numbers).raise_to(found[first : first + segment.records], owners)
+        return found
+
+    def _cosines(self, meaning: np.ndarray) -> np.ndarray:
+        found = np.zeros(len(self), np.float32)
+        if not len(meaning):
+            return found
+        vector = np.ascontiguousarray(meaning, np.float32)
         # all numbers are finite; what BLAS reads beside them sets the processor's flags at times
         with np.errstate(invalid="ignore", over="ignore"):
             for first, segment in zip(self._firsts, self.segments, strict=False):
-                rows = slice(first, first + segment.records)
-                scores[0, rows] = segment.meaning.products(meaning)
-                scores[1, rows] = segment.meaning_around.products(meaning)
+                found[first : first + segment.records] = segment.meaning.products(vector)
         # sums of equal rows differ in their last bits by place; rounding makes them equal
-        np.round(scores, _DIGITS, out=scores)
+        return np.round(found, _DIGITS, out=found)
 
-
-def _held(found: Sequence[tuple[slice, Found]], words: int) -> np.ndarray:
-    """How many records have each of some words."""
-    held = np.zeros(words)
-    for _, one in found:
-        held[one.which] += one.sizes
-    return held
+    def _tokens(self, places: np.ndarray) -> Tokens:
+        """The word pieces of some records, given in any order."""
+        at = np.searchsorted(self._firsts, places, side="right") - 1
+        parts: list[Tokens] = []
+        order: list[np.ndarray] = []
+        for number in np.unique(at).tolist():
+            own = np.flatnonzero(at == number)
+            order.append(own)
+            parts.append(self.segments[number].tokens.at(places[own] - self._firsts[number]))
+        if not parts:
+            return Tokens.none(0)
+        return Tokens.joined(parts).at(np.argsort(np.concatenate(order)))
 
 
 def _are_merged(one: Segment, other: Segment) -> bool:
@@ -181,14 +161,13 @@ def _are_merged(one: Segment, other: Segment) -> bool:
     return one.records < 2 * other.records and one.records + other.records <= MOST_ROWS
 
 
-def _best(name: Callable[[int], str], scores: np.ndarray, depth: int) -> list[int]:
-    """The places of the best, in no order; names are asked for only where some tie for the last."""
-    places = np.flatnonzero(scores > 0)
-    if not 0 < depth < len(places):
-        return list(places.tolist()) if depth else []
-    there = scores[places]
-    bar = np.partition(there, len(there) - depth)[len(there) - depth]
-    above: list[int] = places[there > bar].tolist()
-    ties: list[int] = places[there == bar].tolist()
-    missing = depth - len(above)
-    return above + (ties if len(ties) == missing else sorted(ties, key=name)[:missing])
+def _best(scores: np.ndarray, depth: int, above: float) -> list[int]:
+    """The places of the best scores, of equals the first, in no order."""
+    places = np.flatnonzero(scores > above)
+    if depth < len(places):
+        there = scores[places]
+        bar = np.partition(there, len(there) - depth)[len(there) - depth]
+        sure = places[there > bar]
+        places = np.concatenate([sure, places[there == bar][: depth - len(sure)]])
+    chosen: list[int] = places.tolist()
+    return chosen

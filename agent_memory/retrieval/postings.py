@@ -126,19 +126,18 @@ class Found(NamedTuple):
     starts: np.ndarray
     sizes: np.ndarray
 
-    def add_to(self, scores: np.ndarray, worth: np.ndarray) -> None:
-        """Add to what records score what the words are worth in them, word after word.
+    def raise_to(self, weights: np.ndarray, columns: np.ndarray) -> None:
+        """Raise what records have in a column to the weights of the words that belong to it.
 
         Args:
-            scores: Of the records, float32.
-            worth: What each word that was asked for is worth, float32.
+            weights: (records, columns) float32.
+            columns: For each word that was asked for, its column.
         """
         ends = np.cumsum(self.sizes)
         at = np.repeat(self.starts - ends + self.sizes, self.sizes)
         at += np.arange(len(at))
-        weights = self.postings.weights[at].astype(np.float32)
-        weights *= np.repeat(worth[self.which], self.sizes)
-        np.add.at(scores, self.postings.places[at], weights)
+        place = self.postings.places[at], np.repeat(columns[self.which], self.sizes)
+        np.maximum.at(weights, place, self.postings.weights[at].astype(np.float32))
 
 
 _NONE = np.empty(0, np.uint32)

@@ -8,19 +8,21 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from agent_memory.retrieval.compact import Vectors, rounded_rows
+from agent_memory.retrieval.encoding import TOKEN
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.names import Names
 from agent_memory.retrieval.postings import Postings
 from agent_memory.retrieval.terms import Terms
+from agent_memory.retrieval.tokens import Tokens
 
 MOST_ROWS = 2_048
-"""Of one segment: of more, a deletion would take long to write anew what it leaves."""
+"""Records of one segment: with more, a deletion would take long to rewrite the rest."""
 
 MOST_BYTES = 2 * 2**20
-"""The same, of long vectors."""
+"""The same, for long vectors."""
 
-_A_NUMBER = 8  # bytes, in both of a record's vectors
-_A_RECORD = 400  # bytes, of words
+_A_NUMBER = 4
+_A_RECORD = 400  # bytes, of words and a place
 
 
 class Segment(NamedTuple):
@@ -29,38 +31,35 @@ class Segment(NamedTuple):
     Attributes:
         names: Their ids, each once.
         meaning: As `Features.meaning`.
-        meaning_around: As `Features.meaning_around`.
+        tokens: As `Features.tokens`.
         words: Those of the records, by word.
-        words_around: The same of each within its surroundings.
+        places: As `Features.places`.
     """
 
     names: Names
     meaning: Vectors
-    meaning_around: Vectors
+    tokens: Tokens
     words: Postings
-    words_around: Postings
+    places: np.ndarray
 
     @classmethod
     def of(cls, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
-        """That of records.
+        """The segment of records.
 
         Args:
             ids: Theirs, each once.
             features: Theirs.
-            compact: Whether to round vectors of records that have words too. Where vectors are all
-                there is they are kept as they are.
+            compact: Whether to round vectors of records that have words too. Vectors without words
+                stay exact.
         """
-        words, around = Postings.of(features.words), Postings.of(features.words_around)
-        if compact:
-            worded = np.zeros(len(ids), np.bool_)
-            worded[words.places] = worded[around.places] = True
-            compact = bool(worded.all())
+        words = Postings.of(features.words)
+        worded = len(np.unique(words.places)) == len(ids)
         return cls(
             Names.of(ids),
-            Vectors.of(features.meaning, compact),
-            Vectors.of(features.meaning_around, compact),
+            Vectors.of(features.meaning, compact and worded),
+            features.tokens,
             words,
-            around,
+            features.places,
         )
 
     @classmethod
@@ -70,14 +69,14 @@ class Segment(NamedTuple):
         return cls(
             Names.joined([part.names for part in parts]),
             Vectors.joined([part.meaning for part in parts]),
-            Vectors.joined([part.meaning_around for part in parts]),
+            Tokens.joined([part.tokens for part in parts]),
             Postings.joined([*zip([part.words for part in parts], sizes, strict=True)]),
-            Postings.joined([*zip([part.words_around for part in parts], sizes, strict=True)]),
+            np.concatenate([part.places for part in parts]),
         )
 
     @property
     def records(self) -> int:
-        """How many records it has."""
+        """The number of records."""
         return len(self.names)
 
     @property
@@ -91,7 +90,7 @@ class Segment(NamedTuple):
         return sum(part.nbytes for part in self)
 
     def without(self, ids: Collection[str]) -> Self:
-        """What is left where these records are taken out, of whatever there is of them."""
+        """The segment without some records, of whatever there is of them."""
         keep = np.ones(self.records, np.bool_)
         keep[self.names.places(ids)] = False
         return self.only(keep)
@@ -101,19 +100,15 @@ class Segment(NamedTuple):
         return type(self)(
             self.names.only(keep),
             self.meaning.only(keep),
-            self.meaning_around.only(keep),
+            self.tokens.at(np.flatnonzero(keep)),
             self.words.only(keep),
-            self.words_around.only(keep),
+            self.places[keep],
         )
 
     def features(self) -> Features:
-        """What the records are found by."""
-        return Features(
-            self.meaning.floats(),
-            self.meaning_around.floats(),
-            self.words.texts(self.records),
-            self.words_around.texts(self.records),
-        )
+        """The features of the records."""
+        words = self.words.texts(self.records)
+        return Features(self.meaning.floats(), self.tokens, words, self.places)
 
 
 def in_segments(
@@ -125,26 +120,21 @@ def in_segments(
 ) -> Iterator[Segment]:
     """Records, however many, in segments that are not too large."""
     most = min(MOST_BYTES, most_bytes or MOST_BYTES)
-    each = min(MOST_ROWS, max(1, most // (_A_NUMBER * features.dimension + _A_RECORD)))
+    pieces = len(features.tokens.rows) / max(1, len(features))
+    size = _A_NUMBER * features.dimension + TOKEN * pieces + _A_RECORD
+    each = min(MOST_ROWS, max(1, int(most // size)))
     for at in range(0, len(ids), each):
         yield Segment.of(ids[at : at + each], features.part(at, at + each), compact=compact)
 
 
 def rounded(features: Features) -> Features:
-    """Features as they come back from stores that keep them compact: the same whether they come
-    from one or not, whatever is beside a record, and whatever the order of its words."""
-    worded = np.array(
-        [
-            bool(len(own.ids) or len(other.ids))
-            for own, other in zip(features.words, features.words_around, strict=True)
-        ],
-        np.bool_,
-    )
+    """Features as stores that keep them compact return them, whatever is stored with a record."""
+    worded = np.array([bool(len(words.ids)) for words in features.words], np.bool_)
     return Features(
         rounded_rows(features.meaning, worded),
-        rounded_rows(features.meaning_around, worded),
+        features.tokens,
         [_in_order(terms) for terms in features.words],
-        [_in_order(terms) for terms in features.words_around],
+        features.places,
     )
 
 

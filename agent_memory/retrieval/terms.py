@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agent_memory.retrieval.bm25 import K1, damping, odds
+from agent_memory.retrieval.bm25 import K1, damping
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
 from agent_memory.retrieval.words import Known, forms_of
 
@@ -94,12 +94,6 @@ def _written(piece: str, languages: frozenset[str]) -> Written:
     )
 
 
-def asked(question: str, languages: frozenset[str] | None = None) -> tuple[int, ...]:
-    """The numbers of a question's words, each once; see `written`."""
-    found = [number for piece in written(question, languages) for number in piece.ids + piece.plain]
-    return tuple(dict.fromkeys(found))
-
-
 def weighted(pieces: Sequence[Written], usual: float) -> Terms:
     """What the words of a text are worth in it.
 
@@ -119,9 +113,3 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
     return Terms(
         np.fromiter(counts, np.uint32, len(counts)), weights.astype(np.float16).astype(np.float32)
     )
-
-
-def rarity(count: int, holding: np.ndarray) -> np.ndarray:
-    """How much a word tells that `holding` of `count` texts have; never below 0, as in Lucene."""
-    told: np.ndarray = np.log1p(odds(count, holding))
-    return told

@@ -14,7 +14,6 @@ from agent_memory.core.records import Hit, Record
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder
-from agent_memory.retrieval.views import VIEWS, depth_for
 from agent_memory.standalone.item_index import ItemIndex, check_search
 from agent_memory.standalone.vector_items import Item, Match
 from agent_memory.stores.base import Store, VectorStore
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 _GIVEN = "given"
 _EVERYBODYS = "everybody"
-_COSINE = VIEWS.index("meaning")
+_LEAST_DEPTH = 50
 
 
 class VectorIndex(ItemIndex):
@@ -172,9 +171,9 @@ class VectorIndex(ItemIndex):
 
     def _best(self, owner: str, wanted: np.ndarray, top_k: int, threshold: float) -> list[Match]:
         from agent_memory.retrieval.cosine import lifted, most_unseen
-        from agent_memory.retrieval.features import Query
+        from agent_memory.retrieval.query import Query
 
-        question, depth = Query(lifted(wanted)), depth_for(top_k)
+        question, depth = Query(lifted(wanted)), max(_LEAST_DEPTH, 2 * top_k)
         while top_k:
             hits = self._vectors.search_vectors(self._block, owner, question, depth)
             found = self._matches(hits, wanted)
@@ -186,7 +185,7 @@ class VectorIndex(ItemIndex):
             if len(hits) < depth:
                 return best
             # single precision may have cut off one that is as good as the last of these
-            unseen = most_unseen(min(hit.scores[_COSINE] for hit in hits))
+            unseen = most_unseen(min(hit.cosine for hit in hits))
             if unseen < max(found[top_k - 1].score, threshold):
                 return best
             depth *= 4

@@ -10,13 +10,12 @@ from typing import Any
 from agent_memory.core.limits import text_of
 from agent_memory.core.records import Record
 from agent_memory.errors import InvalidInput
+from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.retrieval.bm25 import TURN_LENGTH
-from agent_memory.retrieval.views import VIEWS
 from agent_memory.standalone.item_index import ItemIndex, check_search
 from agent_memory.standalone.vector_items import Item, Match
 from agent_memory.stores.base import Store, VectorStore
 
-_WORDS = VIEWS.index("words")
 _MADE_WITH = "words"
 
 
@@ -65,10 +64,8 @@ class WordIndex(ItemIndex):
             InvalidInput: An item has no text, or is not usable; nothing was stored.
             StoreError: The store failed.
         """
-        import numpy as np
-
         from agent_memory.retrieval.features import Features
-        from agent_memory.retrieval.terms import NO_TERMS, weighted, written
+        from agent_memory.retrieval.terms import weighted, written
 
         owner = self._owner(user_id)
         given = [items] if isinstance(items, Item | Mapping) else items
@@ -80,9 +77,8 @@ class WordIndex(ItemIndex):
                 )
         if not kept:
             return
-        none = np.zeros((len(kept), 0), np.float32)
         words = [weighted(written(item.text or ""), TURN_LENGTH) for item in kept.values()]
-        features = Features(none, none, words, [NO_TERMS] * len(kept))
+        features = Features.of_words(words)
         records = [self._record(owner, item) for item in kept.values()]
         self._vectors.put_vectors(self._block, records, features)
 
@@ -106,19 +102,17 @@ class WordIndex(ItemIndex):
             InvalidInput: The query, `top_k` or `threshold` is not usable.
             StoreError: The store failed.
         """
-        import numpy as np
-
-        from agent_memory.retrieval.features import Query
+        from agent_memory.retrieval.query import Query
 
         owner, least = self._owner(user_id), check_search(top_k, threshold)
-        question = Query.of(text_of("query", query), np.zeros(0, np.float32))
+        question = Query.of(text_of("query", query), NoEmbedder().encode_query(query))
         if not top_k or not question.words:
             return []
         hits = self._vectors.search_vectors(self._block, owner, question, top_k)
         found = [
             Match(kept["id"], score, hit.record.text, deepcopy(kept["metadata"]))
             for hit in hits
-            if (score := float(hit.scores[_WORDS])) > max(least, 0.0)
+            if (score := hit.words) > max(least, 0.0)
             for kept in [hit.record.metadata]
         ]
         return sorted(found, key=lambda match: (-match.score, match.id))[:top_k]

@@ -20,7 +20,8 @@ from agent_memory.core.records import Draft, Entry, Head, Hit, Lag, Lease, Recor
 from agent_memory.stores.once import OnceStore
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
 
 
 Durability = Literal["process", "power"]
@@ -324,8 +325,8 @@ class RecordStore(Protocol):
 class VectorStore(Protocol):
     """Records with their features, searched exactly or nearly so within one owner.
 
-    The features of a record are a unit vector for what it means, one for what it means within its
-    surroundings, and its words, alone and within them: four views, see `retrieval.features`.
+    The features of a record are a unit vector for what it means, its word pieces, its words and its
+    place in its session; see `retrieval.features`.
 
     A `lease` is checked as in `RecordStore`, in the same transaction, by stores that keep sessions
     too. Others ignore it: what a worker writes there after it lost its lease the engine takes back.
@@ -352,12 +353,18 @@ class VectorStore(Protocol):
         """Insert or overwrite records by id, each with its features."""
         ...
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        """The `depth` best of each view among an owner's records, in no order.
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
+        """Return the best of an owner's records, best first; see `retrieval.score`.
 
-        What means the same is a cosine; words are scored by BM25, see `ranking.terms`. How rare a
-        word is is counted over the owner's records, or over the block's. What a view gives less
-        than or 0 to it does not find.
+        Those that are nearest by meaning or have most of the question's words are compared closely,
+        with their neighbours in their sessions. The rarity of a word is counted over the owner's
+        records.
+
+        Args:
+            block: The block.
+            owner: Whose records.
+            query: What to look for.
+            limit: So many at most.
 
         Raises:
             DimensionMismatch: The question's vector has another length than those stored.

@@ -6,59 +6,54 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.terms import NO_TERMS, Terms
+from agent_memory.retrieval.encoding import TOKEN
+from agent_memory.retrieval.features import PLACE, Features
+from agent_memory.retrieval.terms import Terms
+from agent_memory.retrieval.tokens import Tokens
 from agent_memory.stores.coding import UNREADABLE, mismatch
 
-_MARK = b"\x01\x00\xc0\xff"  # not a number: no vector begins so
+_MARK = b"\x02\x00\xc0\xff"
 _HEADER = struct.Struct("<4s3I")
-_FLOAT_BYTES = 4
 
 
 def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
-    """Each record's features: the vectors (that of the surroundings in half precision), then the
-    numbers of its words and of those around it, then their weights."""
+    """Return each record's features as bytes: its place, the vector, word pieces, the numbers of
+    its words, and their weights."""
     if len(features) != len(records):
         raise ValueError("Give features for each record.")
     meaning = np.ascontiguousarray(features.meaning, "<f4")
-    around = np.ascontiguousarray(features.meaning_around, "<f2")
     blobs = []
-    for place, (own, other) in enumerate(zip(features.words, features.words_around, strict=True)):
+    for at, words in enumerate(features.words):
+        tokens = features.tokens.of_record(at)
         parts = (
-            _HEADER.pack(_MARK, features.dimension, len(own.ids), len(other.ids)),
-            meaning[place].tobytes(),
-            around[place].tobytes(),
-            own.ids.astype("<u4").tobytes(),
-            other.ids.astype("<u4").tobytes(),
-            own.weights.astype("<f2").tobytes(),
-            other.weights.astype("<f2").tobytes(),
+            _HEADER.pack(_MARK, features.dimension, len(tokens), len(words.ids)),
+            features.places[at].tobytes(),
+            meaning[at].tobytes(),
+            tokens.tobytes(),
+            words.ids.astype("<u4").tobytes(),
+            words.weights.astype("<f2").tobytes(),
         )
         blobs.append(b"".join(parts))
     return blobs
 
 
 def features_of(blobs: Sequence[bytes]) -> Features:
-    """The inverse of `blobs_of`. What an earlier release wrote is found by its meaning alone.
+    """The inverse of `blobs_of`.
 
     Raises:
         ValueError: One is not what was written; `undamaged_places` tells which are.
     """
-    rows = [_row(blob) for blob in blobs]
-    meaning, around, words, words_around = zip(*rows, strict=True)
-    found = Features(
-        np.stack(meaning).astype(np.float32, copy=False),
-        np.stack(around).astype(np.float32),
-        words,
-        words_around,
-    )
-    if not (np.isfinite(found.meaning).all() and np.isfinite(found.meaning_around).all()):
+    meaning, tokens, words, places = zip(*[_row(blob) for blob in blobs], strict=True)
+    rows = np.stack(meaning).astype(np.float32, copy=False)
+    if not np.isfinite(rows).all():
         raise ValueError("A vector has what is no number.")
-    return found
+    return Features(rows, Tokens.of(tokens), words, np.concatenate(places))
 
 
 def undamaged_places(blobs: Sequence[bytes]) -> list[int]:
@@ -85,20 +80,18 @@ def checked(block: str, opened: tuple[int, str] | None, features: Features) -> t
     return opened
 
 
-def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, Terms]:
-    if not blob:
-        raise ValueError("A vector is empty.")
-    if not blob.startswith(_MARK):
-        meaning = np.frombuffer(blob, "<f4")
-        return meaning, np.zeros(len(meaning), np.float16), NO_TERMS, NO_TERMS
+def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, np.ndarray]:
     if len(blob) < _HEADER.size:
-        raise ValueError("A vector is cut short.")
-    _, dimension, own, other = _HEADER.unpack_from(blob)
-    meaning = np.frombuffer(blob, "<f4", dimension, _HEADER.size)
-    at = _HEADER.size + _FLOAT_BYTES * dimension
-    around = np.frombuffer(blob, "<f2", dimension, at)
-    at += 2 * dimension
-    ids = np.frombuffer(blob, "<u4", own + other, at)
-    weights = np.frombuffer(blob, "<f2", own + other, at + _FLOAT_BYTES * (own + other))
-    weights = weights.astype(np.float32)
-    return meaning, around, Terms(ids[:own], weights[:own]), Terms(ids[own:], weights[own:])
+        raise ValueError("Features are cut short.")
+    mark, dimension, pieces, count = _HEADER.unpack_from(blob)
+    sizes = (PLACE.itemsize, 4 * dimension, TOKEN * pieces, 4 * count, 2 * count)
+    if mark != _MARK or len(blob) != _HEADER.size + sum(sizes):
+        raise ValueError("Features are not what was written.")
+    ends = [*accumulate(sizes, initial=_HEADER.size)]
+    place, vector, tokens, ids, weights = (blob[a:b] for a, b in pairwise(ends))
+    return (
+        np.frombuffer(vector, "<f4"),
+        np.frombuffer(tokens, np.int8).reshape(pieces, TOKEN),
+        Terms(np.frombuffer(ids, "<u4"), np.frombuffer(weights, "<f2").astype(np.float32)),
+        np.frombuffer(place, PLACE),
+    )

@@ -22,8 +22,9 @@ from agent_memory.stores.damage import leave_out
 from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Query
-    from agent_memory.retrieval.index import Candidates, SegmentIndex
+    from agent_memory.retrieval.index import SegmentIndex
+    from agent_memory.retrieval.query import Query
+    from agent_memory.retrieval.score import Ranked
     from agent_memory.retrieval.segments import Segment
 
 MOST_BYTES = 256 * 2**20
@@ -202,8 +203,14 @@ def damaged_part(block: str, part: Part) -> Damage:
     return Damage("vector", block=block, record_id=f"segment {part.name:x}")
 
 
-def searched(block: str, index: SegmentIndex, query: Query, depth: int) -> Candidates:
-    """What an index finds.
+def search(
+    block: str,
+    index: SegmentIndex,
+    query: Query,
+    limit: int,
+    read: ReadRecords,
+) -> list[Hit]:
+    """As `VectorStore.search_vectors`, over an index.
 
     Raises:
         DimensionMismatch: The question's vector has another length than those stored.
@@ -214,23 +221,10 @@ def searched(block: str, index: SegmentIndex, query: Query, depth: int) -> Candi
     if len(index) and given not in (0, index.dimension) and index.dimension != ANY:
         stored = (index.dimension, "the stored model")
         raise DimensionMismatch(mismatch(block, stored, (given, "unnamed")))
-    return index.search(query, depth)
-
-
-def search(
-    block: str,
-    index: SegmentIndex,
-    query: Query,
-    depth: int,
-    read: ReadRecords,
-) -> list[Hit]:
-    """As `VectorStore.search_vectors`, over an index."""
-    found = searched(block, index, query, depth)
-    if query.beside is None:
-        return hits(found, records_of(index, found.ids, read))
-    held = index.held(found.ids)
-    stored = records_of(index, [name for name in found.ids if name in held], read)
-    return hits(found, {**query.beside.records, **stored})
+    found = index.search(query, limit)
+    pending = {} if query.pending is None else query.pending.records
+    stored_records = records_of(index, [name for name in found.names if name not in pending], read)
+    return hits(found, {**stored_records, **pending})
 
 
 def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> dict[str, Record]:
@@ -252,11 +246,19 @@ def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> di
     return known
 
 
-def hits(found: Candidates, records: Mapping[str, Record]) -> list[Hit]:
-    """What was found with its records; those that are gone since the search are left out."""
-    scores = found.scores.tolist()
+def hits(found: Ranked, records: Mapping[str, Record]) -> list[Hit]:
+    """What was found with its records, best first; those that are gone since are left out."""
+    rows = zip(
+        found.names,
+        found.scores.tolist(),
+        found.relevance.tolist(),
+        found.parts.tolist(),
+        found.cosines.tolist(),
+        found.bm25.tolist(),
+        strict=True,
+    )
     return [
-        Hit(records[name], tuple(row))
-        for name, row in zip(found.ids, scores, strict=True)
+        Hit(records[name], score, relevance, tuple(parts), cosine, bm25)
+        for name, score, relevance, parts, cosine, bm25 in rows
         if name in records
     ]

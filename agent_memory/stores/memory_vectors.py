@@ -18,7 +18,8 @@ from agent_memory.stores.seals import UNSEALED
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.segments import Segment
 
 _PAGE = 200
@@ -157,7 +158,7 @@ class MemoryVectors(MemoryRecords):
         if stored != given:
             raise DimensionMismatch(mismatch(block, stored, given))
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         def read(ids: Sequence[str]) -> dict[str, Record]:
             return {record.id: record for _, record in self._by_ids(block, owner, ids)}
 
@@ -165,7 +166,7 @@ class MemoryVectors(MemoryRecords):
             owned = self._owned_by(block, owner).now()
         # not under the lock: who holds one that forks wait for takes no other
         index = self._indexes.follow((block, owner), owned, read, self._seals)
-        return search(block, index, query, depth, read)
+        return search(block, index, query, limit, read)
 
     def _owned_by(self, block: str, owner: str) -> _Owned:
         """What an owner has; something empty that is not kept for who has nothing."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -72,12 +71,7 @@ def rebuilt(source: SegmentSource) -> Catalog:
 
 
 def stand_in(block: str, records: Mapping[str, Record], seals: SegmentSeals) -> Segment:
-    """Records that are found by their words alone.
-
-    The words count as those of their surroundings too: by one view of four the best would bear on
-    nothing, beside records that all views find.
-    """
+    """Records that are found by their words alone."""
     from agent_memory.retrieval.segments import Segment
 
-    features = seals.features(block, list(records.values()))
-    return Segment.of([*records], replace(features, words_around=features.words))
+    return Segment.of([*records], seals.features(block, list(records.values())))

@@ -11,7 +11,8 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.wrapper import StoreWrapper
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
 
 
 class RoutedStore(StoreWrapper):
@@ -115,8 +116,8 @@ class RoutedStore(StoreWrapper):
     ) -> None:
         self._of(block).put_vectors(block, records, features, lease=self._held(block, lease))
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        return self._of(block).search_vectors(block, owner, query, depth)
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
+        return self._of(block).search_vectors(block, owner, query, limit)
 
     def delete_vectors(
         self,

@@ -10,14 +10,16 @@ from itertools import accumulate
 import numpy as np
 
 from agent_memory.retrieval.compact import Vectors
+from agent_memory.retrieval.encoding import TOKEN
+from agent_memory.retrieval.features import PLACE
 from agent_memory.retrieval.names import Names
 from agent_memory.retrieval.postings import Postings
 from agent_memory.retrieval.segments import Segment
+from agent_memory.retrieval.tokens import Tokens
 
-# version, how names and the two kinds of vectors are kept, records, numbers in a vector; then the
-# lengths of the parts
-_HEADER = struct.Struct("<4s4B2I13I")
-_MARK, _VERSION = b"AMSG", 1
+# version, how names and vectors are kept, records, numbers in a vector; then the parts' lengths
+_HEADER = struct.Struct("<4s4B2I10I")
+_MARK, _VERSION = b"AMSG", 2
 _TEXTS, _PACKED = 0, 1
 _ZEROS, _FLOATS, _EIGHTHS = 0, 1, 2
 _POSTINGS = ("<u4", "<u4", "<u2", "<f2")
@@ -31,16 +33,17 @@ def bytes_of(segment: Segment) -> bytes:
     parts = [
         json.dumps(names.texts).encode() if packed is None else packed.tobytes(),
         *_rows(segment.meaning),
-        *_rows(segment.meaning_around),
+        segment.tokens.rows.tobytes(),
+        segment.tokens.starts.astype("<u4", copy=False).tobytes(),
+        segment.places.tobytes(),
         *_columns(segment.words),
-        *_columns(segment.words_around),
     ]
     header = _HEADER.pack(
         _MARK,
         _VERSION,
         _TEXTS if packed is None else _PACKED,
         _kind(segment.meaning),
-        _kind(segment.meaning_around),
+        0,
         segment.records,
         segment.dimension,
         *map(len, parts),
@@ -56,7 +59,7 @@ def segment_of(data: bytes) -> Segment:
     """
     if len(data) < _HEADER.size:
         raise ValueError("A segment is cut short.")
-    mark, version, named, own, around, count, dimension, *sizes = _HEADER.unpack_from(data)
+    mark, version, named, own, _, count, dimension, *sizes = _HEADER.unpack_from(data)
     if (mark, version) != (_MARK, _VERSION):
         raise ValueError("This is no segment that this release can read.")
     ends = [*accumulate(size + -size % _ALIGNED for size in (_HEADER.size, *sizes))]
@@ -67,11 +70,11 @@ def segment_of(data: bytes) -> Segment:
     segment = Segment(
         _names(parts[0], named, count),
         _vectors(parts[1:3], own, count, dimension),
-        _vectors(parts[3:5], around, count, dimension),
-        _postings(parts[5:9], count),
-        _postings(parts[9:13], count),
+        _tokens(parts[3], parts[4], count),
+        _postings(parts[6:10], count),
+        np.frombuffer(parts[5], PLACE),
     )
-    if len(segment.names) != count:
+    if len(segment.names) != count or len(segment.places) != count:
         raise ValueError("A segment has not as many records as it says.")
     return segment
 
@@ -109,6 +112,18 @@ def _vectors(parts: Sequence[memoryview], kind: int, count: int, dimension: int)
     if scales is not None and len(scales) != count:
         raise ValueError("A vector lacks its scale.")
     return Vectors(rows.reshape(count, dimension), scales, dimension)
+
+
+def _tokens(rows: memoryview, starts: memoryview, count: int) -> Tokens:
+    tokens = Tokens(
+        np.frombuffer(rows, np.int8).reshape(-1, TOKEN), np.frombuffer(starts, "<u4")
+    )
+    ends = tokens.starts
+    if len(ends) != count + 1 or ends[0] or (ends[1:] < ends[:-1]).any():
+        raise ValueError("The word pieces of a segment are not in order.")
+    if ends[-1] != len(tokens.rows):
+        raise ValueError("A segment lacks word pieces.")
+    return tokens
 
 
 def _postings(parts: Sequence[memoryview], count: int) -> Postings:

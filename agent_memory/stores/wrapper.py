@@ -10,7 +10,8 @@ from agent_memory.core.records import Draft, Entry, Head, Hit, Lag, Lease, Recor
 from agent_memory.stores.base import Counts, Store, VectorStore
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
 
 
 class VectorStoreWrapper:
@@ -36,8 +37,8 @@ class VectorStoreWrapper:
     ) -> None:
         self._vectors.put_vectors(block, records, features, lease=lease)
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        return self._vectors.search_vectors(block, owner, query, depth)
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
+        return self._vectors.search_vectors(block, owner, query, limit)
 
     def delete_vectors(
         self,

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from agent_memory.core.records import Hit, Record
-from agent_memory.retrieval.bm25 import SURROUNDED_LENGTH, TURN_LENGTH
-from agent_memory.retrieval.features import Features, Query
+from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.retrieval.bm25 import TURN_LENGTH
+from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.languages import ENGLISH
-from agent_memory.retrieval.terms import (
-    Terms,
-    asked,
-    weighted,
-    written,
-)
-from agent_memory.retrieval.views import VIEWS
+from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.terms import weighted, written
 from agent_memory.stores.base import VectorStore
 
 _ALL = 100_000
@@ -37,43 +34,27 @@ def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
 
 
-def halved(rows: np.ndarray) -> np.ndarray:
-    """In half precision, as stores keep what a record means within its surroundings."""
-    return np.asarray(rows.astype(np.float16).astype(np.float32))
-
-
-def worded(
-    texts: Sequence[str],
-    around: Sequence[str] | None = None,
-    meaning: np.ndarray | None = None,
-    meaning_around: np.ndarray | None = None,
-) -> Features:
+def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
     """Features of records with these words.
 
     Args:
         texts: What each says, in words that are their own stems.
-        around: What is said around each; nothing, unless told.
         meaning: A vector for each; of no dimension, unless told.
-        meaning_around: The same for its surroundings; zeros, unless told.
     """
-    rows = np.empty((len(texts), 0), np.float32) if meaning is None else meaning
-    return Features(
-        rows,
-        np.zeros_like(rows) if meaning_around is None else halved(meaning_around),
-        [_terms(text, TURN_LENGTH) for text in texts],
-        [_terms(text, SURROUNDED_LENGTH) for text in around or [""] * len(texts)],
-    )
+    words = [weighted(written(text, ENGLISH), TURN_LENGTH) for text in texts]
+    features = Features.of_words(words)
+    return features if meaning is None else replace(features, meaning=meaning)
 
 
 def for_words(words: str, vector: np.ndarray | None = None) -> Query:
     """A question for words, and for a vector if one is given."""
-    return Query(np.empty(0, np.float32) if vector is None else vector, asked(words, ENGLISH))
+    query = Query.of(words, NoEmbedder().encode_query(words))
+    return query if vector is None else replace(query, meaning=vector)
 
 
-def ranked(hits: Sequence[Hit], view: str = "meaning") -> list[tuple[Record, float]]:
-    """What one view gives, best first; of equals, those with the lowest ids."""
-    place = VIEWS.index(view)
-    scored = [(hit.record, hit.scores[place]) for hit in hits]
+def ranked(hits: Sequence[Hit], by: str = "cosine") -> list[tuple[Record, float]]:
+    """Hits by their cosines or by their words, best first; of equals, those with the lowest ids."""
+    scored = [(hit.record, float(getattr(hit, by))) for hit in hits]
     return sorted(scored, key=lambda one: (-one[1], one[0].id))
 
 
@@ -83,7 +64,3 @@ def everything(store: VectorStore, block: str, owner: str, dimension: int) -> li
     found = [store.search_vectors(block, owner, Query(side), _ALL) for side in (across, -across)]
     there = {hit.record.id: hit.record for hits in found for hit in hits}
     return [there[name] for name in sorted(there)]
-
-
-def _terms(text: str, usual: float) -> Terms:
-    return weighted(written(text, ENGLISH), usual)

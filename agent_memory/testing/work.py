@@ -19,7 +19,8 @@ import pytest
 from agent_memory.core.once import Once
 from agent_memory.core.records import Head, Lease, Record
 from agent_memory.errors import LeaseLost
-from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import SessionStore, Store
 from agent_memory.testing.contract import draft, record, stored, together
 from agent_memory.testing.features import ranked

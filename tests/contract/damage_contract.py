@@ -141,7 +141,7 @@ class DamageContract(Contract):
     def test_a_segment(self, filled: Store, other: Store) -> None:
         """Else: one broken value hides what a user said, until somebody repairs it; or what is
         deleted is found by it."""
-        filled.put_vectors("v", [record("c", "user:u", text="a fox")], worded(["fox"], None, _ROW))
+        filled.put_vectors("v", [record("c", "user:u", text="a fox")], worded(["fox"], _ROW))
         self.spoil(filled, "features")
         _, broken = _named(other)
         assert set(broken) <= {"a", "b", "c"}
@@ -156,7 +156,7 @@ class DamageContract(Contract):
         other.put_vectors("v", _TWO, _FEATURES)
         for handle in (filled, other):
             assert _found(handle) == ["a", "b"]
-        other.put_vectors("v", [record("c", "user:u")], worded(["fox"], None, _ROW))
+        other.put_vectors("v", [record("c", "user:u")], worded(["fox"], _ROW))
         assert _named(other) == (["a", "b", "c"], [])
         other.delete_vectors("v", owner="user:u")
         assert _found(filled) == []
@@ -178,7 +178,7 @@ class DamageContract(Contract):
         if by == "a search":
             assert _scores(other) == before
         elif by == "a write":
-            other.put_vectors("v", [record("new", "user:u", "new")], worded(["x"], None, _ROW))
+            other.put_vectors("v", [record("new", "user:u", "new")], worded(["x"], _ROW))
             filled.delete_vectors("v", session_id="new")
         else:
             other.delete_vectors("v", session_id="s3")
@@ -194,7 +194,7 @@ class DamageContract(Contract):
     def test_a_catalog_and_a_segment(self, filled: Store, other: Store) -> None:
         """Else: two that are broken are worse than one and one."""
         self.spoil(filled, "features")
-        filled.put_vectors("v", [record("c", "user:u", "c")], worded(["red"], None, _ROW))
+        filled.put_vectors("v", [record("c", "user:u", "c")], worded(["red"], _ROW))
         self.spoil(filled, "catalog")
         for handle in (other, filled):
             assert _found(handle) == ["a", "b", "c"]
@@ -212,13 +212,13 @@ _FEATURES = worded(["red fox", "red owl"], meaning=units(2))
 
 def _found(store: Store, word: str = "red") -> list[str]:
     """What is found by a word alone."""
-    query = for_words(word, np.zeros(8, np.float32))
+    query = for_words(word)
     return sorted(hit.record.id for hit in store.search_vectors("v", "user:u", query, 9))
 
 
 def _scores(store: Store) -> dict[str, tuple[float, ...]]:
     hits = store.search_vectors("v", "user:u", for_words("red owl 3", _ROW[0]), 99)
-    return {hit.record.id: hit.scores for hit in hits}
+    return {hit.record.id: (hit.words, hit.cosine) for hit in hits}
 
 
 def _named(store: Store) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ import pytest
 
 from agent_memory.errors import Undecryptable
 from agent_memory.retrieval.compact import LEAST_LENGTH, Vectors
-from agent_memory.retrieval.terms import asked
+from agent_memory.retrieval.terms import term_of
 from agent_memory.stores.base import Store
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
@@ -32,17 +32,17 @@ def _put(store: Store, *names: str, session: str = "s") -> None:
     records = [
         record(name, session_id=session, text=text) for name, text in zip(names, said, strict=True)
     ]
-    store.put_vectors("v", records, worded(said, said, rows, rows))
+    store.put_vectors("v", records, worded(said, rows))
 
 
 def _found(store: Store, words: str = "fox", row: int = 0) -> list[str]:
     hits = store.search_vectors("v", "user:a", for_words(words, _ROWS[row]), 99)
-    return sorted(hit.record.id for hit in hits if hit.scores[0] > 0)
+    return sorted(hit.record.id for hit in hits if hit.words > 0)
 
 
 def _nearest(store: Store, row: int) -> str:
     hits = store.search_vectors("v", "user:a", for_words("", _ROWS[row]), 99)
-    return max(hits, key=lambda hit: hit.scores[2]).record.id
+    return max(hits, key=lambda hit: hit.cosine).record.id
 
 
 def _told(held: bytes) -> set[str]:
@@ -53,7 +53,7 @@ def _told(held: bytes) -> set[str]:
         "a vector": [row[:4].tobytes() for row in _ROWS],
         "a rounded vector": [row[:12].tobytes() for row in rounded.rows],
         "a vector as it is kept": [row[:4].tobytes() for row in rounded.floats()],
-        "a word": [np.uint32(number).tobytes() for number in asked("fox")],
+        "a word": [np.uint32(number).tobytes() for number in [term_of("fox")]],
     }
     return {what for what, some in signs.items() if any(one in held for one in some)}
 
@@ -110,7 +110,7 @@ class SealedSegmentsContract(Contract):
         _put(sealed, "b2", session="t")
         for handle in (sealed, _sealed(other)):
             hits = handle.search_vectors("v", "user:a", for_words("fox", _ROWS[2]), 99)
-            assert {hit.record.id for hit in hits if hit.scores[0] > 0} == {"a0", "a1", "b2"}
+            assert {hit.record.id for hit in hits if hit.words > 0} == {"a0", "a1", "b2"}
 
     def test_what_stood_there_before_is_read(self, store: Store, other: Store) -> None:
         """Else: who upgrades finds nothing any more of what an earlier release wrote unsealed."""
@@ -118,7 +118,7 @@ class SealedSegmentsContract(Contract):
         said = [record(f"a{n}", text=f"fox a{n}") for n in range(2)]
         sealed = [seals.sealed("vector", "v", one) for one in said]
         words = [one.text for one in said]
-        features = seals.blinded(worded(words, words, _ROWS[:2], _ROWS[:2]))
+        features = seals.blinded(worded(words, _ROWS[:2]))
         other.open_vectors("v", _WIDE, "m")
         other.put_vectors("v", sealed, features)
         assert _found(_sealed(store)) == ["a0", "a1"]

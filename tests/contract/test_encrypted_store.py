@@ -104,7 +104,7 @@ class SealedVectorsContract(VectorStoreContract):
         assert sorted(copy.all_records(), key=repr) == sorted(store.all_records(), key=repr)
         query = for_words(f"{CANARY} s1", VECTOR[0])
         before, after = (
-            {hit.record.id: hit.scores for hit in one.search_vectors("facts", "user:a", query, 9)}
+            {hit.record.id: hit.score for hit in one.search_vectors("facts", "user:a", query, 9)}
             for one in (store, copy)
         )
         assert len(before) == 4
@@ -176,7 +176,7 @@ def filled(store: Store, *sessions: str) -> None:
         records = [record(f"{name}{n}", text=f"{CANARY} {name}{n}", **about) for n in (1, 2)]
         store.put_records("facts", records)
         said = [one.text for one in records]
-        features = worded(said, said, np.repeat(VECTOR, 2, axis=0))
+        features = worded(said, np.repeat(VECTOR, 2, axis=0))
         store.put_vectors("facts", records, features)
 
 

@@ -229,7 +229,7 @@ def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
     store.open_vectors("v", 8, "m")
     said = ["the red fox", "the red owl"]
     two = [record(name, text=text) for name, text in zip("ab", said, strict=True)]
-    store.put_vectors("v", two, worded(said, None, units(2)))
+    store.put_vectors("v", two, worded(said, units(2)))
     (file,) = (tmp_path / "memories" / "vectors").glob("*.jsonl")
     first, one, *rest = file.read_text("utf-8").splitlines(keepends=True)
     broken = re.sub(r'"features": ?"[^"]*"', features, one)
@@ -241,10 +241,10 @@ def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
         with noted() as damaged:
             assert [one.id for some, _ in handle.all_vectors("v") for one in some] == ["b"]
         assert [error.damage and error.damage.record_id for error in damaged] == ["a"]
-    store.put_vectors("v", [record("c")], worded(["red"], None, units(1)))
+    store.put_vectors("v", [record("c")], worded(["red"], units(1)))
     if features.startswith('"features'):
         assert features.split('"')[3] in file.read_text("utf-8")
-    store.put_vectors("v", two, worded(said, None, units(2)))
+    store.put_vectors("v", two, worded(said, units(2)))
     with noted() as damaged:
         assert sum(len(some) for some, _ in store.all_vectors("v")) == 3
     assert damaged == []

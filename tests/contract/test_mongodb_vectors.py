@@ -136,7 +136,7 @@ def _older(handle: MongoDBStore) -> tuple[list[Record], Features]:
     """Have some records be kept as an earlier release did."""
     said = ["fox", "owl", "red fox"]
     records = [record(name, session_id=name) for name in ("old", "older", "oldest")]
-    features = worded(said, said, units(3, 4))
+    features = worded(said, units(3, 4))
     handle.put_vectors("v", records, features)
     _as_layout_2_kept_it(handle, records, features)
     return records, features
@@ -154,16 +154,16 @@ def test_what_earlier_releases_wrote_is_packed(
         handle.open_vectors("v", 4, "m")
     said = [f"fox {'red ' * (n % 3)}" for n in range(30)]
     records = [record(f"{n:02}", session_id=f"s{n % 4}") for n in range(30)]
-    features = worded(said, said, units(30, 4))
+    features = worded(said, units(30, 4))
     store.put_vectors("v", records, features)
     query = for_words("fox", units(1, 4)[0])
-    before = {hit.record.id: hit.scores for hit in store.search_vectors("v", "user:a", query, 99)}
+    before = {hit.record.id: hit.score for hit in store.search_vectors("v", "user:a", query, 99)}
     _as_layout_2_kept_it(store, records, features)
-    found = {hit.record.id: hit.scores for hit in other.search_vectors("v", "user:a", query, 99)}
+    found = {hit.record.id: hit.score for hit in other.search_vectors("v", "user:a", query, 99)}
     assert found == before
     _as_layout_2_kept_it(store, records, features)
     store.delete_vectors("v", session_id="s1")
-    other.put_vectors("v", [record("new"), records[4]], worded(["fox"] * 2, None, units(2, 4)))
+    other.put_vectors("v", [record("new"), records[4]], worded(["fox"] * 2, units(2, 4)))
     wanted = sorted({f"{n:02}" for n in range(30) if n % 4 != 1} | {"new"})
     assert [one.id for one in everything(other, "v", "user:a", 4)] == wanted
     assert sum(len(some) for some, _ in store.all_vectors("v")) == len(wanted)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from agent_memory.retrieval.views import VIEWS
 from qdrant_client import models
 
 from agent_memory.errors import DimensionMismatch
 from agent_memory.retrieval.features import Features, Query
 from agent_memory.retrieval.terms import asked
-from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.coding import record_body, to_micros
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from agent_memory.core.records import Hit, Record
-from agent_memory.retrieval.views import VIEWS
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words, halved, units, worded
+from agent_memory.testing.features import for_words, units, worded
 from agent_memory.testing.views import ViewsContract, bm25
 from tests.at_length import at_length
 
@@ -36,7 +35,7 @@ class _Put:
     owner: str
     session_id: str
     last: int
-    said: Mapping[str, tuple[int, str, str]]
+    said: Mapping[str, tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ _PUTS = st.builds(
     _OWNERS,
     _SESSIONS,
     st.integers(1, 4),
-    st.dictionaries(_NAMES, st.tuples(_SEEDS, _TEXTS, _TEXTS), min_size=1, max_size=4),
+    st.dictionaries(_NAMES, st.tuples(_SEEDS, _TEXTS), min_size=1, max_size=4),
 )
 _DELETES = st.one_of(
     st.builds(_Delete, _HANDLES, _OWNERS, st.none(), st.just(0)),
@@ -89,9 +88,7 @@ class _Kept(NamedTuple):
 
     record: Record
     row: np.ndarray
-    around: np.ndarray
     said: str
-    near: str
 
 
 class _Model:
@@ -101,17 +98,16 @@ class _Model:
         self.kept: dict[str, _Kept] = {}
 
     def put(self, store: Store, change: _Put) -> None:
-        seeds = [seed for seed, _, _ in change.said.values()]
+        seeds = [seed for seed, _ in change.said.values()]
         rows = np.concatenate([units(1, _WIDTH, seed, signed=True) for seed in seeds])
-        around = halved(np.roll(rows, 1, axis=1))
-        said, near = ([one[at] for one in change.said.values()] for at in (1, 2))
+        said = [text for _, text in change.said.values()]
         records = [
             record(name, change.owner, change.session_id, last=change.last, text=f"{one}")
             for name, one in change.said.items()
         ]
-        store.put_vectors("v", records, worded(said, near, rows, around))
+        store.put_vectors("v", records, worded(said, rows))
         for at, one in enumerate(records):
-            self.kept[one.id] = _Kept(one, rows[at], around[at], said[at], near[at])
+            self.kept[one.id] = _Kept(one, rows[at], said[at])
 
     def delete(self, store: Store, change: _Delete) -> None:
         store.delete_vectors(
@@ -125,18 +121,16 @@ class _Model:
             ):
                 del self.kept[name]
 
-    def scores(self, question: _Question, within_owner: bool) -> dict[str, tuple[float, ...]]:
-        """What each view gives each of the owner's records."""
+    def scores(self, question: _Question, within_owner: bool) -> dict[str, tuple[float, float]]:
+        """The words and the cosine of each of the owner's records that is to be found."""
         mine = {k: v for k, v in self.kept.items() if v.record.owner == question.owner}
         counted = mine if within_owner else self.kept
-        own = bm25({k: v.said for k, v in counted.items()}, question.words, 20)
-        near = bm25({k: v.near for k, v in counted.items()}, question.words, 50)
+        words = bm25({k: v.said for k, v in counted.items()}, question.words)
         vector = _vector(question)
-        if vector is None:
-            return {name: (own[name], near[name], 0.0, 0.0) for name in mine}
         return {
-            name: (own[name], near[name], float(one.row @ vector), float(one.around @ vector))
+            name: (words[name], 0.0 if vector is None else float(one.row @ vector))
             for name, one in mine.items()
+            if words[name] or vector is not None
         }
 
 
@@ -181,37 +175,10 @@ class VectorChangesContract(ViewsContract):
         found = handle.search_vectors("v", question.owner, query, question.depth)
         by_name: dict[str, Hit] = {hit.record.id: hit for hit in found}
         wanted = model.scores(question, self.counts_within_owner)
-        assert len(by_name) == len(found)
-        assert by_name.keys() <= wanted.keys()
+        assert len(by_name) == len(found) == min(question.depth, len(wanted))
+        assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
         for name, hit in by_name.items():
+            words, cosine = wanted[name]
             assert hit.record == model.kept[name].record
-            for view, score, exact in zip(VIEWS, hit.scores, wanted[name], strict=True):
-                error = self.half_precision if view == "meaning_around" else _CLOSE
-                assert score == pytest.approx(exact, rel=1e-3, abs=error), view
-        justified: set[str] = set()
-        for at in range(len(VIEWS)):
-            reached = _reached(lambda name, at=at: wanted[name][at], wanted, question.depth)
-            assert reached.surely <= by_name.keys(), VIEWS[at]
-            assert len(reached.perhaps & by_name.keys()) >= reached.count, VIEWS[at]
-            justified |= reached.perhaps
-        assert by_name.keys() <= justified
-
-
-class _Reached(NamedTuple):
-    """What a view has to find: these, of equals at the end any, and so many altogether."""
-
-    surely: set[str]
-    perhaps: set[str]
-    count: int
-
-
-def _reached(
-    score: Callable[[str], float], names: Mapping[str, object], depth: int, near: float = 5e-3
-) -> _Reached:
-    positive = sorted((name for name in names if score(name) > 0), key=score, reverse=True)
-    if not positive:
-        return _Reached(set(), set(), 0)
-    bar = score(positive[:depth][-1])
-    surely = {name for name in positive[:depth] if score(name) > bar + near}
-    perhaps = {name for name in positive if score(name) > bar - near}
-    return _Reached(surely, perhaps, min(depth, len(positive)))
+            assert hit.words == pytest.approx(words, rel=2e-3)
+            assert hit.cosine == pytest.approx(cosine, abs=_CLOSE)

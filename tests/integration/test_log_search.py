@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from agent_memory.retrieval.surroundings import FARTHEST
 
 from agent_memory import AgentMemory, StaticMemory, Trim, VectorMemory
 from agent_memory.errors import SessionOfAnotherUser
-from agent_memory.retrieval.surroundings import FARTHEST
 
 SAID = [
     {"role": "system", "content": "You know all about Figaro."},

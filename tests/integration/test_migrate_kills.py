@@ -105,7 +105,7 @@ def _same(source: Path, target: Path) -> None:
                     )
                     for name in ("a", "b", "c")
                 ]
-            found = sorted((hit.record.id, hit.scores) for hit in hits)
+            found = sorted((hit.record.id, hit.score) for hit in hits)
             told.append((held, found, seen))
     assert told[0] == told[1]
 

@@ -154,7 +154,7 @@ class Rig:
         if block == "vector":
             vector = np.ones(self.fake.dimension, dtype=np.float32)
             found = self.store.search_vectors("vector", "user:ada", Query(vector), 1000)
-            assert np.isfinite([hit.scores for hit in found]).all()
+            assert np.isfinite([hit.score for hit in found]).all()
             records = everything(self.store, "vector", "user:ada", self.fake.dimension)
         else:
             records = self.store.records(block, "user:ada")

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from agent_memory.retrieval.surroundings import BUDGET, claims
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.retrieval.features import Features, Query, Turn
-from agent_memory.retrieval.surroundings import BUDGET, claims
 from agent_memory.retrieval.terms import Written, asked, rarity, term_of, weighted
 from agent_memory.stores.blobs import undamaged_places
 

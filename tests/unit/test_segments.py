@@ -134,7 +134,7 @@ def test_rounding_again_changes_nothing() -> None:
 def test_vectors_alone_stay_exact() -> None:
     """Wrong: an index of vectors, which promises cosines, finds the nearly nearest."""
     rows = units(9, 3 * WIDE, signed=True)
-    for kept in (Features.of_vectors(rows), worded(["fox"] * 8 + [""], None, rows, rows)):
+    for kept in (Features.of_vectors(rows), worded(["fox"] * 8 + [""], rows, rows)):
         assert (Segment.of(HEX[:9], kept, compact=True).features().meaning == rows).all()
 
 

@@ -210,12 +210,9 @@ class Repair:
 
     def _search(self, damage: Damage) -> None:
         """Whoever searches what a catalog lists writes it anew where it cannot be read."""
-        import numpy as np
+        from agent_memory.retrieval.query import Query
 
-        from agent_memory.retrieval.features import Query
-
-        nothing = Query(np.empty(0, np.float32))
-        self._store.search_vectors(damage.block, damage.owner, nothing, 1)
+        self._store.search_vectors(damage.block, damage.owner, Query(), 1)
 
     def _under_lease(self, session_id: str, change: Callable[[str], Head | None]) -> None:
         with self._leases.hold(session_id, waiting=True) as lease:

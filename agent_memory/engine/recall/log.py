@@ -9,13 +9,14 @@ from pydantic import PrivateAttr
 
 from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Recall, Record, Scope
+from agent_memory.core.records import Entry, Recall, Scope
 from agent_memory.ltm_blocks.base import ManualBlock, Resources
-from agent_memory.ltm_blocks.waiting import Group, Waiting
+from agent_memory.ltm_blocks.waiting import Made, Waiting
+from agent_memory.models.embedders.none import NoEmbedder
 from agent_memory.stores.pending import Tails
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Turn
+    from agent_memory.retrieval.features import Turn
 
 LOG = "log"
 """What stands for the block's name in what the log itself gives."""
@@ -70,37 +71,23 @@ class LogBlock(ManualBlock):
         known = waiting.index(tails, scope.owner, question, _made)
         if known is None:
             return []
-        import numpy as np
-
-        from agent_memory.retrieval.features import Query
-        from agent_memory.retrieval.relevance import bears
-        from agent_memory.retrieval.turns import ranked, telling
-        from agent_memory.retrieval.views import LEAST
+        from agent_memory.retrieval.query import Query
+        from agent_memory.retrieval.turns import recalls, telling
         from agent_memory.stores.indexes import hits
 
-        query = Query.of(question, np.zeros(0, np.float32))
-        found = known.traits.search(query, len(known.records))
-        told = telling(question, hits(found, known.records))
-        if scope.anyhow:
-            return ranked(question, told, least=0.0).recalls(self.name, scope)
-        scores = np.array([hit.scores for hit in told], np.float32)
-        if not bears(question, [hit.record.text for hit in told], scores, 0.0):
-            return []
-        return ranked(question, told, least=LEAST).recalls(self.name, scope)
+        query = Query.of(question, NoEmbedder().encode_query(question))
+        found = hits(known.traits.search(query, len(known.records)), known.records)
+        least = scope.floor * self.resources.min_relevance
+        near = [hit for hit in found if hit.relevance >= least]
+        return recalls(telling(question, near), self.name, scope)
 
 
-def _made(groups: Sequence[Group]) -> list[tuple[list[Record], Features]]:
-    from agent_memory.models.embedders.none import NoEmbedder
+def _made(said: Sequence[tuple[Entry, Turn]]) -> Made:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.turns import record_of_turn
 
-    embed = NoEmbedder().embed
-    made = []
-    for before, said in groups:
-        turns = [*before, *[turn for _, turn in said]]
-        records = [record_of_turn(*one, _id(*one), "") for one in said]
-        made.append((records, Features.of_turns(turns, len(before), embed)))
-    return made
+    records = [record_of_turn(*one, _id(*one), "") for one in said]
+    return records, Features.of_turns([turn for _, turn in said], NoEmbedder().encode)
 
 
 def _id(entry: Entry, turn: Turn) -> str:

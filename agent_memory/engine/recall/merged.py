@@ -26,6 +26,9 @@ ELSEWHERE = 20
 """So many times as much is asked for where only a session's part of it is shown: how much of it
 comes from elsewhere nobody knows."""
 
+_SEARCHED = 0.2
+"""Share of `min_relevance` that a search asks: who searches looks through a list."""
+
 logger = logging.getLogger(__name__)
 
 _ALL = Filter()
@@ -77,7 +80,7 @@ class Search:
         scope = replace(
             scope_of(head, user_id, session_id),
             only_session=session_id is not None,
-            anyhow=only.least is not None,
+            floor=_SEARCHED if only.least is None else 0.0,
         )
         message = Message(role="user", content=query)
         most = limit * ELSEWHERE if only.narrows else most_of(limit, scope)

@@ -90,12 +90,9 @@ def _are_traits(one: Vector, dimension: int) -> bool:
     # written anew they are the same, or else longer or shorter than they say
     if features.dimension != dimension or blobs_of([one.record], features) != [one.traits]:
         return False
-    for vector in (features.meaning[0], features.meaning_around[0]):
-        if not (np.isfinite(vector).all() and float(np.linalg.norm(vector)) <= _MOST):
-            return False
-    for terms in (features.words[0], features.words_around[0]):
-        if len(np.unique(terms.ids)) < len(terms.ids):
-            return False
-        if not ((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all():
-            return False
-    return True
+    vector, terms = features.meaning[0], features.words[0]
+    if not (np.isfinite(vector).all() and float(np.linalg.norm(vector)) <= _MOST):
+        return False
+    if len(np.unique(terms.ids)) < len(terms.ids):
+        return False
+    return bool(((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all())

@@ -188,13 +188,13 @@ class ExtractiveMemory(FactBlock):
         query = self._meanings.query(question) if question else None
         pinned = [place for place in shown if known.facts[place].id in scope.pinned]
         kept = recalls(known, pinned, query, self.scorer, now, limit)
-        unrelated, found = self._meanings.unrelated, list[Recall]()
+        found, least = list[Recall](), scope.floor * self.resources.min_relevance
         had = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
-        if self.choose is not None and not scope.anyhow:
+        if self.choose is not None and scope.floor > 0:
             most = max(limit, self.choose.most)
             ranked = recalls(known, shown, query, self.scorer, now, most, had)
             found = self.choose.choose(self.resources, question, ranked)
-        elif not query or scope.anyhow or known.bear(question, query, unrelated, shown):
+        elif not query or known.relevance(query)[shown].max() >= least:
             found = recalls(known, shown, query, self.scorer, now, limit, had)
         return with_pinned(found, kept, scope, limit)
 
@@ -332,7 +332,7 @@ class ExtractiveMemory(FactBlock):
             journal = self._follower.read(owner)
             facts = self._facts_of(owner, journal.claims)
             vectors = self._meanings.of_facts(facts, journal.claims)
-            known = Remembered(facts, vectors, self._remembering.last(owner))
+            known = Remembered(facts, vectors)
             if self._meanings.are_whole(vectors):
                 self._remembering.keep(owner, version, known)
         return known

@@ -13,7 +13,7 @@ from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 if TYPE_CHECKING:
     from agent_memory.models.embedders.best_effort import BestEffort
-    from agent_memory.retrieval.features import Query
+    from agent_memory.retrieval.query import Query
 
 
 class Meanings:
@@ -39,11 +39,6 @@ class Meanings:
         if not len(vectors) or vectors.shape[1]:
             return True
         return self._embedder.has_vectors() is False
-
-    @property
-    def unrelated(self) -> float:
-        """As `Embedder.unrelated`."""
-        return self._embedder.unrelated
 
     def query(self, question: str) -> Query:
         """What a question looks for."""

@@ -17,7 +17,8 @@ from agent_memory.core.text import terms
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
 from agent_memory.ltm_blocks.extractive.history.scoring import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.staleness import Stale, StalenessDetector, last_said
-from agent_memory.retrieval.features import Query
+from agent_memory.retrieval.encoding import encoding_of
+from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.texts import TextIndex
 
 _SECONDS_A_DAY = 86_400
@@ -30,16 +31,12 @@ class Remembered:
     Args:
         facts: All facts, superseded ones too.
         vectors: (n, dimension) what each means, of unit length; no columns without an embedder.
-        before: Those of a version before, of which the words are not read again.
     """
 
-    def __init__(
-        self, facts: Sequence[Fact], vectors: np.ndarray, before: Remembered | None = None
-    ) -> None:
+    def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
         self.facts = facts
         self._vectors = vectors
-        known: TextIndex | None = None if before is None else before._index
-        self._index: TextIndex = TextIndex([_found_by(fact) for fact in facts], vectors, known)
+        self._index = TextIndex([_found_by(fact) for fact in facts], [*map(encoding_of, vectors)])
         self._said_at = [last_said(fact).timestamp() for fact in facts]
         self._duplicates: tuple[list[int], list[Stale]] = ([], [])
 
@@ -90,13 +87,9 @@ class Remembered:
         """Days since a fact was last said."""
         return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
 
-    def bear(self, question: str, query: Query, unrelated: float, places: Sequence[int]) -> bool:
-        """Whether any of some facts has to do with a question; see `TextIndex.bearing`."""
-        return bool(self._index.bearing(question, query, unrelated, places).any())
-
-    def relevance(self, query: Query, places: Sequence[int]) -> np.ndarray:
-        """What some facts have in common with a question, over the best of them; 0 for all else."""
-        return self._index.relevance(query, places)
+    def relevance(self, query: Query) -> np.ndarray:
+        """Return for each fact the probability that it has to do with a question."""
+        return self._index.relevance(query)
 
 
 def recalls(
@@ -119,7 +112,7 @@ def recalls(
         limit: So many at most.
         recalled: By the facts' ids, how many contexts had each.
     """
-    relevance = (known.relevance(query, places) if query else np.zeros(len(known.facts))).tolist()
+    relevance = (known.relevance(query) if query else np.zeros(len(known.facts))).tolist()
 
     def factors(place: int) -> dict[str, float]:
         fact = known.facts[place]

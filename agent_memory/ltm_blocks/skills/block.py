@@ -28,7 +28,6 @@ from agent_memory.models.embedders.best_effort import BestEffort
 
 _RECALLED = 4_000
 _READABLE = 24
-_NEAR = 0.7  # of `Embedder.unrelated`, which is the best of many texts; each skill is one
 
 
 class SkillMemory(ManualBlock):
@@ -41,15 +40,12 @@ class SkillMemory(ManualBlock):
         folder: Where the files lie. It is made when the first is saved.
         max_skills: So many a user can have of their own.
         max_bytes: So long a file can be.
-        min_similarity: Cosine that a skill needs with a message to be recalled; None for the
-            embedder's own.
     """
 
     kind: Literal["skills"] = "skills"
     folder: Path
     max_skills: int = Field(default=200, gt=0)
     max_bytes: int = Field(default=100_000, gt=0)
-    min_similarity: float | None = Field(default=None, ge=0, le=1)
 
     _library: Library | None = PrivateAttr(default=None)
     _embedder: BestEffort = PrivateAttr()
@@ -108,22 +104,11 @@ class SkillMemory(ManualBlock):
             self._indexes.drop(owner or "")
         if not skills or not question:
             return []
-        from agent_memory.retrieval.languages import languages_of
-        from agent_memory.retrieval.words import words
-
-        texts = [found_by(skill) for skill in skills]
-        index, query = self._indexes.of(owner or "", texts), self._embedder.query(question)
-        vectors, unrelated = index.vectors, self._embedder.unrelated
-        scores = index.bearing(question, query, unrelated)
-        if 0 < len(query.meaning) == vectors.shape[1]:
-            least = _NEAR * unrelated if self.min_similarity is None else self.min_similarity
-            near = (vectors @ query.meaning >= least).tolist()
-        else:
-            languages = languages_of(question)
-            asked = set(words(question, languages))
-            near = [2 * len(asked & set(words(text, languages))) >= len(asked) for text in texts]
-        found = [one for one in zip(skills, scores.tolist(), near, strict=True) if one[1] > 0]
-        return sorted(found, key=lambda one: (-one[1], one[0].name))
+        index = self._indexes.of(owner or "", [found_by(skill) for skill in skills])
+        scores = index.relevance(self._embedder.query(question)).tolist()
+        least = self.resources.min_relevance
+        found = [(skill, score, score >= least) for skill, score in zip(skills, scores, strict=True)]
+        return sorted([one for one in found if one[1] > 0], key=lambda one: (-one[1], one[0].name))
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         own = [one for one in self.open(scope).all() if not one.shared and one.path is not None]

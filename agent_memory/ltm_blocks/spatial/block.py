@@ -143,13 +143,12 @@ class SpatialMemory(ManualBlock):
         return tools_of(self)
 
     def relevance(self, question: str, found: Found) -> np.ndarray:
-        """(n,) what the texts of what was found have in common with a question, over the best."""
+        """Return for each observation the probability that it has to do with a question."""
         from agent_memory.retrieval.texts import TextIndex
 
         texts = [one.text for one in found.observations]
-        index = TextIndex(texts, self._embedder.embed(texts))
-        query = self._embedder.query(question)
-        return index.bearing(question, query, self._embedder.unrelated)
+        index = TextIndex(texts, self._embedder.encode(texts))
+        return index.relevance(self._embedder.query(question))
 
     def _index_of(self, observations: Sequence[Observation]) -> PlaceIndex:
         from agent_memory.ltm_blocks.spatial.index import Fading, PlaceIndex

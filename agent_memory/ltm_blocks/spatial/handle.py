@@ -214,7 +214,6 @@ class SpatialHandle:
         """What to recall for a message: see `SpatialMemory.get`."""
         from agent_memory.ltm_blocks.spatial.index import Moment
         from agent_memory.ltm_blocks.spatial.scoring import joined, ranked
-        from agent_memory.retrieval.views import LEAST
 
         index, moment = self._keeper.index(), Moment(now.timestamp(), past=False)
         question = message.text().strip() if message is not None else ""
@@ -225,7 +224,7 @@ class SpatialHandle:
         newest = index.newest(_NEWEST, moment, here)
         found = newest if near is None else joined(near, newest)
         relevance = self._block.relevance(question, found)
-        meant = relevance >= LEAST
+        meant = relevance >= self._block.resources.min_relevance
         if near is not None:
             meant[: len(near.observations)] = True  # who is somewhere may mean anything there
         found, relevance = found.rows(meant.nonzero()[0]), relevance[meant]

@@ -12,8 +12,9 @@ from agent_memory.errors import DimensionMismatch, ModelError
 if TYPE_CHECKING:
     import numpy as np
 
-    from agent_memory.models.embedders.base import Embedder
-    from agent_memory.retrieval.features import Query
+    from agent_memory.models.embedders.base import Encoder
+    from agent_memory.retrieval.encoding import Encoding
+    from agent_memory.retrieval.query import Query
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class BestEffort:
         embedder: Opens it.
     """
 
-    def __init__(self, embedder: Callable[[], Embedder]) -> None:
+    def __init__(self, embedder: Callable[[], Encoder]) -> None:
         self._embedder = embedder
         self._down_until = 0.0
 
@@ -40,11 +41,6 @@ class BestEffort:
     def name(self) -> str:
         """The embedder's."""
         return self._embedder().name
-
-    @property
-    def unrelated(self) -> float:
-        """The embedder's."""
-        return self._embedder().unrelated
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """(len(texts), dimension) unit vectors; without columns while there are none to be had."""
@@ -57,11 +53,29 @@ class BestEffort:
                 self._rest(error)
         return np.zeros((len(texts), 0), np.float32)
 
-    def query(self, question: str) -> Query:
-        """What a question looks for."""
-        from agent_memory.retrieval.features import Query
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return the encoding of each text; without numbers while there are none to be had."""
+        from agent_memory.models.embedders.none import NoEmbedder
 
-        return Query.of(question, self.embed([question])[0])
+        if texts and not self.rests:
+            try:
+                return self._embedder().encode(texts)
+            except DOWN as error:
+                self._rest(error)
+        return NoEmbedder().encode(texts)
+
+    def query(self, question: str) -> Query:
+        """Return what a question looks for."""
+        from agent_memory.models.embedders.none import NoEmbedder
+        from agent_memory.retrieval.query import Query
+
+        if not self.rests:
+            try:
+                embedder = self._embedder()
+                return Query.of(question, embedder.encode_query(question), embedder.baseline)
+            except DOWN as error:
+                self._rest(error)
+        return Query.of(question, NoEmbedder().encode_query(question))
 
     def has_vectors(self) -> bool | None:
         """Whether it gives any; None while that can't be told."""

@@ -1,34 +1,63 @@
-"""Embeds each text once: a cache in front of any embedder, also where many ask at the same time."""
+"""Encodes each text once: a cache in front of any embedder, also where many ask at the same time."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.errors import (
+    AgentMemoryError,
+    DimensionMismatch,
+    ModelOutputInvalid,
+    ModelUnavailable,
+)
 from agent_memory.models.embedders.base import Embedder
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from agent_memory.retrieval.encoding import Encoding
+
+logger = logging.getLogger(__name__)
+
+_UNRELATED = (
+    "The library closes at six on Saturdays.",
+    "My left shoe has a hole in it.",
+    "Photosynthesis turns light into sugar.",
+    "We painted the kitchen yellow.",
+    "The match ended in a draw.",
+    "Interest rates rose again in spring.",
+    "She plays the violin in a quartet.",
+    "Please restart the server tonight.",
+    "A storm delayed the ferry to the island.",
+    "He is allergic to penicillin.",
+    "The recipe needs two eggs and some flour.",
+    "Our lawyer read the contract yesterday.",
+)
+_MOST_BASELINE = 0.95
+
 
 class CachedEmbedder:
-    """Keeps the vectors of the texts used last. Safe to share between threads.
+    """Keeps the encodings of the texts used last, and checks what the embedder returns. Safe to
+    share between threads.
 
     Args:
         inner: The embedder to ask for texts not seen lately.
-        size: Most vectors kept.
+        size: Most texts kept.
     """
 
     def __init__(self, inner: Embedder, size: int = 10_000) -> None:
         self.inner = inner
         self.size = size
         self._lock = fork_safe_lock()
-        self._vectors: OrderedDict[bytes, np.ndarray] = OrderedDict()
-        self._asked: dict[bytes, Future[dict[bytes, np.ndarray]]] = {}
+        self._kept: OrderedDict[bytes, Encoding] = OrderedDict()
+        self._asked: dict[bytes, Future[dict[bytes, Encoding]]] = {}
+        self._baseline: float | None = getattr(inner, "baseline", None)
         begin_anew_in_child(self, lambda cache: cache._asked.clear())
 
     def __repr__(self) -> str:
@@ -45,29 +74,58 @@ class CachedEmbedder:
         return self.inner.dimension
 
     @property
-    def unrelated(self) -> float:
-        """The inner embedder's."""
-        return self.inner.unrelated
+    def baseline(self) -> float:
+        """The mean cosine of twelve unrelated sentences, from 0 to 0.95; measured once."""
+        if self._baseline is None:
+            try:
+                rows = self.embed(_UNRELATED)
+            except AgentMemoryError as error:  # it is down: whoever needs its vectors says so
+                logger.info("the baseline of %s cannot be measured yet: %s", self.name, error)
+                return 0.0
+            count = len(rows)
+            mean = (float((rows @ rows.T).sum()) - count) / (count * (count - 1))
+            self._baseline = min(_MOST_BASELINE, max(0.0, mean))
+        return self._baseline
 
     def load(self) -> None:
-        """The inner embedder's."""
+        """Load the inner embedder."""
         self.inner.load()
 
+    def cached(self, texts: Sequence[str]) -> bool:
+        """Whether all of these are encoded already. Asks nobody."""
+        with self._lock:
+            return all(_key(text) in self._kept for text in texts)
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """A unit vector for each text; those not kept come from one call of the inner embedder."""
+        """Return a unit vector for each text; see `encode`."""
         import numpy as np
 
-        if not texts:
-            return np.zeros((0, self.dimension), dtype=np.float32)
+        rows = [one.vector for one in self.encode(texts)]
+        return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
+
+    def encode_query(self, text: str) -> Encoding:
+        """Return the encoding of a question, which some models read in another way."""
+        asked = getattr(self.inner, "embed_query", None)
+        if asked is None:
+            return self.encode([text])[0]
+        return self._encoded([text], lambda: asked(text)[None])[0]
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return the encoding of each text; those not kept come from one call of the embedder.
+
+        Raises:
+            ModelUnavailable: The embedder failed.
+            ModelOutputInvalid: It returned something else than a vector for each text.
+            DimensionMismatch: It returned vectors of another length than before.
+        """
         keys = [_key(text) for text in texts]
         wanted = dict(zip(keys, texts, strict=True))
-        done: Future[dict[bytes, np.ndarray]] = Future()
+        done: Future[dict[bytes, Encoding]] = Future()
         found, others, own = self._divided(wanted, done)
         if own:
             try:
-                rows = self.inner.embed([wanted[key] for key in own])
-                # A copy, since a row is a view that would keep its whole batch in memory.
-                new = {key: row.copy() for key, row in zip(own, rows, strict=True)}
+                asked = [wanted[key] for key in own]
+                new = dict(zip(own, self._asked_for(asked), strict=True))
                 self._keep(new)
                 found |= new
                 done.set_result(new)
@@ -80,18 +138,63 @@ class CachedEmbedder:
                         self._asked.pop(key, None)
         for key, future in others.items():
             found[key] = future.result()[key]
-        return np.stack([found[key] for key in keys])
+        return [found[key] for key in keys]
+
+    def _asked_for(self, texts: list[str]) -> list[Encoding]:
+        encode = getattr(self.inner, "encode", None)
+        if encode is not None:
+            made: list[Encoding] = encode(texts)
+            return made
+        return self._encoded(texts, lambda: self.inner.embed(texts))
+
+    def _encoded(self, texts: Sequence[str], embed: Any) -> list[Encoding]:
+        """What an embedder of whole texts returns, checked."""
+        import numpy as np
+
+        from agent_memory.models.embedders.vectors import unit_rows
+        from agent_memory.retrieval.encoding import encoding_of
+
+        try:
+            rows = embed()
+        except AgentMemoryError:
+            raise
+        except Exception as error:  # it may be anybody's function
+            raise ModelUnavailable(
+                f"The embedder {self.name!r} failed with {type(error).__name__}: {error}"
+            ) from error
+        try:
+            rows = np.asarray(rows)
+            count = len(rows)
+        except (TypeError, ValueError):  # rows of different lengths, or no rows
+            rows, count = np.empty(0), -1
+        if count != len(texts) or rows.ndim != 2:
+            what = f"an array of {rows.shape}" if count >= 0 else "no array of numbers"
+            raise ModelOutputInvalid(
+                f"The embedder {self.name!r} returned {what} for {len(texts)} texts. "
+                "It has to return one vector for each text, all of one length."
+            )
+        if rows.shape[1] != self.dimension:
+            raise DimensionMismatch(
+                f"The embedder {self.name!r} returned vectors of {rows.shape[1]} numbers, where "
+                f"{self.dimension} were expected. Give each model a name of its own."
+            )
+        try:
+            units = unit_rows(rows)
+        except ModelOutputInvalid as error:
+            raise ModelOutputInvalid(f"The embedder {self.name!r}: {error}") from error
+        # copies, since a row is a view that would keep its whole batch in memory
+        return [encoding_of(row.copy()) for row in units]
 
     def _divided(
-        self, wanted: Iterable[bytes], done: Future[dict[bytes, np.ndarray]]
-    ) -> tuple[dict[bytes, np.ndarray], dict[bytes, Future[dict[bytes, np.ndarray]]], list[bytes]]:
+        self, wanted: Iterable[bytes], done: Future[dict[bytes, Encoding]]
+    ) -> tuple[dict[bytes, Encoding], dict[bytes, Future[dict[bytes, Encoding]]], list[bytes]]:
         """What is kept, what others are asking for, and what is now the caller's to ask."""
         found, others, own = {}, {}, []
         with self._lock:
             for key in wanted:
-                if key in self._vectors:
-                    self._vectors.move_to_end(key)
-                    found[key] = self._vectors[key]
+                if key in self._kept:
+                    self._kept.move_to_end(key)
+                    found[key] = self._kept[key]
                 elif key in self._asked:
                     others[key] = self._asked[key]
                 else:
@@ -99,13 +202,13 @@ class CachedEmbedder:
                     own.append(key)
         return found, others, own
 
-    def _keep(self, new: dict[bytes, np.ndarray]) -> None:
+    def _keep(self, new: dict[bytes, Encoding]) -> None:
         with self._lock:
-            for key, vector in new.items():
-                self._vectors[key] = vector
-                self._vectors.move_to_end(key)
-            while len(self._vectors) > self.size:
-                self._vectors.popitem(last=False)
+            for key, encoding in new.items():
+                self._kept[key] = encoding
+                self._kept.move_to_end(key)
+            while len(self._kept) > self.size:
+                self._kept.popitem(last=False)
 
 
 def _key(text: str) -> bytes:

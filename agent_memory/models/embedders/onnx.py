@@ -20,19 +20,21 @@ class FastEmbedEmbedder:
     Args:
         model: One of fastembed's models, such as "BAAI/bge-small-en-v1.5".
         path: Folder with the model's files, for machines that cannot download them.
+        threads: Cores that it may use; None leaves that to fastembed.
 
     Raises:
         MissingExtra: fastembed is not installed.
         ConfigError: There is no such folder.
     """
 
-    def __init__(self, model: str, path: str | Path | None = None) -> None:
+    def __init__(self, model: str, path: str | Path | None = None, *, threads: int | None = None) -> None:
         if importlib.util.find_spec("fastembed") is None:
             raise MissingExtra(f"The embedder fastembed/{model}", "fastembed")
         if path is not None and not Path(path).is_dir():
             raise ConfigError(f"There is no folder {path} to read {model} from.")
         self.model = model
         self._path = path
+        self._threads = threads
         self._lock = fork_safe_lock()
         self._loaded: Any = None
 
@@ -61,11 +63,6 @@ class FastEmbedEmbedder:
             "TextEmbedding.list_supported_models() names those it has."
         )
 
-    @property
-    def unrelated(self) -> float:
-        """Not known."""
-        return 0.0
-
     def load(self) -> None:
         """Nothing: the model may have to be fetched first."""
 
@@ -84,9 +81,9 @@ class FastEmbedEmbedder:
 
         with self._lock:
             if self._loaded is None:
-                folder = {} if self._path is None else {"specific_model_path": str(self._path)}
+                folder: dict[str, Any] = {} if self._path is None else {"specific_model_path": str(self._path)}
                 try:
-                    self._loaded = TextEmbedding(self.model, **folder)
+                    self._loaded = TextEmbedding(self.model, threads=self._threads, **folder)
                 except (ValueError, OSError) as error:
                     raise ModelUnavailable(
                         f"fastembed could not load {self.model}. Check the network, or give the "

@@ -83,11 +83,6 @@ class LiteLLMEmbedder:
             self._dimension = self._known_dimension() or len(self._request(["dimension"])[0])
         return self._dimension
 
-    @property
-    def unrelated(self) -> float:
-        """Not known."""
-        return 0.0
-
     def load(self) -> None:
         """Nothing: the model is elsewhere."""
 

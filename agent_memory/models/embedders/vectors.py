@@ -50,8 +50,7 @@ def embed_texts(
     vectors = np.zeros((len(texts), dimension), dtype=np.float32)
     filled = [index for index, text in enumerate(texts) if text.strip()]
     if filled:
-        readable = [texts[index].encode("utf-8", "replace").decode() for index in filled]
-        split = [_parts(text) for text in readable]
+        split = [[part for part, _ in parts_of(texts[index])] for index in filled]
         rows = unit_rows(embed([part for parts in split for part in parts]))
         if len(rows) > len(split):
             lengths = np.array([len(part) for parts in split for part in parts], np.float32)
@@ -61,12 +60,14 @@ def embed_texts(
     return vectors
 
 
-def _parts(text: str) -> list[str]:
-    """A text in parts that are short enough, cut between words where there are any."""
-    parts = []
-    while len(text) > _PART:
-        blank = text.rfind(" ", _PART // 2, _PART)
-        end = blank if blank > 0 else _PART
-        parts.append(text[:end])
-        text = text[end:]
-    return [part for part in (*parts, text) if part.strip()]
+def parts_of(text: str) -> list[tuple[str, int]]:
+    """Parts of a text that are short enough, cut between words where there are any, each with the
+    character at which it begins. A half of a surrogate pair counts as a question mark."""
+    text = text.encode("utf-8", "replace").decode()
+    parts, begin = list[tuple[str, int]](), 0
+    while len(text) - begin > _PART:
+        blank = text.rfind(" ", begin + _PART // 2, begin + _PART)
+        end = blank if blank > 0 else begin + _PART
+        parts.append((text[begin:end], begin))
+        begin = end
+    return [(part, at) for part, at in (*parts, (text[begin:], begin)) if part.strip()]

@@ -22,7 +22,8 @@ from agent_memory.stores.seals import SEALED, seals_segments
 from agent_memory.stores.wrapper import VectorStoreWrapper
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.terms import Terms
 
 Row = TypeVar("Row")
@@ -81,11 +82,7 @@ class RecordSeals:
             ids = np.array([key.blind(term) for term in terms.ids.tolist()], np.uint32)
             return terms._replace(ids=ids)
 
-        return replace(
-            features,
-            words=[blind(terms) for terms in features.words],
-            words_around=[blind(terms) for terms in features.words_around],
-        )
+        return replace(features, words=[blind(terms) for terms in features.words])
 
     def query(self, query: Query) -> Query:
         """The same for a question, under each of the keys: records may be of any of them."""
@@ -94,11 +91,10 @@ class RecordSeals:
             blind = tuple(key.blind(term) for key in self._keys.known)
             return (*blind, term) if self._plaintext else blind
 
-        terms = (number for term in query.words for number in numbers(term))
-        beside = query.beside
-        if beside is not None:
-            beside = replace(beside, stored=tuple(numbers(term) for term in beside.words))
-        return replace(query, words=tuple(dict.fromkeys(terms)), beside=beside)
+        def every(terms: Iterable[int]) -> list[int]:
+            return [number for term in terms for number in numbers(term)]
+
+        return query.renumbered([every(word) for word in query.words], every(query.speakers))
 
     def _place(self, kind: str, block: str, record: Record) -> Place:
         origin = (record.owner, record.session_id, record.first, record.last)
@@ -189,18 +185,18 @@ class EncryptedVectors(VectorStoreWrapper):
         sealed = [self._records.sealed("vector", block, record) for record in records]
         self._vectors.put_vectors(block, sealed, self._records.blinded(features), lease=lease)
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         """See `VectorStore.search_vectors`.
 
         Raises:
             Undecryptable: None of the records that were found can be opened, or a key is missing.
         """
         blinded = self._records.query(query)
-        found = self._vectors.search_vectors(block, owner, blinded, depth)
-        beside = {} if query.beside is None else query.beside.records
+        found = self._vectors.search_vectors(block, owner, blinded, limit)
+        pending = {} if query.pending is None else query.pending.records
 
         def opened(hit: Hit) -> Hit:
-            if beside.get(hit.record.id) is hit.record:
+            if pending.get(hit.record.id) is hit.record:
                 return hit
             return replace(hit, record=self._records.opened("vector", block, hit.record))
 

@@ -39,7 +39,8 @@ from agent_memory.stores.memory_records import RecordsById
 from agent_memory.stores.seals import UNSEALED, SegmentSeals
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
 
 _STATE = ".state.json"
 _URL = "folder:///"
@@ -127,10 +128,10 @@ class FolderStore(MemoryStore):
     vector_blocks = looking(MemoryStore.vector_blocks)
     all_records = looking(MemoryStore.all_records)
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         with self._fresh():
             self._refuse(block)
-        return super().search_vectors(block, owner, query, depth)
+        return super().search_vectors(block, owner, query, limit)
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None

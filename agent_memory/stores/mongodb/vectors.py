@@ -28,7 +28,8 @@ from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
 
 _PAGE = 200
 _AT_ONCE = 1_000
@@ -94,7 +95,7 @@ class MongoDBVectors(MongoDBRecords):
         seals = block, self._seals
         return OwnersDocuments(self._vectors, self._vector_writes, key, owner, seals)
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         from agent_memory.retrieval.index import SegmentIndex
 
         for known in (True, False):
@@ -112,8 +113,8 @@ class MongoDBVectors(MongoDBRecords):
                 self._pack(block, key, owner)
                 index = self._indexes.follow(of, source, read, self._seals)
             if len(index) or not known:  # else nothing is the owner's, or the block was cleared
-                return search(block, index, query, depth, read)
-        return search(block, SegmentIndex(0), query, depth, lambda ids: {})
+                return search(block, index, query, limit, read)
+        return search(block, SegmentIndex(0), query, limit, lambda ids: {})
 
     def _by_ids(
         self, block: str, key: str, owner: str, ids: Sequence[str]

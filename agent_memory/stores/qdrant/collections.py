@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agent_memory.retrieval.views import MEANINGS, WORDS
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
 from agent_memory.stores.qdrant.names import Names, embedding
+from agent_memory.stores.qdrant.points import MEANING, WORDS
 
 _LINKS = 16
 _MODEL = "model"
@@ -102,8 +102,8 @@ class Collections:
         from qdrant_client import models
 
         with suppress(Taken):
-            dense: dict[str, int] = dict.fromkeys(MEANINGS, dimension) if dimension else {}
-            self._make(name, dense, WORDS, {_MODEL: model})
+            dense = {MEANING: dimension} if dimension else {}
+            self._make(name, dense, (WORDS,), {_MODEL: model})
         if self._connection.local:  # it has no payload indexes, and warns
             return
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)

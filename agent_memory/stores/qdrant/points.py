@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.views import MEANINGS, WORDS
 from agent_memory.stores.coding import record_body, record_of, to_micros
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.terms import Terms
+
+MEANING, WORDS = "meaning", "words"
+"""The names of a point's vectors."""
 
 _POINTS = UUID("6f1d2a34-8c1b-5a7e-9d7c-2b1f0f3d9a55")
 _MOST = 256
@@ -34,7 +37,7 @@ def batches(records: Sequence[Record], features: Features) -> Iterator[list[mode
     batch: list[models.PointStruct] = []
     weight = 0
     for place, record in enumerate(records):
-        payload = _payload(record)
+        payload = _payload(record, features, place)
         weighs = _weight(features, place) + 2 * len(payload["body"].encode()) + _REST_BYTES
         if batch and (len(batch) == _MOST or weight + weighs > _MOST_BYTES):
             yield batch
@@ -56,19 +59,24 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
     return record_of(SimpleNamespace(**(payload or {})), "vector", block)
 
 
-def features_at(vectors: Sequence[Any], dimension: int) -> Features:
-    """The features that points' vectors hold, in their order."""
+def features_at(points: Sequence[Any], dimension: int) -> Features:
+    """The features that points hold, in their order."""
     import numpy as np
 
-    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.encoding import TOKEN
+    from agent_memory.retrieval.features import PLACE, Features
+    from agent_memory.retrieval.tokens import Tokens
 
-    rows = [
-        [one.get(name, [0.0] * dimension) if dimension else [] for one in vectors]
-        for name in MEANINGS
-    ]
-    words = [[_terms(one.get(name)) for one in vectors] for name in WORDS]
-    meaning, around = (np.array(some, np.float32).reshape(len(vectors), dimension) for some in rows)
-    return Features(meaning, around, *words)
+    meaning = np.zeros((len(points), dimension), np.float32)
+    words, tokens, places = [], [], np.zeros(len(points), PLACE)
+    for at, point in enumerate(points):
+        if dimension:
+            meaning[at] = point.vector.get(MEANING, 0.0)
+        words.append(_terms(point.vector.get(WORDS)))
+        pieces = np.frombuffer(b64decode(point.payload["tokens"]), np.int8)
+        tokens.append(pieces.reshape(-1, TOKEN))
+        places[at] = tuple(point.payload["place"])
+    return Features(meaning, Tokens.of(tokens), words, places)
 
 
 def where(
@@ -90,15 +98,11 @@ def where(
 
 
 def _vectors(features: Features, place: int) -> dict[str, Any]:
-    # views are the names of a point's vectors; dense ones it lacks where nothing embeds
-    rows = (features.meaning, features.meaning_around) if features.dimension else ()
-    vectors: dict[str, Any] = {
-        name: row[place].tolist() for name, row in zip(MEANINGS, rows, strict=False)
-    }
-    for name, words in zip(WORDS, (features.words, features.words_around), strict=True):
-        # without any word, too: so the point counts when a server counts how rare words are
-        vectors[name] = _sparse(words[place])
-    return vectors
+    # without any word, too: so the point counts when a server counts how rare words are
+    words: dict[str, Any] = {WORDS: _sparse(features.words[place])}
+    if not features.dimension or not features.meaning[place].any():  # not encoded yet
+        return words
+    return {MEANING: features.meaning[place].tolist(), **words}
 
 
 def _sparse(terms: Terms) -> models.SparseVector:
@@ -118,11 +122,12 @@ def _terms(sparse: Any) -> Terms:
 
 
 def _weight(features: Features, place: int) -> int:
-    terms = len(features.words[place].ids) + len(features.words_around[place].ids)
-    return 2 * _FLOAT_BYTES * features.dimension + _TERM_BYTES * terms
+    pieces = features.tokens.of_record(place)
+    terms = len(features.words[place].ids)
+    return _FLOAT_BYTES * features.dimension + _TERM_BYTES * terms + 2 * pieces.nbytes
 
 
-def _payload(record: Record) -> dict[str, Any]:
+def _payload(record: Record, features: Features, place: int) -> dict[str, Any]:
     return {
         "id": record.id,
         "owner": record.owner,
@@ -131,4 +136,6 @@ def _payload(record: Record) -> dict[str, Any]:
         "last": record.last,
         "created_at": to_micros(record.created_at),
         "body": record_body(record),
+        "place": features.places[place].tolist(),
+        "tokens": b64encode(features.tokens.of_record(place).tobytes()).decode("ascii"),
     }

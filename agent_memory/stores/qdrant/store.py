@@ -14,12 +14,20 @@ from agent_memory.stores.qdrant.collections import Collections
 from agent_memory.stores.qdrant.connection import Connection, Missing
 from agent_memory.stores.qdrant.names import Names, embedding
 from agent_memory.stores.qdrant.points import batches, features_at, record_at, where
-from agent_memory.stores.qdrant.views import hits, queries, with_beside
+from agent_memory.stores.qdrant.views import (
+    holding,
+    neighbourhood,
+    numbers_of,
+    queries,
+    ranked_hits,
+)
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
 
 _PAGE = 200
+_NEAR = 20  # records to one candidate, at most
 _TRIES = 5
 """Other processes may begin the block, or drop it, between two steps."""
 
@@ -98,31 +106,43 @@ class QdrantStore:
             self._check_written(block, name)
             raise
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
-        """As `VectorStore.search_vectors`, in one request.
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
+        """As `VectorStore.search_vectors`, in two requests: the candidates, and their neighbours.
 
         Raises:
             DimensionMismatch: The block was rebuilt for another embedding.
         """
+        from agent_memory.retrieval.index import DEPTH
+
         width = len(query.meaning) or None
         if block in self._opened:
             name: str | None = self._own(block, width)
         else:
             name = self._in_force(block, width)
-        asked = queries(owner, query, depth) if depth > 0 else {}
-        if not asked or name is None:
-            return with_beside([], query, 0, depth)
-        try:
-            with self._connection.reached() as client:
-                answers = client.query_batch_points(name, list(asked.values()))
-                count = 0
-                if query.beside is not None:
+        asked = queries(owner, query, max(DEPTH, limit)) if limit > 0 and name else []
+        points: dict[Any, Any] = {}
+        held, count, dimension = [0.0] * len(query.words), 0, 0
+        if asked and name is not None:
+            dimension = embedding(name)[0]
+            try:
+                with self._connection.reached() as client:
+                    batch = client.query_batch_points(name, asked)
                     count = client.count(name, count_filter=where(owner=owner), exact=False).count
-        except Missing:
-            self._check_recalled(block)
-            return with_beside([], query, 0, depth)
-        found = {view: one.points for view, one in zip(asked, answers, strict=True)}
-        return with_beside(hits(found, depth, block), query, count, depth)
+                    answers = [one.points for one in batch]
+                    points = {
+                        point.id: point for some in answers[len(numbers_of(query)) :] for point in some
+                    }
+                    if points:
+                        near, _ = client.scroll(
+                            name, neighbourhood(owner, points), limit=_NEAR * len(points),
+                            with_vectors=True,
+                        )  # fmt: skip
+                        points = {**{point.id: point for point in near}, **points}
+                held = holding(query, answers, count)
+            except Missing:
+                self._check_recalled(block)
+                points, held, count = {}, [0.0] * len(query.words), 0
+        return ranked_hits([*points.values()], dimension, query, held, count, limit, block)
 
     def delete_vectors(
         self,
@@ -170,11 +190,9 @@ class QdrantStore:
             except Missing:  # it was cleared just now
                 return
             if points:
-                found = undamaged(
-                    points, lambda point: (record_at(point.payload, block), point.vector)
-                )
-                vectors = [vector for _, vector in found]
-                yield [record for record, _ in found], features_at(vectors, embedding(name)[0])
+                found = undamaged(points, lambda point: (record_at(point.payload, block), point))
+                some = [point for _, point in found]
+                yield [record for record, _ in found], features_at(some, embedding(name)[0])
             if offset is None:
                 return
 

@@ -32,7 +32,8 @@ from agent_memory.stores.seals import UNSEALED, SegmentSeals
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.segments import Segment
 
 _TRIES = 50
@@ -200,7 +201,7 @@ class RedisVectors(RedisRecords):
                 return
         raise _busy(block)
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         source = self._owned(block, owner)
 
         def read(ids: Sequence[str]) -> dict[str, Record]:
@@ -212,7 +213,7 @@ class RedisVectors(RedisRecords):
         except LooseRecords:
             self._pack(block, owner)
             index = self._indexes.follow((block, owner), source, read, self._seals)
-        return search(block, index, query, depth, read)
+        return search(block, index, query, limit, read)
 
     def _owned(self, block: str, owner: str) -> _Owned:
         ids = partial(self._reader.ids_of_owner, block, owner)

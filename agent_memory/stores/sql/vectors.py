@@ -23,7 +23,8 @@ from agent_memory.stores.sql.scopes import OwnersRows, Scopes, most_bytes
 from agent_memory.stores.walking import Walk
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features, Query
+    from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.query import Query
 
 _PAGE = 200
 _MANY = 1_000  # records that a process has put
@@ -96,7 +97,7 @@ class SQLVectors(SQLRecords):
         with suppress(StoreError):  # what was written stands
             self._database.alone(done)
 
-    def search_vectors(self, block: str, owner: str, query: Query, depth: int) -> list[Hit]:
+    def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
         def work(connection: SQLConnection) -> list[Hit]:
             of = self._of(block, owner)
             source = OwnersRows(lambda work: work(connection), of, self._seals)
@@ -106,7 +107,7 @@ class SQLVectors(SQLRecords):
                 return {record.id: record for _, record in found}
 
             index = self._indexes.follow((block, owner), source, read, self._seals)
-            return search(block, index, query, depth, read)
+            return search(block, index, query, limit, read)
 
         try:
             return self._database.read(work)

@@ -14,8 +14,7 @@ class ImportanceScorer(BaseModel):
     with what a log knows in place of what a model guesses.
 
     Attributes:
-        relevance: Weight of what the fact has in common with the question: its words (BM25) and its
-            meaning (cosine), each over the best of all facts.
+        relevance: Weight of the probability that the fact has to do with the question.
         recency: Weight of how lately it was last said: halves every `half_life_days`.
         use: Weight of how often it came up: log2(1 + messages that say it) / 4, 1 at most.
         confidence: Weight of how sure the model was that found it.

@@ -1,0 +1,114 @@
+"""Records that are compared closely with a question, and the windows that they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+REACH = 2
+"""Records to each side of a record that may belong to its window."""
+
+_GAP = 4  # seqs between neighbours: messages of tools stand between those that people see
+_WINDOW_WORDS = 130
+_NEIGHBOUR_WORDS = 60
+
+
+class Candidates(NamedTuple):
+    """Records to be compared closely, in any order.
+
+    Attributes:
+        names: Their ids.
+        places: (n,) of `features.PLACE`.
+        cosines: (n,) cosine of each with the question.
+        filled: (n,) whether that is known.
+        best: (n, pieces) best cosine of a record's word pieces with each of the question's.
+        weights: (n, words) what each of the question's words is worth in each; 0: it is not there.
+        meant: (n,) whether who speaks is meant.
+        count: How many records there are, with those that are no candidates.
+        holding: (words,) how many of them have each word.
+    """
+
+    names: list[str]
+    places: np.ndarray
+    cosines: np.ndarray
+    filled: np.ndarray
+    best: np.ndarray
+    weights: np.ndarray
+    meant: np.ndarray
+    count: int
+    holding: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Those of several indexes, in the order of their conversations. Of a record that two of
+        them have the first counts."""
+        if len(parts) == 1:
+            return parts[0]._ordered()
+        arrays = [np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)]
+        names = [name for part in parts for name in part.names]
+        count = sum(part.count for part in parts)
+        every = cls(names, *arrays, count, np.sum([part.holding for part in parts], axis=0))
+        first = {name: at for at, name in reversed([*enumerate(names)])}
+        return every.at(np.array(sorted(first.values()), np.intp))._ordered()
+
+    def at(self, rows: np.ndarray) -> Self:
+        """Some of them."""
+        arrays = [one[rows] for one in self[1:7]]
+        names = [self.names[row] for row in rows.tolist()]
+        return type(self)(names, *arrays, self.count, self.holding)
+
+    def _ordered(self) -> Self:
+        places = self.places
+        return self.at(np.lexsort((places["part"], places["seq"], places["session"])))
+
+    def neighbours(self) -> list[np.ndarray]:
+        """(n,) the places of the record before each, after it, and second before it; -1 where there
+        is none, or no room for it: long records need no window. They have to be ordered."""
+        before, after, second = (_shifted(self.places, step) for step in (-1, 1, -2))
+        words = self.places["words"].astype(np.int64)
+        taken = np.minimum(words, _NEIGHBOUR_WORDS)
+
+        def fitting(near: np.ndarray, used: np.ndarray) -> np.ndarray:
+            fits = used + taken[near] <= _WINDOW_WORDS
+            return np.where((near >= 0) & fits, near, -1)
+
+        return [
+            fitting(before, words),
+            fitting(after, words),
+            fitting(second, words + words[before]),
+        ]
+
+
+def with_neighbours(places: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
+    """The numbers of some records and of those at most `REACH` places from them in their sessions.
+
+    Args:
+        places: (n,) of `features.PLACE`, of all records.
+        chosen: The numbers of some.
+    """
+    if not len(chosen):
+        return np.empty(0, np.intp)
+    alone = [place for place in chosen if not places["seq"][place]]
+    near_some = places["session"][[place for place in chosen if places["seq"][place]]]
+    some = np.flatnonzero(np.isin(places["session"], near_some) & (places["seq"] > 0))
+    there = places[some]
+    order = some[np.lexsort((there["part"], there["seq"], there["session"]))]
+    at = np.flatnonzero(np.isin(order, np.array(chosen)))
+    near = (at[:, None] + np.arange(-REACH, REACH + 1)).ravel().clip(0, max(0, len(order) - 1))
+    same = places["session"][order[near]] == places["session"][order[np.repeat(at, 2 * REACH + 1)]]
+    return np.unique(np.concatenate([order[near[same]], np.array(alone, np.intp)]))
+
+
+def _shifted(places: np.ndarray, step: int) -> np.ndarray:
+    """(n,) the place so many records on, in the same session; -1 where there is none."""
+    count = len(places)
+    near = np.arange(count) + step
+    there = (near >= 0) & (near < count)
+    near = near.clip(0, max(0, count - 1))
+    if count:
+        gap = np.abs(places["seq"][near].astype(np.int64) - places["seq"])
+        there &= (places["session"][near] == places["session"]) & (gap <= abs(step) * _GAP)
+        there &= places["seq"] > 0
+    return np.where(there, near, -1)

@@ -1,0 +1,148 @@
+"""One score for how much a record has to do with a question, and how likely that is. Pure.
+
+The score is a sum of terms with round weights, each on a scale of its own that needs no comparison
+with other records. *Late interaction* (Khattab and Zaharia, "ColBERT", 2020) finds for each word
+piece of the question the nearest one of the record; each word of the question counts by how rare it
+is in the user's memory. A record that is not encoded yet is compared by the same words alone.
+
+`score.json` has the numbers; `benchmarks/fit.py` makes the calibration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agent_memory.retrieval.bm25 import odds
+from agent_memory.retrieval.candidates import Candidates
+from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.telling import FULL
+
+PARTS = (
+    *("meaning", "meaning_around", "words", "words_around", "coverage_around"),
+    *("long", "short", "asks", "meant"),
+)
+"""The terms of the sum, by name."""
+
+_LONG_WORDS, _LONG_FROM = 12, 1.6
+_DIGITS = 6
+
+
+class Ranked(NamedTuple):
+    """Records with how much they have to do with a question, best first.
+
+    Attributes:
+        names: Their ids.
+        scores: (n,) what they are ordered by.
+        relevance: (n,) the probability that each has to do with the question, from 0 to 1.
+        parts: (n, PARTS) what each term gives, before its weight.
+        cosines: (n,) as the encoder gives them; 0 for what is not encoded.
+        bm25: (n,) the sum of the words' weights, by rarity.
+    """
+
+    names: list[str]
+    scores: np.ndarray
+    relevance: np.ndarray
+    parts: np.ndarray
+    cosines: np.ndarray
+    bm25: np.ndarray
+
+
+@cache
+def fitted() -> Mapping[str, Any]:
+    """The numbers of `score.json`."""
+    text = files("agent_memory.retrieval").joinpath("score.json").read_text(encoding="utf-8")
+    found: Mapping[str, Any] = json.loads(text)
+    return found
+
+
+def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
+    """The worth of words that `holding` of `count` records have; never below 0, as in Lucene."""
+    worth: np.ndarray = np.log1p(odds(count, holding))
+    return worth.astype(np.float32)
+
+
+def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
+    """The best of some candidates, best first.
+
+    Args:
+        found: Of one index or of several.
+        query: What they are compared with.
+        limit: So many at most.
+    """
+    one = Candidates.joined(found)
+    worth = informativeness(one.count, one.holding)
+    parts = _parts(one, query, worth)
+    weights = fitted()["rank"]
+    scores = parts @ np.array([weights[name] for name in PARTS], np.float32)
+    scores = np.round(scores, _DIGITS)
+    best = np.argsort(-scores, kind="stable")[:limit]
+    return Ranked(
+        [one.names[place] for place in best.tolist()],
+        scores[best],
+        _relevance(parts[best]),
+        parts[best],
+        one.cosines[best],
+        (one.weights @ worth)[best],
+    )
+
+
+def _relevance(parts: np.ndarray) -> np.ndarray:
+    """(n,) a logistic function of some of the terms."""
+    by = fitted()["relevance"]
+    near = parts @ np.array([by.get(name, 0.0) for name in PARTS], np.float32)
+    found: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near - by["middle"])))
+    return found
+
+
+def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
+    numbers, count = fitted(), len(one.names)
+    there = (one.weights > 0).astype(np.float32)
+    strength = _by_word(one.best, query.owners, there.shape[1])
+    compared = one.best.any(axis=1)  # others have no word pieces, or not yet
+    strength = np.where(compared[:, None], strength, numbers["absent"])
+    strength = np.maximum(strength, numbers["present"] * there)
+    near = one.neighbours()
+    share = worth / worth.sum() if len(worth) else worth
+    words = strength @ share
+    around, covered = strength, there
+    for name, place in zip(numbers["around"], near, strict=True):
+        around = np.maximum(around, numbers["around"][name] * _at(strength, place))
+        covered = np.maximum(covered, _at(there, place))
+    words_around = around @ share
+    cosines = (one.cosines - query.baseline) / (1 - query.baseline)
+    guess = numbers["without_vector"]
+    meaning = np.where(one.filled, cosines, guess["base"] + guess["slope"] * words)
+    if not len(worth):  # a question of stop words alone goes by its meaning
+        words = words_around = meaning
+    total, size = meaning.copy(), np.ones(count, np.float32)
+    for name, place in zip(numbers["meaning_around"], near, strict=True):
+        part = numbers["meaning_around"][name]
+        total += part * _at(meaning, place)
+        size += part * (place >= 0)
+    meant = one.meant.astype(np.float32)
+    length = np.log1p(one.places["words"] / _LONG_WORDS) - _LONG_FROM
+    return np.column_stack([
+        meaning, total / size, words, words_around, covered @ share,
+        np.maximum(0, length), one.places["short"] / FULL, one.places["asks"],
+        np.zeros_like(meant) if meant.all() else meant,
+    ]).astype(np.float32)  # fmt: skip
+
+
+def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
+    """(n, words) the mean over the pieces of each word."""
+    belongs = np.zeros((len(owners), words), np.float32)
+    belongs[np.arange(len(owners)), owners] = 1
+    found: np.ndarray = best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
+    return found
+
+
+def _at(values: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The values at some places; 0 for -1."""
+    mask = (place >= 0).reshape(-1, *[1] * (values.ndim - 1))
+    return np.where(mask, values[place], 0)
