@@ -65,7 +65,7 @@ def test_the_defaults() -> None:
         "when full": "trim: Keep the newest whole turns, or those that say most; the log keeps the "
         "rest",
         "blocks": "vector: Every user and assistant message with text, a long one in passages; "
-        "per user (roles user, assistant, min_score 0.25)",
+        "per user (roles user, assistant)",
         "absorbing": "blocks absorb what leaves the window",
         "embedder": "local, run here",
         "model": "none",

@@ -1,53 +1,31 @@
-"""What turns are found by: their words and meaning, alone and within what was said before."""
+"""The features of turns: their words, meaning, word pieces and places; and windows of neighbours."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from agent_memory.retrieval.surroundings import BUDGET, claims
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.retrieval.features import Features, Query, Turn
-from agent_memory.retrieval.terms import Written, asked, rarity, term_of, weighted
-from agent_memory.stores.blobs import undamaged_places
+from agent_memory.core.long_texts import Part
+from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.retrieval.candidates import with_neighbours
+from agent_memory.retrieval.encoding import TOKEN
+from agent_memory.retrieval.features import PLACE, SPEAKER, USER, Features, Turn
+from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.terms import Written, term_of, weighted
+from agent_memory.retrieval.tokens import Tokens
+from agent_memory.stores.blobs import blobs_of, features_of, undamaged_places
+from agent_memory.testing.contract import record
+from agent_memory.testing.views import encoded
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
 
 
-def turn(text: str, speaker: str = "Ann") -> Turn:
-    return Turn(speaker, text, DAY, is_user=True)
-
-
-def axes(texts: Sequence[str]) -> np.ndarray:
-    """A vector of its own for each text, at right angles to those of the others."""
-    return np.eye(len(texts), 8, dtype=np.float32)
-
-
-def test_surroundings_stay_within_their_budget() -> None:
-    """Wrong: a turn drowns in what was said before it, or what came after changes it."""
-    assert claims([2, 1, 1, 2], 2) == [(0, 2), (1, 1), (2, 1)]
-    assert claims([200, 1, 200], 1) == [(0, 60), (1, 1)]
-    assert claims([50, 200, 90], 2) == [(1, 10), (2, 90)]
-    assert claims([5, 200], 1) == [(1, 200)]
-    assert claims([0, 3], 1) == [(0, 0), (1, 3)]
-
-
-@given(st.lists(st.integers(0, 150), min_size=1, max_size=20), st.data())
-def test_surroundings_hold_the_turn(lengths: list[int], data: st.DataObject) -> None:
-    """Wrong: something of the turn is missing, too much of the others is there, or turns are
-    skipped or out of order."""
-    place = data.draw(st.integers(0, len(lengths) - 1))
-    claimed = claims(lengths, place)
-    assert claimed[-1] == (place, lengths[place])
-    assert [at for at, _ in claimed] == list(range(place - len(claimed) + 1, place + 1))
-    assert all(0 <= size <= lengths[at] for at, size in claimed)
-    assert sum(size for _, size in claimed) <= max(BUDGET, lengths[place])
-    assert claims(lengths[: place + 1], place) == claimed
+def turn(text: str, speaker: str = "Ann", seq: int = 1, part: Part = Part(0, 1, 0)) -> Turn:  # noqa: B008
+    return Turn(speaker, text, DAY, True, part, "s", seq)
 
 
 def test_weights_are_bm25() -> None:
@@ -58,62 +36,90 @@ def test_weights_are_bm25() -> None:
     assert found.ids.tolist() == [a, b]
     assert found.weights == pytest.approx([1.9 * 2 / (2 + damping), 1.9 / (1 + damping)], rel=1e-3)
     assert len(weighted([], 6.0).ids) == 0
-    expected = [math.log(1 + 9.5 / 1.5), math.log(1 + 0.5 / 10.5)]
-    assert rarity(10, np.array([1, 10])) == pytest.approx(expected)
 
 
 def test_numbers_of_words_stay_the_same() -> None:
     """Wrong: what one process stored another does not find."""
     assert term_of("lake") == 2725253387
-    assert asked("The lakes, and a LAKE!") == (term_of("lake"),)
+    query = Query.of("The lakes, and a LAKE!", NoEmbedder().encode_query(""))
+    assert query.words == ((term_of("lake"),),)
 
 
-def test_words_around_are_those_before() -> None:
-    """Wrong: an answer that repeats no word of its question is never found by it, or the turn
-    itself, its speaker or its day are not."""
-    features = Features.of_turns([turn("Your favourite dish?", "Ben"), turn("Lasagne.")], 0, axes)
-    own, around = ({int(i) for i in ts[1].ids} for ts in (features.words, features.words_around))
-    dish, lasagne, ann, may = (asked(word)[0] for word in ("dish", "lasagne", "ann", "may"))
-    assert {lasagne, ann, may} <= own
-    assert dish not in own
-    assert {dish, lasagne, may} <= around
-    assert dish in features.words[0].ids
-    assert lasagne not in features.words_around[0].ids
+def test_a_turn_is_found_by_its_words_its_speaker_and_its_day() -> None:
+    """Wrong: who speaks, or when, is not found; or a long or a short message passes for another."""
+    features = Features.of_turns([turn("Lasagne?"), turn("word " * 40, "Ben", 2)], encoded)
+    ids = {int(number) for number in features.words[0].ids}
+    named = {f"{SPEAKER}ann", USER, "lasagn", "may", "2023"}
+    assert {term_of(word) for word in named} <= ids
+    assert features.places["seq"].tolist() == [1, 2]
+    assert features.places["words"].tolist() == [1, 40]
+    assert features.places["short"].tolist() == [10, 0]
+    assert features.places["asks"].tolist() == [1, 0]
+    assert len(features.tokens.of_record(1)) == 41
 
 
-def test_meaning_around_is_the_mean_by_words() -> None:
-    """Wrong: two words before a long turn count as much as the turn."""
-    turns = [turn("one"), turn("one two three")]  # with the speaker, 2 words and 4
-    features = Features.of_turns(turns, 0, axes)
-    mean = np.array([2, 4]) / math.sqrt(20)
-    assert features.meaning[1][:2].tolist() == [0, 1]
-    assert features.meaning_around[1][:2] == pytest.approx(mean, abs=1e-3)
-    assert features.meaning_around[0][:2].tolist() == [1, 0]
+def test_a_question_says_who_is_meant() -> None:
+    """Wrong: a name or "my" in a question means nobody; or the user, where the assistant is meant."""
+
+    def meant(question: str) -> set[int]:
+        return set(Query.of(question, NoEmbedder().encode_query("")).speakers)
+
+    assert term_of(f"{SPEAKER}ann") in meant("What did Ann say?")
+    assert term_of(USER) in meant("What is my size?")
+    assert term_of(USER) not in meant("What did you tell me?")
+    assert term_of(USER) not in meant("What is the size?")
 
 
-def test_a_batch_gives_what_the_whole_gives() -> None:
-    """Wrong: where a log is cut into batches changes what is found."""
-    turns = [turn(f"this is number {n} of all that was said " * (n % 4 + 1)) for n in range(12)]
+def test_pieces_of_a_question_belong_to_its_words() -> None:
+    """Wrong: a piece counts by the rarity of another word; or stop words count."""
+    question = "Where is the old harbour-master of Oslo?"
+    query = Query.of(question, encoded([question])[0])
+    said = [term_of(stem) for stem in ("old", "harbour", "master", "oslo")]
+    assert [word[0] for word in query.words] == said
+    assert query.owners.tolist() == [0, 1, 3]  # one piece for the word with a hyphen
 
-    def embed(texts: Sequence[str]) -> np.ndarray:
-        rows = [np.random.default_rng(len(text)).normal(size=8) for text in texts]
-        return np.array([row / np.linalg.norm(row) for row in rows], np.float32)
 
-    whole, later = Features.of_turns(turns, 0, embed), Features.of_turns(turns, 7, embed)
-    assert np.array_equal(whole.meaning[7:], later.meaning)
-    assert np.array_equal(whole.meaning_around[7:], later.meaning_around)
-    for one, other in zip(whole.words_around[7:], later.words_around, strict=True):
-        assert np.array_equal(one.ids, other.ids)
-        assert np.array_equal(one.weights, other.weights)
+@given(st.lists(st.integers(0, 4), max_size=9), st.data())
+def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -> None:
+    """Wrong: after records were chosen or joined, one has the pieces of another."""
+    rows = [np.full((size, TOKEN), at + 1, np.int8) for at, size in enumerate(sizes)]
+    tokens = Tokens.of(rows)
+    chosen = data.draw(st.lists(st.integers(0, max(0, len(sizes) - 1)), max_size=6)) if sizes else []
+    some = Tokens.joined([tokens.at(chosen), tokens])
+    for at, place in enumerate([*chosen, *range(len(sizes))]):
+        assert np.array_equal(some.of_record(at), rows[place])
+    best = some.best(np.full((1, TOKEN), 1, np.int8))
+    assert (best[:, 0] > 0).tolist() == [sizes[place] > 0 for place in [*chosen, *range(len(sizes))]]
+
+
+def test_neighbours_stand_within_two_records_of_a_session() -> None:
+    """Wrong: a window reaches into another session, or what stands alone has neighbours."""
+    places = np.zeros(9, PLACE)
+    places["session"] = [1, 1, 1, 1, 2, 2, 0, 0, 1]
+    places["seq"] = [4, 1, 2, 3, 1, 2, 0, 0, 9]
+    assert with_neighbours(places, [1]).tolist() == [1, 2, 3]
+    assert with_neighbours(places, [0]).tolist() == [0, 2, 3, 8]
+    assert with_neighbours(places, [5, 6]).tolist() == [4, 5, 6]
+    assert with_neighbours(places, []).tolist() == []
 
 
 def test_without_an_embedder_there_are_words() -> None:
     """Wrong: a base install finds nothing."""
-    features = Features.of_turns([turn("The lake")], 0, lambda texts: np.zeros((len(texts), 0)))
+    features = Features.of_turns([turn("The lake")], NoEmbedder().encode)
     assert (len(features), features.dimension) == (1, 0)
-    assert Query.of("lake", np.zeros(0)).words[0] in features.words[0].ids
+    query = Query.of("lake", NoEmbedder().encode_query("lake"))
+    assert query.words[0][0] in features.words[0].ids
 
 
-def test_vectors_of_which_nothing_is_left() -> None:
-    """Else: where all of a user's are empty they count as whole, and recall fails of them."""
-    assert undamaged_places([b"", b"", b""]) == []
+def test_features_survive_bytes() -> None:
+    """Wrong: what is carried to another store is found by less; or what is cut short passes."""
+    turns = [turn("a red fox"), turn("", seq=2), turn("an owl and a den", seq=3)]
+    features = Features.of_turns(turns, encoded)
+    records = [record(name) for name in "abc"]
+    blobs = blobs_of(records, features)
+    again = features_of(blobs)
+    assert blobs_of(records, again) == blobs
+    assert np.array_equal(again.meaning, features.meaning)
+    assert np.array_equal(again.places, features.places)
+    assert undamaged_places([b"", blobs[0], blobs[1][:-1]]) == [1]
+    assert undamaged_places([b"", b""]) == []

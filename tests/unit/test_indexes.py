@@ -155,6 +155,10 @@ class Shifting:
         return {"0": 1, "1": 2, "2": 3}
 
 
+def held(index: SegmentIndex) -> set[str]:
+    return {index.name(place) for place in range(len(index))}
+
+
 def test_what_changes_between_two_looks_is_read_again() -> None:
     """Wrong: a search finds half of a change: what is gone, or neither the old nor the new; or a
     segment that was written anew passes for a damaged one."""
@@ -162,13 +166,12 @@ def test_what_changes_between_two_looks_is_read_again() -> None:
     with noted() as damaged:
         found = [kept.follow(("v", "ann"), source, records) for _ in range(4)]
     assert damaged == []
-    names = ["0", "1", "2", "new0", "new1", "new2"]
-    assert found[0].held(names) in ({"1", "2", "new2"}, {"2", "new2", "new1"})
-    assert found[2].held(names) == {"new0", "new1", "new2"}
+    assert held(found[0]) in ({"1", "2", "new2"}, {"2", "new2", "new1"})
+    assert held(found[2]) == {"new0", "new1", "new2"}
     assert found[3] is found[2]
     asked = source.asked
     source.change("more")
-    assert kept.follow(("v", "ann"), source, records).held(["more", "new1"]) == {"more", "new1"}
+    assert held(kept.follow(("v", "ann"), source, records)) >= {"more", "new1"}
     assert source.asked == asked + 1
 
 
@@ -178,8 +181,8 @@ def test_a_segment_that_stays_away_is_damaged() -> None:
     del source.bodies[source.state.names[1]]
     with noted() as damaged:
         index = kept.follow(("v", "ann"), source, records)
-    assert index.held(["0", "1", "2"]) == {"0", "1", "2"}
-    assert index.search(for_words("fox 1"), 9).ids == ["1"]
+    assert held(index) == {"0", "1", "2"}
+    assert index.search(for_words("fox 1"), 9).names == ["1"]
     assert [error.damage and error.damage.kind for error in damaged] == ["vector"]
 
 

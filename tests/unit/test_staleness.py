@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.claims import Claim
 from agent_memory.ltm_blocks.extractive.history.staleness import Stale, last_said
-from agent_memory.models.embedders.local import WordLlamaEmbedder
+from agent_memory.models.embedders.local import MiniLMEmbedder
 from tests.unit.claiming import claim, day, facts
 
 OTHERS = [
@@ -91,8 +91,8 @@ SAME_BY_MEANING = [
 
 
 @pytest.fixture(scope="module")
-def embedder() -> WordLlamaEmbedder:
-    return WordLlamaEmbedder()
+def embedder() -> MiniLMEmbedder:
+    return MiniLMEmbedder()
 
 
 def found(
@@ -107,7 +107,7 @@ def found(
 
 @pytest.mark.parametrize(("one", "other"), OTHERS)
 def test_what_differs_in_a_detail_is_not_folded(
-    one: str, other: str, embedder: WordLlamaEmbedder
+    one: str, other: str, embedder: MiniLMEmbedder
 ) -> None:
     """Wrong: a fact is kept from being recalled, because another reads nearly like it."""
     claims = [claim("a", one), claim("b", other, 1)]
@@ -117,7 +117,7 @@ def test_what_differs_in_a_detail_is_not_folded(
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_the_same_words_are_folded(one: str, other: str, embedder: WordLlamaEmbedder) -> None:
+def test_the_same_words_are_folded(one: str, other: str, embedder: MiniLMEmbedder) -> None:
     """Wrong: what was found twice in the same words is recalled twice."""
     claims = [claim("a", one), claim("b", other, 1)]
     assert found(claims) == [("a", "duplicate", "b")]
@@ -125,7 +125,7 @@ def test_the_same_words_are_folded(one: str, other: str, embedder: WordLlamaEmbe
 
 
 @pytest.mark.parametrize(("one", "other"), SAME_BY_MEANING)
-def test_the_same_words_in_another_order(one: str, other: str, embedder: WordLlamaEmbedder) -> None:
+def test_the_same_words_in_another_order(one: str, other: str, embedder: MiniLMEmbedder) -> None:
     """Wrong: a paraphrase is recalled beside what it says again."""
     claims = [claim("a", one), claim("b", other, 1)]
     assert found(claims, vectors=embedder.embed([one, other])) == [("a", "duplicate", "b")]

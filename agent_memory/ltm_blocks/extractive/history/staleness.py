@@ -51,7 +51,7 @@ class StalenessDetector(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     jaccard: float = Field(default=0.8, gt=0, le=1)
-    cosine: float = Field(default=0.95, gt=0, le=1)
+    cosine: float = Field(default=0.92, gt=0, le=1)
     max_age: Age | None = None
     report_only: bool = False
 
