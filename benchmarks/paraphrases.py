@@ -35,6 +35,7 @@ from benchmarks.projection import texts
 
 USER = "ana"
 _NOTES = 300
+_PAIRS = Path(__file__).with_name("paraphrases.json")
 _STEPS, _RATE = 20_000, 0.02
 
 
@@ -104,7 +105,8 @@ def _recalled(memory: AgentMemory, question: str) -> list[Recall]:
 def _gate(recall: Recall) -> float:
     """What the logistic function is of."""
     rank, by = fitted()["rank"], fitted()["relevance"]
-    return sum(by.get(name, 0.0) * value / rank[name] for name, value in recall.views.items())
+    parts = (by.get(name, 0.0) * value / rank[name] for name, value in recall.views.items())
+    return float(sum(parts))
 
 
 def fit(right: list[float], wrong: list[float]) -> tuple[float, float, float]:
@@ -123,14 +125,15 @@ def fit(right: list[float], wrong: list[float]) -> tuple[float, float, float]:
 
 def run(
     file: Annotated[list[Path] | None, typer.Option("--haystack", help="LoCoMo's format.")] = None,
-    pairs: Path = Path(__file__).with_name("paraphrases.json"),
+    pairs: Path = _PAIRS,
     fits: Annotated[bool, typer.Option("--fit")] = False,
 ) -> None:
     """Measure recall in other words."""
     data = json.loads(pairs.read_text(encoding="utf-8"))
     table = Table("haystack", "first", "among ten", "shown by get", "foreign", "small talk")
     right, wrong = list[float](), list[float]()
-    for one in file or [None]:
+    places: list[Path | None] = [*(file or [None])]
+    for one in places:
         found = measure(one, data)
         figures = (found.first, found.among_ten, found.shown, found.foreign, found.small_talk)
         table.add_row(one.name if one else "sentences", *(f"{figure:.2f}" for figure in figures))
@@ -139,7 +142,9 @@ def run(
     console = Console()
     console.print(table)
     if fits:
-        console.print("slope {:.1f}, middle {:.2f}; a tenth passes {:.2f}".format(*fit(right, wrong)))
+        console.print(
+            "slope {:.1f}, middle {:.2f}; a tenth passes {:.2f}".format(*fit(right, wrong))
+        )
 
 
 if __name__ == "__main__":

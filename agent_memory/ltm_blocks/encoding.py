@@ -103,8 +103,9 @@ class SoonEncoded:
                 found[at] = self._embedder.encode([text])[0]
             else:
                 missing.append(at)
+        size = _BATCH if self._embedder.on_this_machine else max(1, len(missing))
         while missing and monotonic() < self._until:
-            batch, missing = missing[-_BATCH:], missing[:-_BATCH]
+            batch, missing = missing[-size:], missing[:-size]
             made = self._embedder.encode([texts[at] for at in batch])
             for at, one in zip(batch, made, strict=True):
                 found[at] = one

@@ -270,6 +270,4 @@ def _note(record: Record) -> Note:
 
 
 def _recall(block: str, note: Note, score: float) -> Recall:
-    return Recall(
-        block, note.id, note.text, score, created_at=note.created_at, relevance=score
-    )
+    return Recall(block, note.id, note.text, score, created_at=note.created_at, relevance=score)

@@ -202,7 +202,8 @@ class VectorMemory(Block):
         self._ready().encode([str(turn) for _, turn in spoken(entries, self.roles)])  # known then
 
     def said(self, scope: Scope) -> None:
-        self._ahead.add(scope.owner, partial(self._encode_ahead, scope))
+        if self._embedder is not None and self._embedder.on_this_machine:
+            self._ahead.add(scope.owner, partial(self._encode_ahead, scope))
 
     def _encode_ahead(self, scope: Scope) -> bool:
         """Encode some of what waits, the newest first; whether there may be more."""

@@ -17,7 +17,6 @@ TURN_LENGTH = 20.0
 """Words of a turn that is neither long nor short; stop words are not counted."""
 
 
-
 K1 = 0.9
 """How soon saying a word again adds nothing."""
 

@@ -26,7 +26,7 @@ class Candidates(NamedTuple):
         best: (n, pieces) best cosine of a record's word pieces with each of the question's.
         weights: (n, words) what each of the question's words is worth in each; 0: it is not there.
         meant: (n,) whether who speaks is meant.
-        count: How many records there are, with those that are no candidates.
+        total: How many records there are, with those that are no candidates.
         holding: (words,) how many of them have each word.
     """
 
@@ -37,7 +37,7 @@ class Candidates(NamedTuple):
     best: np.ndarray
     weights: np.ndarray
     meant: np.ndarray
-    count: int
+    total: int
     holding: np.ndarray
 
     @classmethod
@@ -48,8 +48,8 @@ class Candidates(NamedTuple):
             return parts[0]._ordered()
         arrays = [np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)]
         names = [name for part in parts for name in part.names]
-        count = sum(part.count for part in parts)
-        every = cls(names, *arrays, count, np.sum([part.holding for part in parts], axis=0))
+        total = sum(part.total for part in parts)
+        every = cls(names, *arrays, total, np.sum([part.holding for part in parts], axis=0))
         first = {name: at for at, name in reversed([*enumerate(names)])}
         return every.at(np.array(sorted(first.values()), np.intp))._ordered()
 
@@ -57,7 +57,7 @@ class Candidates(NamedTuple):
         """Some of them."""
         arrays = [one[rows] for one in self[1:7]]
         names = [self.names[row] for row in rows.tolist()]
-        return type(self)(names, *arrays, self.count, self.holding)
+        return type(self)(names, *arrays, self.total, self.holding)
 
     def _ordered(self) -> Self:
         places = self.places

@@ -78,8 +78,7 @@ class Vectors(NamedTuple):
         """(n,) whether each row has any number but 0."""
         if not self.rows.shape[1]:
             return np.zeros(len(self.rows), np.bool_)
-        found: np.ndarray = self.rows.any(axis=1) if self.scales is None else self.scales > 0
-        return found
+        return np.asarray(self.rows.any(axis=1) if self.scales is None else self.scales > 0)
 
     def only(self, keep: np.ndarray) -> Self:
         """Some of the rows."""

@@ -116,7 +116,7 @@ class SegmentIndex:
             best=self._tokens(places).best(query.tokens),
             weights=weights[places],
             meant=self._weights([query.speakers])[places, 0] > 0,
-            count=len(self),
+            total=len(self),
             holding=holding,
         )
 

@@ -76,7 +76,7 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
         limit: So many at most.
     """
     one = Candidates.joined(found)
-    worth = informativeness(one.count, one.holding)
+    worth = informativeness(one.total, one.holding)
     parts = _parts(one, query, worth)
     weights = fitted()["rank"]
     scores = parts @ np.array([weights[name] for name in PARTS], np.float32)
@@ -104,7 +104,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
     numbers, count = fitted(), len(one.names)
     there = (one.weights > 0).astype(np.float32)
     strength = _by_word(one.best, query.owners, there.shape[1])
-    compared = one.best.any(axis=1)  # others have no word pieces, or not yet
+    compared = np.asarray(one.best.any(axis=1))  # others have no word pieces, or not yet
     strength = np.where(compared[:, None], strength, numbers["absent"])
     strength = np.maximum(strength, numbers["present"] * there)
     near = one.neighbours()

@@ -115,9 +115,7 @@ def _vectors(parts: Sequence[memoryview], kind: int, count: int, dimension: int)
 
 
 def _tokens(rows: memoryview, starts: memoryview, count: int) -> Tokens:
-    tokens = Tokens(
-        np.frombuffer(rows, np.int8).reshape(-1, TOKEN), np.frombuffer(starts, "<u4")
-    )
+    tokens = Tokens(np.frombuffer(rows, np.int8).reshape(-1, TOKEN), np.frombuffer(starts, "<u4"))
     ends = tokens.starts
     if len(ends) != count + 1 or ends[0] or (ends[1:] < ends[:-1]).any():
         raise ValueError("The word pieces of a segment are not in order.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any, Literal
 
-import numpy as np
 import pytest
 
 from agent_memory.errors import Damaged

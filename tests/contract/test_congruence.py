@@ -46,7 +46,7 @@ STORES = [
 QUESTIONS = 50
 SHOWN = 20
 CLOSE = 2e-2
-"""Stores keep weights of words in half precision; a server tells how rare a word is by the rarity of
+"""Stores keep weights of words in half precision; a server tells how rare a word is by
 one of its forms."""
 
 SYLLABLES = ["ba", "do", "ri", "ken", "mu", "lo", "sta", "vi", "per", "gan", "tel", "no"]

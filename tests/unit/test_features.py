@@ -1,4 +1,4 @@
-"""The features of turns: their words, meaning, word pieces and places; and windows of neighbours."""
+"""The features of turns: their words, meaning, word pieces and places, and their neighbours."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_turn_is_found_by_its_words_its_speaker_and_its_day() -> None:
 
 
 def test_a_question_says_who_is_meant() -> None:
-    """Wrong: a name or "my" in a question means nobody; or the user, where the assistant is meant."""
+    """Wrong: a name or "my" in a question means nobody; or the user, for the assistant."""
 
     def meant(question: str) -> set[int]:
         return set(Query.of(question, NoEmbedder().encode_query("")).speakers)
@@ -84,12 +84,16 @@ def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -
     """Wrong: after records were chosen or joined, one has the pieces of another."""
     rows = [np.full((size, TOKEN), at + 1, np.int8) for at, size in enumerate(sizes)]
     tokens = Tokens.of(rows)
-    chosen = data.draw(st.lists(st.integers(0, max(0, len(sizes) - 1)), max_size=6)) if sizes else []
+    chosen = (
+        data.draw(st.lists(st.integers(0, max(0, len(sizes) - 1)), max_size=6)) if sizes else []
+    )
     some = Tokens.joined([tokens.at(chosen), tokens])
     for at, place in enumerate([*chosen, *range(len(sizes))]):
         assert np.array_equal(some.of_record(at), rows[place])
     best = some.best(np.full((1, TOKEN), 1, np.int8))
-    assert (best[:, 0] > 0).tolist() == [sizes[place] > 0 for place in [*chosen, *range(len(sizes))]]
+    assert (best[:, 0] > 0).tolist() == [
+        sizes[place] > 0 for place in [*chosen, *range(len(sizes))]
+    ]
 
 
 def test_neighbours_stand_within_two_records_of_a_session() -> None:

@@ -41,7 +41,11 @@ def test_words_and_cosines_are_those_of_the_formula(
     batches: list[list[dict[int, int]]], words: list[set[int]]
 ) -> None:
     """Wrong: what was added later counts wrongly, in the wrong record, or by the wrong number."""
-    index, every, rows = SegmentIndex(DIMENSION), dict[str, dict[int, int]](), dict[str, np.ndarray]()
+    index, every, rows = (
+        SegmentIndex(DIMENSION),
+        dict[str, dict[int, int]](),
+        dict[str, np.ndarray](),
+    )
     for number, batch in enumerate(batches):
         names, made = [f"{number}-{n}" for n in range(len(batch))], features(batch, number)
         index = index.extended(names, made)

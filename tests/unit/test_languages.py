@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.retrieval.languages import ALL_LATIN, ENGLISH, languages_of, persons
 from agent_memory.models.embedders.none import NoEmbedder
+from agent_memory.retrieval.languages import ALL_LATIN, ENGLISH, languages_of, persons
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.terms import term_of, weighted, written
 from agent_memory.retrieval.words import forms_of, roots, words
@@ -19,7 +19,6 @@ def asked(question: str) -> list[int]:
     """The numbers of a question's words."""
     words = Query.of(question, NoEmbedder().encode_query("")).words
     return [*dict.fromkeys(number for word in words for number in word)]
-
 
 
 @pytest.mark.parametrize(

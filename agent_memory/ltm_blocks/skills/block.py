@@ -107,7 +107,9 @@ class SkillMemory(ManualBlock):
         index = self._indexes.of(owner or "", [found_by(skill) for skill in skills])
         scores = index.relevance(self._embedder.query(question)).tolist()
         least = self.resources.min_relevance
-        found = [(skill, score, score >= least) for skill, score in zip(skills, scores, strict=True)]
+        found = [
+            (skill, score, score >= least) for skill, score in zip(skills, scores, strict=True)
+        ]
         return sorted([one for one in found if one[1] > 0], key=lambda one: (-one[1], one[0].name))
 
     def all_kept(self, scope: Scope) -> list[Recall]:

@@ -45,6 +45,11 @@ class Encoder(Embedder, Protocol):
     """An embedder that encodes, as `open_embedder` returns it."""
 
     @property
+    def on_this_machine(self) -> bool:
+        """Whether it costs nothing to encode what nobody may ask for."""
+        ...
+
+    @property
     def baseline(self) -> float:
         """The cosine that short unrelated texts have on average, from 0 to 0.95."""
         ...

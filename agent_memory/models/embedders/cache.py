@@ -1,4 +1,4 @@
-"""Encodes each text once: a cache in front of any embedder, also where many ask at the same time."""
+"""Encodes each text once: a cache in front of any embedder, for many threads."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ class CachedEmbedder:
     def dimension(self) -> int:
         """Length of a vector."""
         return self.inner.dimension
+
+    @property
+    def on_this_machine(self) -> bool:
+        """As the inner embedder says; a user's own function may cost money."""
+        return bool(getattr(self.inner, "on_this_machine", False))
 
     @property
     def baseline(self) -> float:

@@ -118,9 +118,7 @@ def embedder_of(value: Any) -> Any:
 def _named(value: Any) -> str:
     """A name for a function or an object, with the name of its model where it tells one."""
     of = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
-    model = next(
-        (told for name in ("model_name", "model") if isinstance(told := getattr(value, name, 0), str)),
-        "",
-    )  # fmt: skip
+    told = (getattr(value, name, None) for name in ("model_name", "model"))
+    model = next((one for one in told if isinstance(one, str)), "")
     name = f"{of.__module__}.{of.__qualname__}"
     return f"{name}:{model}" if model else name

@@ -46,6 +46,7 @@ class MiniLMEmbedder:
     name = "all-MiniLM-L6-v2-int8"
     dimension = 384
     baseline = 0.0
+    on_this_machine = True
 
     def __init__(self, threads: int = 1) -> None:
         if not is_installed():

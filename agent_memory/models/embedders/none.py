@@ -17,6 +17,7 @@ class NoEmbedder:
     name = "words-only"
     dimension = 0
     baseline = 0.0
+    on_this_machine = False
 
     def __repr__(self) -> str:
         return "NoEmbedder()"

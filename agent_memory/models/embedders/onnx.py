@@ -27,7 +27,11 @@ class FastEmbedEmbedder:
         ConfigError: There is no such folder.
     """
 
-    def __init__(self, model: str, path: str | Path | None = None, *, threads: int | None = None) -> None:
+    on_this_machine = True
+
+    def __init__(
+        self, model: str, path: str | Path | None = None, *, threads: int | None = None
+    ) -> None:
         if importlib.util.find_spec("fastembed") is None:
             raise MissingExtra(f"The embedder fastembed/{model}", "fastembed")
         if path is not None and not Path(path).is_dir():
@@ -81,7 +85,9 @@ class FastEmbedEmbedder:
 
         with self._lock:
             if self._loaded is None:
-                folder: dict[str, Any] = {} if self._path is None else {"specific_model_path": str(self._path)}
+                folder: dict[str, Any] = (
+                    {} if self._path is None else {"specific_model_path": str(self._path)}
+                )
                 try:
                     self._loaded = TextEmbedding(self.model, threads=self._threads, **folder)
                 except (ValueError, OSError) as error:

@@ -130,7 +130,9 @@ class QdrantStore:
                     count = client.count(name, count_filter=where(owner=owner), exact=False).count
                     answers = [one.points for one in batch]
                     points = {
-                        point.id: point for some in answers[len(numbers_of(query)) :] for point in some
+                        point.id: point
+                        for some in answers[len(numbers_of(query)) :]
+                        for point in some
                     }
                     if points:
                         near, _ = client.scroll(

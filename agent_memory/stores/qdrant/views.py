@@ -50,8 +50,12 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
         nearest = models.NearestQuery(nearest=query.meaning.tolist())
         asked.append(
             models.QueryRequest(
-                query=nearest, using=MEANING, filter=owned, limit=depth,
-                with_payload=True, with_vector=True,
+                query=nearest,
+                using=MEANING,
+                filter=owned,
+                limit=depth,
+                with_payload=True,
+                with_vector=True,
             )
         )
     return asked
@@ -130,7 +134,7 @@ def ranked_hits(
     records = {record.id: record for _, record in read}
     features = features_at([point for point, _ in read], dimension)
     index = SegmentIndex(dimension).extended([record.id for _, record in read], features)
-    own = index.candidates(query, len(index))._replace(count=count, holding=np.array(held))
+    own = index.candidates(query, len(index))._replace(total=count, holding=np.array(held))
     found = [own]
     if query.pending is not None:
         pending = query.pending
