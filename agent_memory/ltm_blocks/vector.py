@@ -230,31 +230,23 @@ class VectorMemory(Block):
 
     @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        from agent_memory.retrieval.turns import recalls, sources_of
+        from agent_memory.retrieval.turns import recalls, telling
 
         question = message.text().strip() if message else ""
         if not question:
             return []
         query = self._query(scope, question)
+        least = scope.floor * self.resources.min_relevance
         depth = max(_LEAST_DEPTH, 2 * limit)
         while True:
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
-            near = self._near(scope, question, hits)
-            found = folded(recalls(near, self.name, scope), limit)
-            # where some of what was found is shown, asks the same or says the same, there is more
-            lost = sum(not scope.wants(sources_of(hit.record)) for hit in hits)
-            lost += len(hits) - len(near) if scope.floor <= 0 else 0
-            few = len(found) < limit and len(hits) >= depth and (len(near) >= depth or lost)
-            if not few or depth >= _DEEPEST or given_up():
+            wanted = [hit for hit in hits if hit.relevance >= least]
+            found = folded(recalls(telling(question, wanted), self.name, scope), limit)
+            # most are relevant, and some of them are shown, ask the same or say the same
+            hides = len(found) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
+            if len(found) >= limit or not hides or depth >= _DEEPEST or given_up():
                 return found
             depth *= _DEEPER
-
-    def _near(self, scope: Scope, question: str, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits that are relevant enough, and tell something beside what was asked."""
-        from agent_memory.retrieval.turns import telling
-
-        least = scope.floor * self.resources.min_relevance
-        return telling(question, [hit for hit in hits if hit.relevance >= least])
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
         question = message.text().strip()

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import AgentMemory, StaticMemory, VectorMemory
-from agent_memory.ltm_blocks.vector import Weights
+from agent_memory import AgentMemory, VectorMemory
 
 TALK = [
     ("user", "I am thinking about a holiday in the autumn, somewhere with few people."),
@@ -172,28 +171,9 @@ def test_without_an_embedder_words_find_it(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
     """Wrong: a script is not searched, or accents and case keep a word from being found."""
-    with AgentMemory(store="memory://", blocks=[VectorMemory(min_similarity=0)]) as memory:
+    with AgentMemory(store="memory://", min_relevance=0) as memory:
         others = [{"role": "user", "content": content} for _, content in TALK]
         memory.update("s", others, user_id="u")
         memory.update("t", {"role": "user", "content": text}, user_id="u")
         memory.flush()
         assert memory.search(text[: len(text) // 2].upper(), user_id="u")[0].sources == (("t", 1),)
-
-
-def test_views_can_be_weighed_and_fused_by_rank(tmp_path: Path) -> None:
-    """Wrong: a setting changes nothing, so that an ablation measures nothing."""
-    url = f"sqlite:///{tmp_path / 'm.db'}"
-    said = [{"role": role, "content": content} for role, content in TALK]
-    scores = {}
-    for name, block in (
-        ("blend", VectorMemory()),
-        ("rrf", VectorMemory(fusion="rrf")),
-        ("meaning", VectorMemory(weights=Weights(words=0, words_around=0, priors=0))),
-    ):
-        with AgentMemory(store=url, blocks=[StaticMemory(facts=["x"]), block]) as memory:
-            memory.update("s", said, user_id="u")
-            memory.flush()
-            found = memory.search("Where will Ines live?", user_id="u", limit=3)
-            scores[name] = [recall.score for recall in found if recall.block == "vector"]
-    assert len({tuple(some) for some in scores.values()}) == 3
-    assert max(scores["meaning"]) == pytest.approx(1, abs=0.05)
