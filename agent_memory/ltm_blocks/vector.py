@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, field_validator
 
 from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
+from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope
 from agent_memory.core.threads import given_up
 from agent_memory.errors import (
     DimensionMismatch,

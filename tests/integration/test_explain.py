@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory
 from agent_memory.core.explanation import Explanation
 from agent_memory.errors import InvalidInput
 

@@ -16,6 +16,7 @@ from agent_memory import AgentMemory, AgentMemoryConfig, Message, NoteMemory, Ve
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidId, InvalidInput, ModelUnavailable, SessionOfAnotherUser
 from agent_memory.ltm_blocks.notes import Note, Notes
+from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
@@ -149,7 +150,7 @@ class Reading:
         down: Whether it fails.
     """
 
-    name, dimension, unrelated = "reading", 3, 0.5
+    name, dimension = "reading", 3
 
     def __init__(self) -> None:
         self.asked = 0
@@ -168,7 +169,7 @@ def test_while_the_embedder_is_down_words_find_them(memory: AgentMemory) -> None
     """Wrong: an outage of the embedder hides the notes; or it is asked again with each question,
     though recall has no time for that."""
     embedder, block = Reading(), memory.blocks["notes"]
-    block = block.bind(replace(block.resources, embedders=lambda name: embedder))
+    block = block.bind(replace(block.resources, embedders=lambda name: CachedEmbedder(embedder)))
 
     def found(question: str) -> list[str]:
         recalls = block.get(Scope("ada"), Message(role="user", content=question), 5)

@@ -22,6 +22,7 @@ from agent_memory.errors import (
     StoreUnavailable,
 )
 from agent_memory.ltm_blocks.skills import Skill, Skills
+from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.testing.contract import together
 
 DEPLOY = Skill(
@@ -586,7 +587,7 @@ def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
 class Down:
     """An embedder that fails."""
 
-    name, dimension, unrelated = "down", 3, 0.25
+    name, dimension = "down", 3
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         raise ModelUnavailable("It is down.")
@@ -598,7 +599,7 @@ def test_while_the_embedder_is_down_words_are_compared(memory: AgentMemory, fold
     memory.open("skills").save(DEPLOY)
     block = memory.blocks["skills"]
     assert isinstance(block, SkillMemory)
-    down = block.bind(replace(block.resources, embedders=lambda name: Down()))
+    down = block.bind(replace(block.resources, embedders=lambda name: CachedEmbedder(Down())))
 
     def found(question: str) -> list[str]:
         message = Message(role="user", content=question)
@@ -615,8 +616,8 @@ def test_how_near_a_skill_has_to_be_is_a_setting(folder: Path) -> None:
     """Wrong: with an embedder of other cosines all is recalled, or nothing."""
     question = "Can you ship version 2.3 today?"
     for least, found in ((0.0, ["deploy"]), (0.99, [])):
-        block = SkillMemory(folder=folder, min_similarity=least)
-        with AgentMemory(store="memory://", blocks=[block]) as memory:
+        blocks = [SkillMemory(folder=folder)]
+        with AgentMemory(store="memory://", blocks=blocks, min_relevance=least) as memory:
             memory.open("skills").save(DEPLOY)
             assert recalled(memory, question) == found
 

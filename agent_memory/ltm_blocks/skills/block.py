@@ -30,6 +30,9 @@ _RECALLED = 4_000
 _READABLE = 24
 
 
+_SEARCHED = 0.2  # share of `min_relevance` that a search of skills asks
+
+
 class SkillMemory(ManualBlock):
     """Skills: those of everybody, which people put into a folder, and those of a user's own.
 
@@ -108,9 +111,11 @@ class SkillMemory(ManualBlock):
         scores = index.relevance(self._embedder.query(question)).tolist()
         least = self.resources.min_relevance
         found = [
-            (skill, score, score >= least) for skill, score in zip(skills, scores, strict=True)
+            (skill, score, score >= least)
+            for skill, score in zip(skills, scores, strict=True)
+            if score > 0 and score >= _SEARCHED * least
         ]
-        return sorted([one for one in found if one[1] > 0], key=lambda one: (-one[1], one[0].name))
+        return sorted(found, key=lambda one: (-one[1], one[0].name))
 
     def all_kept(self, scope: Scope) -> list[Recall]:
         own = [one for one in self.open(scope).all() if not one.shared and one.path is not None]
