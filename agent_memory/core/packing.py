@@ -98,6 +98,7 @@ class Packer:
         max_messages: How many turns' messages a context shows at most; None for any number.
         share: Share of the budget that short-term memory may fill.
         summary_tokens: What the strategy's summary may take; 0 for a strategy without one.
+        cuts: Whether recalls are left out that score much less than the best of their block.
         reads_turn: Whether the turn so far can be read on, though it is not stored yet.
     """
 
@@ -109,6 +110,7 @@ class Packer:
     max_messages: int | None = None
     share: float = 1.0
     summary_tokens: int = 0
+    cuts: bool = True
     reads_turn: bool = False
 
     @property
@@ -122,6 +124,8 @@ class Packer:
 
         It is higher where the message only tells something: nobody waits for an answer.
         """
+        if not self.cuts:
+            return {}
         least = _LEAST_SHARE if asks(question) else _LEAST_SHARE_TOLD
         return {name: least for name, info in self.blocks.items() if info.selective}
 

@@ -288,6 +288,7 @@ def assemble(config: AgentMemoryConfig, only: str | None = None) -> Components:
         config.max_messages,
         strategy.share,
         strategy.summary_tokens,
+        cuts=config.min_relevance > 0,
     )
     recaller = FanOut(config.recall_timeout, blocks=recalling, store_id=config.namespace)
     searcher = FanOut(config.recall_timeout, blocks=searched, store_id=config.namespace)

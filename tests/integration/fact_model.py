@@ -87,7 +87,7 @@ def remembering(
             api_base=fake.api_base,
             api_key="k",
             overflow=overflow,
-            **{"min_share": 0, **fields},  # contexts show all facts that bear on the question
+            **{"min_relevance": 0, **fields},  # contexts show all facts that bear on the question
         ) as memory,
     ):
         yield memory

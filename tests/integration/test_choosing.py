@@ -87,7 +87,7 @@ def test_the_ranking_stands_where_the_model_gives_no_answer(
         more["seconds"] = 0.01
     block = StaticMemory(facts=FACTS, choose=chooser(**more))
     limits = {"total": {"calls": 0}} if how == "spent" else {}
-    with opened(fake, block, spending_limits=limits, min_share=0) as memory:
+    with opened(fake, block, spending_limits=limits, min_relevance=0) as memory:
         assert sorted(told(memory)) == sorted(FACTS)
     (why,) = [one.getMessage() for one in caplog.records if "without a model" in one.getMessage()]
     assert len(why.partition(": ")[2]) > 5

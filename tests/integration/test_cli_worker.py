@@ -198,7 +198,7 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
         embedding="openai/fake",
         api_base=fake.api_base,
         api_key="none",
-        blocks=[VectorMemory(min_score=-1.0)],
+        blocks=[VectorMemory()],
     ) as memory:
         assert len(memory.search("says", user_id="u0")) == 6
 

@@ -114,7 +114,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
     given = {
         "durability": "power", "store": "memory://", "encryption": "KEYS",
         "namespace": "n", "max_tokens": "777", "max_messages": "50", "max_recall_tokens": "99",
-        "min_share": "0.5",
+        "min_relevance": "0.5",
         "max_message_bytes": "5000",
         "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
         "model_timeout": "3", "tokenizer": "approximate",

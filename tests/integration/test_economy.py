@@ -56,7 +56,7 @@ def test_thanks_bring_nothing_but_what_is_always_there(memory: AgentMemory) -> N
 def test_what_bears_much_less_on_it_than_the_best_is_left_out(tmp_path: Path) -> None:
     """Wrong: contexts are filled up to their bound, whatever is asked."""
     url = f"sqlite:///{tmp_path}/m.db"
-    with AgentMemory(store=url, recall_timeout=60, min_share=0) as memory:
+    with AgentMemory(store=url, recall_timeout=60, min_relevance=0) as memory:
         say(memory, "mon", "My telescope is a refractor, bought in Jena in 2019.", "Lovely!")
         for day in range(30):
             say(memory, f"day-{day}", f"On day {day} we looked at the sky for a while.", "I see.")
@@ -69,7 +69,7 @@ def test_what_bears_much_less_on_it_than_the_best_is_left_out(tmp_path: Path) ->
         assert len(found) < len(everything)
         assert len(shown(memory, "I look at the sky.")) <= max(told)
         explained = memory.explain("Where did I buy my telescope?", user_id="ana")
-        assert any("min_share" in one.why for one in explained.left_out)
+        assert any("much less" in one.why for one in explained.left_out)
 
 
 def test_without_an_embedder_foreign_requests_bring_nothing(

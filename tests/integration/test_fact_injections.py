@@ -293,7 +293,7 @@ def talk(fake: FakeLLM, **how: Any) -> Talk:
         api_base=fake.api_base,
         api_key=SecretStr("sk-test"),
         max_tokens=60_000,
-        min_share=0,
+        min_relevance=0,
     )
     return Talk(memory, model)
 

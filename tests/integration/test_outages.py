@@ -377,7 +377,7 @@ def test_a_service_starts_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> N
             api_base=fake.api_base,
             api_key="none",
             model_timeout=1.0,
-            blocks=[VectorMemory(min_score=-1.0)],
+            blocks=[VectorMemory()],
         ) as memory:
             memory.update("s", {"role": "user", "content": "hello"}, user_id="u")
             assert memory.get("s", "hello").messages[0].text() == "hello"

@@ -34,7 +34,7 @@ def memory() -> Iterator[AgentMemory]:
             api_base=fake.api_base,
             api_key="k",
             overflow=FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()]),
-            min_share=0,
+            min_relevance=0,
         ) as memory,
     ):
         absorbed(memory, "s1", said("I live in Paris", "2024-01-05"))

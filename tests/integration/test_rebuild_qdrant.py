@@ -52,7 +52,7 @@ class Rig:
         self._fake = fake
 
     def settings(self, model: str, store: Store | None = None, **fields: Any) -> AgentMemoryConfig:
-        block = VectorMemory(store=self.server.url, min_score=-1.0)
+        block = VectorMemory(store=self.server.url)
         return AgentMemoryConfig(
             store=store or self.store,
             overflow=FlushToLTM(blocks=[block], absorb="every_update"),

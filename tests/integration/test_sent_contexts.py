@@ -21,7 +21,7 @@ BLOCKS = [VectorMemory(), StaticMemory(facts=["The shop opens at nine."])]
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
     with AgentMemory(
-        store="memory://", keep_contexts=True, max_tokens=1500, blocks=BLOCKS, min_share=0
+        store="memory://", keep_contexts=True, max_tokens=1500, blocks=BLOCKS, min_relevance=0
     ) as memory:
         yield memory
 
@@ -123,12 +123,12 @@ def test_a_window_of_a_framework_is_told_as_it_was_sent(memory: AgentMemory) -> 
 def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
     """Wrong: it is kept in memory alone."""
     path = tmp_path / "m.db"
-    with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_share=0) as memory:
+    with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_relevance=0) as memory:
         known(memory)
         memory.remember("Ana is allergic to nuts.", user_id="ana")
         turn = memory.before_turn("s", "Where did I move? Can I eat nuts?", user_id="ana")
         memory.after_turn(turn, "In Lisbon.")
-    with AgentMemory(path, blocks=BLOCKS, min_share=0) as memory:
+    with AgentMemory(path, blocks=BLOCKS, min_relevance=0) as memory:
         [told] = memory.contexts("s")
         assert told.exact
         assert told.messages == turn.messages

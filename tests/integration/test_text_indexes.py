@@ -63,8 +63,8 @@ def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
     url = f"sqlite:///{tmp_path}/m.db"
     blocks = [NoteMemory(), SkillMemory(folder=tmp_path / "skills")]
     with (
-        AgentMemory(store=url, blocks=blocks, min_share=0) as one,
-        AgentMemory(store=url, blocks=blocks, min_share=0) as two,
+        AgentMemory(store=url, blocks=blocks, min_relevance=0) as one,
+        AgentMemory(store=url, blocks=blocks, min_relevance=0) as two,
     ):
         yield one, two
 
