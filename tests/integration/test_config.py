@@ -118,7 +118,7 @@ def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         "max_message_bytes": "5000",
         "model": "openai/x", "api_base": "http://127.0.0.1:1", "api_key": "sk-canary",
         "model_timeout": "3", "tokenizer": "approximate",
-        "embedding": "local", "overflow": '{"kind": "trim"}',
+        "embedding": "local", "embedding_threads": "2", "overflow": '{"kind": "trim"}',
         "blocks": '[{"kind": "static", "facts": ["x"]}]', "overflow_mode": "background",
         "quiet_seconds": "20", "spending_limits": '{"total": {"calls": 9}}',
         "prices": '{"a/b": {"input": 1, "output": 2}}',

@@ -185,7 +185,7 @@ def test_what_was_recalled_often_counts_where_asked_for() -> None:
     often = ImportanceScorer(relevance=0.01, recency=0, use=0, confidence=0, recalled=1)
     for scorer in (often, ImportanceScorer()):
         block = ExtractiveMemory(scorer=scorer)
-        with remembering(model, block=block, min_share=0.99) as memory:
+        with remembering(model, block=block) as memory:
             absorbed(memory, "a", said("I sail"), said("I row"))
             for _ in range(5):
                 memory.get("new", "Does she sail on Sundays?", user_id="ada")

