@@ -46,18 +46,22 @@ class Candidates(NamedTuple):
         them have the first counts."""
         if len(parts) == 1:
             return parts[0]._ordered()
-        arrays = [np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)]
+        places, cosines, filled, best, weights, meant = (
+            np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)
+        )
         names = [name for part in parts for name in part.names]
-        total = sum(part.total for part in parts)
-        every = cls(names, *arrays, total, np.sum([part.holding for part in parts], axis=0))
+        total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
+        every = cls(names, places, cosines, filled, best, weights, meant, total, np.array(holding))
         first = {name: at for at, name in reversed([*enumerate(names)])}
         return every.at(np.array(sorted(first.values()), np.intp))._ordered()
 
     def at(self, rows: np.ndarray) -> Self:
         """Some of them."""
-        arrays = [one[rows] for one in self[1:7]]
+        places, cosines, filled, best, weights, meant = (one[rows] for one in self[1:7])
         names = [self.names[row] for row in rows.tolist()]
-        return type(self)(names, *arrays, self.total, self.holding)
+        return type(self)(
+            names, places, cosines, filled, best, weights, meant, self.total, self.holding
+        )
 
     def _ordered(self) -> Self:
         places = self.places
