@@ -143,13 +143,6 @@ def _conversations(data: Path, only: Sequence[str]) -> list[Conversation]:
     return [one for one in found if not only or one.name in only]
 
 
-def _settings(given: Settings, words_only: bool) -> Settings:
-    if not words_only:
-        return given
-    weights = VectorMemory(**given).weights.model_dump()
-    return given | {"weights": weights | _NO_MEANING}
-
-
 def _setting(given: str) -> tuple[str, Any]:
     name, mark, value = given.partition("=")
     if not mark:
