@@ -95,7 +95,7 @@ def run(
     settings: Settings = {
         "model": answers.model, "api_base": api_base, "api_key": api_key,
         "model_timeout": timeout, "absorb_timeout": timeout * _REQUESTS,
-        "overflow": Trim(), "max_tokens": _ROOM, "max_recall_tokens": tokens, "min_share": 0,
+        "overflow": Trim(), "max_tokens": _ROOM, "max_recall_tokens": tokens, "min_relevance": 0,
         "recall_timeout": 60.0,
     }  # fmt: skip
     if model is not None:

@@ -29,7 +29,7 @@ from benchmarks.foreign import FOREIGN, SMALL_TALK
 
 BUDGETS = (1_000, 2_000, 4_000)
 AS_SENT = 0
-"""Stands for a context at default settings, which is not filled; budgets are, by `min_share=0`."""
+"""Stands for a context at default settings, which is not filled; budgets are, by `min_relevance=0`."""
 
 COMPARED = (5, 10)
 Settings = dict[str, Any]
@@ -38,13 +38,6 @@ TurnOf = dict[tuple[str, int], str]
 
 _ROOM = 1_000_000  # of contexts: only recalls are to be short of tokens
 _OURS, _PLAIN = "as set", "plain hybrid"
-_HYBRID: Settings = {
-    "fusion": "rrf",
-    "min_score": 0.0,
-    "min_similarity": 0.0,
-    "weights": {"words": 1, "words_around": 0, "meaning": 1, "meaning_around": 0, "priors": 0},
-}
-_NO_MEANING = {"meaning": 0, "meaning_around": 0}
 
 
 def run(
@@ -65,29 +58,11 @@ def run(
         typer.Option("--set", help="Another setting of VectorMemory, NAME=JSON; repeatable."),
     ] = [],  # noqa: B006
     embedding: Annotated[str | None, typer.Option(help="Another embedding model.")] = None,
-    words_only: Annotated[
-        bool,
-        typer.Option(
-            "--words-only",
-            help="Views by meaning count nothing: their weights are 0, as if no embedder were "
-            "installed. Vectors are still made and stored, so times are not those without one.",
-        ),
-    ] = False,
-    baseline: Annotated[
-        bool,
-        typer.Option(
-            "--baseline",
-            help="Search with a plain hybrid too, reciprocal rank fusion of BM25 and vectors of "
-            "single messages (with --words-only, BM25 alone), and print the difference.",
-        ),
-    ] = False,
     out: Annotated[Path | None, typer.Option(help="A JSON file for the figures.")] = None,
 ) -> None:
     """Measure and print tables."""
     given = dict(_setting(one) for one in change)
-    methods = {_OURS: _settings(given, words_only)}
-    if baseline:
-        methods[_PLAIN] = _settings(given | _HYBRID, words_only)
+    methods = {_OURS: given}
     some = _conversations(data, only)
     found: dict[str, list[Found]] = {name: [] for name in methods}
     quiet: list[bool] = []
@@ -123,9 +98,6 @@ def run(
         "idle_without_recall": 100 * fmean(quiet),
         **_told(methods[_OURS], found[_OURS]),
     }
-    if baseline:
-        told["baseline"] = _told(methods[_PLAIN], found[_PLAIN])
-        told["gains"] = _gains(found[_OURS], found[_PLAIN])
     _show(told, found)
     if out is not None:
         out.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
@@ -154,7 +126,7 @@ def _setting(given: str) -> tuple[str, Any]:
 
 
 def _memory(url: str, budget: int, embedding: str | None, settings: Settings) -> AgentMemory:
-    filled: Settings = {} if budget == AS_SENT else {"max_recall_tokens": budget, "min_share": 0}
+    filled: Settings = {} if budget == AS_SENT else {"max_recall_tokens": budget, "min_relevance": 0}
     return AgentMemory(
         store=url,
         max_tokens=_ROOM,
