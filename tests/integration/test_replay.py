@@ -22,7 +22,7 @@ from agent_memory.engine.assembly import assemble
 from agent_memory.errors import ConfigError, DimensionMismatch
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.operations import rebuild
-from agent_memory.retrieval.features import Query
+from agent_memory.retrieval.query import Query
 from agent_memory.stores import MemoryStore
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
@@ -416,7 +416,7 @@ def test_rebuild_while_the_old_process_writes(fake: FakeLLM) -> None:
         for told in (*old.get("s0", "fact").warnings, failed):
             assert told is not None
             assert "'openai/a'" in told
-            assert "'wordllama-" in told
+            assert "'all-MiniLM" in told
             assert "Restart it with the new settings" in told
             assert "replay" not in told  # that would undo the new one
     with AgentMemory(vectors(store, fake, "openai/a")) as memory:

