@@ -139,10 +139,10 @@ def test_local_embedders_share_a_model_loaded_once() -> None:
     code = (
         "import threading\n"
         "import numpy as np\n"
-        "import wordllama\n"
+        "import onnxruntime\n"
         "from agent_memory.models.embedders.local import MiniLMEmbedder\n"
-        "loads, load = [], wordllama.WordLlama.load\n"
-        "wordllama.WordLlama.load = lambda **given: loads.append(1) or load(**given)\n"
+        "loads, session = [], onnxruntime.InferenceSession\n"
+        "onnxruntime.InferenceSession = lambda *a, **k: loads.append(1) or session(*a, **k)\n"
         "found = []\n"
         "def embed():\n"
         "    found.append(MiniLMEmbedder().embed(['hello world']))\n"
@@ -156,7 +156,7 @@ def test_local_embedders_share_a_model_loaded_once() -> None:
 
 
 def test_local_embedder_leaves_logging_alone(local: MiniLMEmbedder) -> None:
-    """A wrong one lets wordllama put a handler on the application's root logger."""
+    """A wrong one lets a library put a handler on the application's root logger."""
     code = (
         "import logging\n"
         "from agent_memory.models.embedders.local import MiniLMEmbedder\n"
