@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -13,6 +13,26 @@ REACH = 2
 _GAP = 4  # seqs between neighbours: messages of tools stand between those that people see
 _WINDOW_WORDS = 130
 _NEIGHBOUR_WORDS = 60
+
+
+class Named(NamedTuple):
+    """The ids of records, made when they are asked for: most candidates are not among the best.
+
+    Attributes:
+        name: The id of a record by its number.
+        numbers: (n,) the records.
+    """
+
+    name: Callable[[int], str]
+    numbers: np.ndarray
+
+    def at(self, rows: np.ndarray) -> Named:
+        """Some of them."""
+        return Named(self.name, self.numbers[rows])
+
+    def all(self) -> list[str]:
+        """All ids."""
+        return [self.name(number) for number in self.numbers.tolist()]
 
 
 class Candidates(NamedTuple):
@@ -30,7 +50,7 @@ class Candidates(NamedTuple):
         holding: (words,) how many of them have each word.
     """
 
-    names: list[str]
+    names: Named
     places: np.ndarray
     cosines: np.ndarray
     filled: np.ndarray
@@ -49,18 +69,26 @@ class Candidates(NamedTuple):
         places, cosines, filled, best, weights, meant = (
             np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)
         )
-        names = [name for part in parts for name in part.names]
+        ids = [name for part in parts for name in part.names.all()]
+        names = Named(ids.__getitem__, np.arange(len(ids)))
         total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
         every = cls(names, places, cosines, filled, best, weights, meant, total, np.array(holding))
-        first = {name: at for at, name in reversed([*enumerate(names)])}
+        first = {name: at for at, name in reversed([*enumerate(ids)])}
         return every.at(np.array(sorted(first.values()), np.intp))._ordered()
 
     def at(self, rows: np.ndarray) -> Self:
         """Some of them."""
         places, cosines, filled, best, weights, meant = (one[rows] for one in self[1:7])
-        names = [self.names[row] for row in rows.tolist()]
         return type(self)(
-            names, places, cosines, filled, best, weights, meant, self.total, self.holding
+            self.names.at(rows),
+            places,
+            cosines,
+            filled,
+            best,
+            weights,
+            meant,
+            self.total,
+            self.holding,
         )
 
     def _ordered(self) -> Self:
@@ -94,15 +122,16 @@ def with_neighbours(places: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
     """
     if not len(chosen):
         return np.empty(0, np.intp)
-    alone = [place for place in chosen if not places["seq"][place]]
-    near_some = places["session"][[place for place in chosen if places["seq"][place]]]
-    some = np.flatnonzero(np.isin(places["session"], near_some) & (places["seq"] > 0))
+    given = np.array(chosen, np.intp)
+    in_session = places["seq"][given] > 0
+    alone, sessions = given[~in_session], places["session"][given[in_session]]
+    some = np.flatnonzero(np.isin(places["session"], sessions) & (places["seq"] > 0))
     there = places[some]
     order = some[np.lexsort((there["part"], there["seq"], there["session"]))]
-    at = np.flatnonzero(np.isin(order, np.array(chosen)))
+    at = np.flatnonzero(np.isin(order, given))
     near = (at[:, None] + np.arange(-REACH, REACH + 1)).ravel().clip(0, max(0, len(order) - 1))
     same = places["session"][order[near]] == places["session"][order[np.repeat(at, 2 * REACH + 1)]]
-    return np.unique(np.concatenate([order[near[same]], np.array(alone, np.intp)]))
+    return np.unique(np.concatenate([order[near[same]], alone]))
 
 
 def _shifted(places: np.ndarray, step: int) -> np.ndarray:

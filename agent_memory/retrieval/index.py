@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.candidates import Candidates, with_neighbours
+from agent_memory.retrieval.candidates import Candidates, Named, with_neighbours
 from agent_memory.retrieval.features import PLACE, Features
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import Ranked, informativeness, ranked
@@ -109,7 +109,7 @@ class SegmentIndex:
             first.update(_best(filled, depth, above=-np.inf))
         places = with_neighbours(self._places, sorted(first))
         return Candidates(
-            names=[self.name(place) for place in places.tolist()],
+            names=Named(self.name, places),
             places=self._places[places],
             cosines=cosines[places],
             filled=self.filled[places] if len(query.meaning) else np.zeros(len(places), np.bool_),

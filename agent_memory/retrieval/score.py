@@ -83,7 +83,7 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     scores = np.round(scores, _DIGITS)
     best = np.argsort(-scores, kind="stable")[:limit]
     return Ranked(
-        [one.names[place] for place in best.tolist()],
+        one.names.at(best).all(),
         scores[best],
         _relevance(parts[best]),
         parts[best],
@@ -101,7 +101,7 @@ def _relevance(parts: np.ndarray) -> np.ndarray:
 
 
 def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
-    numbers, count = fitted(), len(one.names)
+    numbers, count = fitted(), len(one.places)
     there = (one.weights > 0).astype(np.float32)
     strength = _by_word(one.best, query.owners, there.shape[1])
     compared = np.asarray(one.best.any(axis=1))  # others have no word pieces, or not yet
