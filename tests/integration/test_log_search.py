@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_memory.retrieval.surroundings import FARTHEST
 
 from agent_memory import AgentMemory, StaticMemory, Trim, VectorMemory
 from agent_memory.errors import SessionOfAnotherUser
@@ -39,7 +38,7 @@ def test_a_session_is_searched_without_any_block(memory: AgentMemory) -> None:
     assert found[0].text == f"user: {SAID[1]['content']}"
     assert found[0].sources == (("s", 2),)
     assert (found[0].block, found[0].tokens > 5, found[0].score > 0) == ("log", True, True)
-    assert max(source[1] for one in found for source in one.sources) <= 7 + FARTHEST
+    assert max(source[1] for one in found for source in one.sources) <= 7 + 4
     assert memory.search("Where was he bought?", session_id="s", limit=1)[0].sources == (("s", 4),)
 
 

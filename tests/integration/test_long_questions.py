@@ -113,11 +113,11 @@ def test_what_waits_is_made_ready_once() -> None:
     made: list[int] = []
     begun, go_on = threading.Event(), threading.Event()
 
-    def make(groups: Sequence[Any]) -> list[Any]:
-        made.append(len(groups))
+    def make(said: Sequence[Any]) -> Any:
+        made.append(len(said))
         begun.set()
         assert go_on.wait(SECONDS)
-        return [([], None) for _ in groups]
+        return [], None
 
     waiting, tails = Waiting(["user"]), waits(ASK)
     asking = [
@@ -139,9 +139,9 @@ def test_what_is_looked_at_of_what_waits_is_bounded() -> None:
     what is looked at the passage is missing that has the question's words, or the end."""
     looked_at: list[str] = []
 
-    def make(groups: Sequence[Any]) -> list[Any]:
-        looked_at.extend(turn.text for _, said in groups for _, turn in said)
-        return []
+    def make(said: Sequence[Any]) -> Any:
+        looked_at.extend(turn.text for _, turn in said)
+        return [], None
 
     words = [f"w{number:x}" for number in range(150_000)]
     words[70_000] = "Ada adopted a dog."
