@@ -580,7 +580,7 @@ def test_doctor_without_anything() -> None:
         "store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013",
         "absorbing": "\u2013", "shares": "\u2013", "mcp": "✓", "records": "✓",
     }  # fmt: skip
-    assert "256 numbers" in told
+    assert "384 numbers" in told
     assert not list(Path().glob("*.db"))
 
 
@@ -623,7 +623,7 @@ def test_doctor_finds_a_missing_key_and_vectors_of_another_dimension(fake: FakeL
     result = runner.invoke(app, ["doctor", "--config", "c.toml", "--call"])
     assert result.exit_code == 1
     assert marks(result.stdout)["vectors"] == "✗"
-    assert "256" in result.stdout
+    assert "384" in result.stdout
     assert marks(run("doctor", "--config", "c.toml", ok=False))["vectors"] == "\u2013"
 
 

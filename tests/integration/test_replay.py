@@ -308,7 +308,7 @@ def vectors(store: Store, fake: FakeLLM, embedding: str, *names: str) -> AgentMe
 def embedded(store: Store, fake: FakeLLM, embedding: str, name: str = "vector") -> list[str]:
     """The texts of Ada's vectors, each found by the vector that the model now gives it."""
     with AgentMemory(vectors(store, fake, embedding, name)):  # the model that it was opened with
-        width = 256 if embedding == "local" else fake.dimension
+        width = 384 if embedding == "local" else fake.dimension
         every = everything(store, name, "user:ada", width)
         for record in every if embedding != "local" else []:
             vector = np.array(fake.vector(record.text), dtype=np.float32)
