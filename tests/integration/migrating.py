@@ -126,7 +126,7 @@ def fill(store: Store) -> None:
     store.open_vectors("index", 8, "a model: of 8")
     words = [f"word{n} fox" for n in range(450)]
     records = [record(f"v{n}", f"user:{n % 3}", f"index:{n % 2}", last=0) for n in range(450)]
-    store.put_vectors("index", records, worded(words, words[::-1], units(450), units(450, seed=8)))
+    store.put_vectors("index", records, worded(words, units(450)))
     store.open_vectors("bare", 0, "no embedder")
     store.put_vectors("bare", [record("a", session_id="")], worded(["red fox"]))
     store.put_records(

