@@ -245,6 +245,6 @@ def _vectors(store: Store) -> Iterator[tuple[Any, ...]]:
     for block in store.vector_blocks():
         for records, features in store.all_vectors(block):
             for place, one in enumerate(records):
-                terms = [*features.words[place], *features.words_around[place]]
-                arrays = [features.meaning[place], features.meaning_around[place], *terms]
+                terms = [*features.words[place], features.tokens.of_record(place)]
+                arrays = [features.meaning[place], np.array(features.places[place].tolist()), *terms]
                 yield block, asdict(one), [np.asarray(array).tolist() for array in arrays]
