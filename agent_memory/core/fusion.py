@@ -13,6 +13,7 @@ from agent_memory.core.records import Recall, Scope, Source
 
 _AGREED = 0.25
 """What another block's finding of the same message adds to a recall, of what it scores there."""
+_SPARE = 4  # recalls that may say what others say, beyond those that are wanted
 _STANDING = 300
 """Tokens that every recall is taken to cost beside its own, when their worth is compared."""
 
@@ -185,7 +186,7 @@ def folded(ranked: Iterable[Recall], limit: int) -> list[Recall]:
         ranked: Recalls, best first; no more of them are asked for than it takes.
         limit: How many.
     """
-    rest, first, size = iter(ranked), dict[str, Recall](), 2 * limit
+    rest, first, size = iter(ranked), dict[str, Recall](), limit + _SPARE
     while True:
         for recall in rest:
             first.setdefault(" ".join(recall.text.casefold().split()), recall)

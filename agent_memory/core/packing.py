@@ -31,9 +31,9 @@ from agent_memory.core.transcript import told
 from agent_memory.core.window import is_user, passes, unshown, visible
 from agent_memory.errors import InvalidMessage
 
-_LEAST_ASKED = 50
-_LEAST_SHARE, _LEAST_SHARE_TOLD = 0.68, 0.91
-_TOKENS_EACH = 40  # of short messages
+_LEAST_ASKED = 30
+_LEAST_SHARE, _LEAST_SHARE_TOLD = 0.7, 0.91
+_TOKENS_EACH = 60  # of short messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_LEAST_DEPTH = 50
+_DEEP = 20  # records that only ask or say the same, beyond those that are wanted
 _AHEAD = 32  # texts that are encoded at a time, ahead of questions
 _ENCODE_SECONDS = 0.5  # that a question waits for what is not encoded yet
 _DEEPER = 4  # times as many are looked at where many say the same
@@ -237,7 +237,7 @@ class VectorMemory(Block):
             return []
         query = self._query(scope, question)
         least = scope.floor * self.resources.min_relevance
-        depth = max(_LEAST_DEPTH, 2 * limit)
+        depth = limit + _DEEP
         while True:
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
             wanted = [hit for hit in hits if hit.relevance >= least]
@@ -255,7 +255,7 @@ class VectorMemory(Block):
         from agent_memory.retrieval.turns import recalls, telling
 
         hits = self._vectors.search_vectors(
-            self.name, scope.owner, self._query(scope, question), max(_LEAST_DEPTH, 2 * limit)
+            self.name, scope.owner, self._query(scope, question), limit + _DEEP
         )
         told = {hit.record.id for hit in telling(question, hits)}
         least = self.resources.min_relevance

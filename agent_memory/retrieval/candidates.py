@@ -15,6 +15,12 @@ _WINDOW_WORDS = 130
 _NEIGHBOUR_WORDS = 60
 
 
+def in_order(places: np.ndarray) -> np.ndarray:
+    """(n,) the rows of `features.PLACE` in the order of their conversations."""
+    found: np.ndarray = np.lexsort((places["part"], places["seq"], places["session"]))
+    return found
+
+
 class Named(NamedTuple):
     """The ids of records, made when they are asked for: most candidates are not among the best.
 
@@ -36,7 +42,7 @@ class Named(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Records to be compared closely, in any order.
+    """Records to be compared closely, in the order of their conversations.
 
     Attributes:
         names: Their ids.
@@ -65,7 +71,7 @@ class Candidates(NamedTuple):
         """Those of several indexes, in the order of their conversations. Of a record that two of
         them have the first counts."""
         if len(parts) == 1:
-            return parts[0]._ordered()
+            return parts[0]
         places, cosines, filled, best, weights, meant = (
             np.concatenate(one) for one in zip(*(part[1:7] for part in parts), strict=True)
         )
@@ -74,7 +80,8 @@ class Candidates(NamedTuple):
         total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
         every = cls(names, places, cosines, filled, best, weights, meant, total, np.array(holding))
         first = {name: at for at, name in reversed([*enumerate(ids)])}
-        return every.at(np.array(sorted(first.values()), np.intp))._ordered()
+        rows = np.array(sorted(first.values()), np.intp)
+        return every.at(rows[in_order(places[rows])])
 
     def at(self, rows: np.ndarray) -> Self:
         """Some of them."""
@@ -91,13 +98,9 @@ class Candidates(NamedTuple):
             self.holding,
         )
 
-    def _ordered(self) -> Self:
-        places = self.places
-        return self.at(np.lexsort((places["part"], places["seq"], places["session"])))
-
     def neighbours(self) -> list[np.ndarray]:
         """(n,) the places of the record before each, after it, and second before it; -1 where there
-        is none, or no room for it: long records need no window. They have to be ordered."""
+        is none, or no room for it: long records need no window."""
         before, after, second = (_shifted(self.places, step) for step in (-1, 1, -2))
         words = self.places["words"].astype(np.int64)
         taken = np.minimum(words, _NEIGHBOUR_WORDS)
@@ -111,27 +114,6 @@ class Candidates(NamedTuple):
             fitting(after, words),
             fitting(second, words + words[before]),
         ]
-
-
-def with_neighbours(places: np.ndarray, chosen: Sequence[int]) -> np.ndarray:
-    """The numbers of some records and of those at most `REACH` places from them in their sessions.
-
-    Args:
-        places: (n,) of `features.PLACE`, of all records.
-        chosen: The numbers of some.
-    """
-    if not len(chosen):
-        return np.empty(0, np.intp)
-    given = np.array(chosen, np.intp)
-    in_session = places["seq"][given] > 0
-    alone, sessions = given[~in_session], places["session"][given[in_session]]
-    some = np.flatnonzero(np.isin(places["session"], sessions) & (places["seq"] > 0))
-    there = places[some]
-    order = some[np.lexsort((there["part"], there["seq"], there["session"]))]
-    at = np.flatnonzero(np.isin(order, given))
-    near = (at[:, None] + np.arange(-REACH, REACH + 1)).ravel().clip(0, max(0, len(order) - 1))
-    same = places["session"][order[near]] == places["session"][order[np.repeat(at, 2 * REACH + 1)]]
-    return np.unique(np.concatenate([order[near[same]], alone]))
 
 
 def _shifted(places: np.ndarray, step: int) -> np.ndarray:

@@ -15,24 +15,22 @@ from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.encoding import Encoding
 from agent_memory.retrieval.languages import ENGLISH
-from agent_memory.retrieval.telling import FULL, only_asks
+from agent_memory.retrieval.telling import only_asks
 from agent_memory.retrieval.terms import NO_TERMS, Terms, Written, term_of, weighted, written
 from agent_memory.retrieval.tokens import Tokens
 
 PLACE = np.dtype(
-    [
-        *(("session", "<u4"), ("seq", "<u4"), ("part", "<u2")),
-        *(("words", "<u2"), ("short", "u1"), ("asks", "u1")),
-    ]
+    [("session", "<u4"), ("seq", "<u4"), ("part", "<u2"), ("words", "<u2"), ("asks", "u1")]
 )
 """Where a record stands and how long it is: the session's number, seq (0 for a record without
-neighbours) and passage; the words of its message; how many words it lacks to be a full statement;
-whether it only asks."""
+neighbours) and passage; the words of its message; whether it only asks."""
 
 SPEAKER = "\0speaker "
 """Begins the term that stands for who speaks: no word of a text has a zero byte."""
 
 USER = f"{SPEAKER}\0user"
+
+ROLES = frozenset(("user", "assistant", "model", "system", "tool"))
 
 _MOST_WORDS = 2**16 - 1
 _DAYS = 4_000
@@ -63,7 +61,9 @@ class Turn:
     words: int = 0
 
     def __str__(self) -> str:
-        return f"{self.speaker}: {self.text}"
+        """The text as it is found: after the speaker's name, where it has one. A role would blur
+        its meaning."""
+        return self.text if self.speaker in ROLES else f"{self.speaker}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Features:
                 _terms([*_day(turn.said_at.date()), *pieces], _speakers(turn))
                 for turn, pieces in zip(turns, said, strict=True)
             ],
-            np.array([_place(*one) for one in zip(turns, said, strict=True)], PLACE),
+            np.array([_place(turn) for turn in turns], PLACE),
         )
 
     @classmethod
@@ -162,18 +162,14 @@ class Features:
 
 
 def _alone(count: int) -> np.ndarray:
-    """Places of records that have no neighbours (seq 0) and are neither long nor short."""
+    """Places of records that have no neighbours (seq 0)."""
     return np.zeros(count, PLACE)
 
 
-def _place(turn: Turn, said: Sequence[Written]) -> tuple[int, ...]:
-    words = turn.words or len(turn.text.split())
-    length = sum(piece.size for piece in said)
-    full = turn.part.of > 1 or length >= FULL
-    asks = not full and only_asks(turn.text)
-    session = term_of(turn.session_id)
-    lacks = 0 if full else FULL - length
-    return session, turn.seq, turn.part.number, min(words, _MOST_WORDS), lacks, int(asks)
+def _place(turn: Turn) -> tuple[int, ...]:
+    words = min(turn.words or len(turn.text.split()), _MOST_WORDS)
+    asks = turn.part.of == 1 and only_asks(turn.text)
+    return term_of(turn.session_id), turn.seq, turn.part.number, words, int(asks)
 
 
 def _speakers(turn: Turn) -> list[int]:

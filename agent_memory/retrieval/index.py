@@ -11,17 +11,16 @@ from typing import Self
 import numpy as np
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.candidates import Candidates, Named, with_neighbours
+from agent_memory.retrieval.candidates import REACH, Candidates, Named, in_order
 from agent_memory.retrieval.features import PLACE, Features
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import Ranked, informativeness, ranked
 from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
-from agent_memory.retrieval.tokens import Tokens
 
 ANY = -1
 """The dimension of an index of which no vector is known: whatever a question has."""
 
-DEPTH = 100
+DEPTH = 50
 """Records of each of the two first looks, by meaning and by words, that are compared closely."""
 
 _DIGITS = 6
@@ -65,6 +64,29 @@ class SegmentIndex:
     def _places(self) -> np.ndarray:
         return np.concatenate([np.zeros(0, PLACE), *(one.places for one in self.segments)])
 
+    @cached_property
+    def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(n,) the records in the order of their conversations, where in it each stands, and a
+        number for each conversation, of its own for a record that stands alone."""
+        order = in_order(self._places)
+        places = self._places[order]
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = (places["session"][1:] != places["session"][:-1]) | (places["seq"][:-1] == 0)
+        at = np.empty_like(order)
+        at[order] = np.arange(len(order))
+        return order, at, np.cumsum(begins)
+
+    def with_neighbours(self, chosen: np.ndarray) -> np.ndarray:
+        """Some records, by their places, and those at most `REACH` from them in their sessions, in
+        the order of their conversations."""
+        order, at, sessions = self._ordered
+        rows = at[chosen]
+        near = (rows[:, None] + np.arange(-REACH, REACH + 1)).clip(0, max(0, len(order) - 1))
+        there = np.zeros(len(order), np.bool_)
+        there[near[sessions[near] == sessions[rows, None]]] = True
+        found: np.ndarray = order[there]
+        return found
+
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
         """With more records, which it does not hold yet; `compact` as in `Segment.of`."""
         segments = [*self.segments]
@@ -99,23 +121,24 @@ class SegmentIndex:
             query: What to look for.
             depth: So many by meaning and so many by words; of equals the first.
         """
-        weights = self._weights(query.words)
+        weights = self._weights([*query.words, query.speakers])
+        meant, weights = weights[:, -1] > 0, weights[:, :-1]
         holding = (weights > 0).sum(axis=0)
         cosines = self._cosines(query.meaning)
         words = weights @ informativeness(len(self), holding)
-        first = set(_best(words, depth, above=0.0))
+        first = _best(words, depth, above=0.0)
         if len(query.meaning):
             filled = np.where(self.filled, cosines, -np.inf)
-            first.update(_best(filled, depth, above=-np.inf))
-        places = with_neighbours(self._places, sorted(first))
+            first = np.concatenate([first, _best(filled, depth, above=-np.inf)])
+        places = self.with_neighbours(first)
         return Candidates(
             names=Named(self.name, places),
             places=self._places[places],
             cosines=cosines[places],
             filled=self.filled[places] if len(query.meaning) else np.zeros(len(places), np.bool_),
-            best=self._tokens(places).best(query.tokens),
+            best=self._nearest(places, query.tokens),
             weights=weights[places],
-            meant=self._weights([query.speakers])[places, 0] > 0,
+            meant=meant[places],
             total=len(self),
             holding=holding,
         )
@@ -142,18 +165,16 @@ class SegmentIndex:
         # sums of equal rows differ in their last bits by place; rounding makes them equal
         return np.round(found, _DIGITS, out=found)
 
-    def _tokens(self, places: np.ndarray) -> Tokens:
-        """The word pieces of some records, given in any order."""
-        at = np.searchsorted(self._firsts, places, side="right") - 1
-        parts: list[Tokens] = []
-        order: list[np.ndarray] = []
-        for number in np.unique(at).tolist():
-            own = np.flatnonzero(at == number)
-            order.append(own)
-            parts.append(self.segments[number].tokens.at(places[own] - self._firsts[number]))
-        if not parts:
-            return Tokens.none(0)
-        return Tokens.joined(parts).at(np.argsort(np.concatenate(order)))
+    def _nearest(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """As `Tokens.best`, of some records."""
+        found = np.zeros((len(places), len(tokens)), np.float32)
+        if len(tokens):
+            at = np.searchsorted(self._firsts, places, side="right") - 1
+            for number in np.unique(at).tolist():
+                own = np.flatnonzero(at == number)
+                some = self.segments[number].tokens.at(places[own] - self._firsts[number])
+                found[own] = some.best(tokens)
+        return found
 
 
 def _are_merged(one: Segment, other: Segment) -> bool:
@@ -161,7 +182,7 @@ def _are_merged(one: Segment, other: Segment) -> bool:
     return one.records < 2 * other.records and one.records + other.records <= MOST_ROWS
 
 
-def _best(scores: np.ndarray, depth: int, above: float) -> list[int]:
+def _best(scores: np.ndarray, depth: int, above: float) -> np.ndarray:
     """The places of the best scores, of equals the first, in no order."""
     places = np.flatnonzero(scores > above)
     if depth < len(places):
@@ -169,5 +190,4 @@ def _best(scores: np.ndarray, depth: int, above: float) -> list[int]:
         bar = np.partition(there, len(there) - depth)[len(there) - depth]
         sure = places[there > bar]
         places = np.concatenate([sure, places[there == bar][: depth - len(sure)]])
-    chosen: list[int] = places.tolist()
-    return chosen
+    return places

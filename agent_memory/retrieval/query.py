@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 _WRITTEN = re.compile(r"\S+")
 # of English, where "i" is also a name for much else
-_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'd|I'll|me|my|mine|myself)\b")
+_FIRST_PERSON = re.compile(
+    r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ww]e|us|[Oo]urs?|i'(?:m|ve|d|ll)"
+    r"|(?:do|did|am|was|have|had|can|should|would|will) i)\b"
+)
+_HOW_TO = re.compile(r"\bhow (?:do|can|could|should|would) I\b", re.IGNORECASE)  # anybody does
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)
 _NO_VECTOR = np.empty(0, np.float32)
 
@@ -116,7 +120,7 @@ def _meant(question: str) -> Iterator[int]:
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")
     first, second = persons(question)
-    if (first or _FIRST_PERSON.search(question)) and not (
+    if (first or _FIRST_PERSON.search(_HOW_TO.sub("", question))) and not (
         second or _SECOND_PERSON.search(question)
     ):
         yield term_of(USER)

@@ -21,11 +21,10 @@ import numpy as np
 from agent_memory.retrieval.bm25 import odds
 from agent_memory.retrieval.candidates import Candidates
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.telling import FULL
 
 PARTS = (
-    *("meaning", "meaning_around", "words", "words_around", "coverage_around"),
-    *("long", "short", "asks", "meant"),
+    *("meaning", "meaning_around", "nearest", "words", "words_around", "coverage_around"),
+    *("long", "asks", "meant"),
 )
 """The terms of the sum, by name."""
 
@@ -79,12 +78,16 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     worth = informativeness(one.total, one.holding)
     parts = _parts(one, query, worth)
     weights = fitted()["rank"]
-    scores = parts @ np.array([weights[name] for name in PARTS], np.float32)
-    scores = np.round(scores, _DIGITS)
-    best = np.argsort(-scores, kind="stable")[:limit]
+    scores = np.round(parts @ np.array([weights[name] for name in PARTS], np.float32), _DIGITS)
+    best = np.argsort(-scores, kind="stable")
+    # who stands out comes first, and counts as the best after it: shares of the best stay what
+    # they are
+    alone = scores[best] - weights["nearest"] * parts[best, PARTS.index("nearest")]
+    counted = np.maximum.accumulate(alone[::-1])[::-1]
+    best = best[:limit]
     return Ranked(
         one.names.at(best).all(),
-        scores[best],
+        counted[:limit],
         _relevance(parts[best]),
         parts[best],
         one.cosines[best],
@@ -125,13 +128,22 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
         part = numbers["meaning_around"][name]
         total += part * _at(meaning, place)
         size += part * (place >= 0)
-    meant = one.meant.astype(np.float32)
     length = np.log1p(one.places["words"] / _LONG_WORDS) - _LONG_FROM
     return np.column_stack([
-        meaning, total / size, words, words_around, covered @ share,
-        np.maximum(0, length), one.places["short"] / FULL, one.places["asks"],
-        np.zeros_like(meant) if meant.all() else meant,
+        meaning, total / size, _nearest(meaning), words, words_around, covered @ share,
+        np.maximum(0, length), one.places["asks"],
+        one.meant,
     ]).astype(np.float32)  # fmt: skip
+
+
+def _nearest(meaning: np.ndarray) -> np.ndarray:
+    """(n,) the probability that each is what is meant, if one is and its meaning alone tells: what
+    the question has no word of stands out by that."""
+    if not len(meaning):
+        return meaning
+    near = np.exp((meaning - meaning.max()) / fitted()["nearest"])
+    found: np.ndarray = near / near.sum()
+    return found
 
 
 def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:

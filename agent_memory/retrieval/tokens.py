@@ -70,7 +70,7 @@ class Tokens(NamedTuple):
         found = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
         filled = np.flatnonzero(np.diff(self.starts))
         if len(filled) and len(questions):
-            products = questions.astype(np.float32) @ self.rows.astype(np.float32).T
+            products = self.rows.astype(np.float32) @ questions.astype(np.float32).T
             first = self.starts[:-1][filled].astype(np.intp)
-            found[filled] = np.maximum.reduceat(products, first, axis=1).T / 127**2
+            found[filled] = np.maximum.reduceat(products, first, axis=0) / 127**2
         return found
