@@ -108,8 +108,8 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
     there = (one.weights > 0).astype(np.float32)
     strength = _by_word(one.best, query.owners, there.shape[1])
     compared = np.asarray(one.best.any(axis=1))  # others have no word pieces, or not yet
-    strength = np.where(compared[:, None], strength, numbers["absent"])
-    strength = np.maximum(strength, numbers["present"] * there)
+    unread = np.where(there > 0, 1, numbers["absent"])
+    strength = np.where(compared[:, None], np.maximum(strength, numbers["present"] * there), unread)
     near = one.neighbours()
     share = worth / worth.sum() if len(worth) else worth
     words = strength @ share
@@ -119,8 +119,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
         covered = np.maximum(covered, _at(there, place))
     words_around = around @ share
     cosines = (one.cosines - query.baseline) / (1 - query.baseline)
-    guess = numbers["without_vector"]
-    meaning = np.where(one.filled, cosines, guess["base"] + guess["slope"] * words)
+    meaning = np.where(one.filled, cosines, numbers["without_vector"] * words)
     if not len(worth):  # a question of stop words alone goes by its meaning
         words = words_around = meaning
     total, size = meaning.copy(), np.ones(count, np.float32)
