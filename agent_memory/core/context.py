@@ -182,6 +182,16 @@ def place_memory(
     return [*chat[:newest], _with_memory(chat[newest], memory), *chat[newest + 1 :]]
 
 
+def from_newest_user(messages: Sequence[Message]) -> Sequence[Message]:
+    """The newest message of a user and what follows it: where `place_memory` places."""
+    for place in reversed(range(len(messages))):
+        one = messages[place]
+        users = one.role == "user" if one.role else any(v["role"] == "user" for v in one.views())
+        if users:
+            return messages[place:]
+    return []
+
+
 def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages as OpenAI chat dicts, so far as they have such a form."""
     return [view for message in messages for view in message.views()]

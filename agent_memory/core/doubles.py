@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
 from math import ceil
 
 from agent_memory.core.text import identifiers, names
 
 _ALIKE = 0.8
+_MOST_KNOWN = 500
 
 _Pairs = frozenset[str]
 _NO_PAIRS: _Pairs = frozenset([""])
@@ -57,6 +58,7 @@ def _shared(texts: Sequence[_Pairs]) -> Counter[str]:
     return Counter(chain.from_iterable(some & again for some in texts))
 
 
+@lru_cache(_MOST_KNOWN)  # blocks look among their own first, and the merge among all
 def _pairs(text: str) -> _Pairs:
     """Each two words that follow each other: who did what to whom is in their order. Of a text
     without words an empty one."""

@@ -18,6 +18,7 @@ from agent_memory.core.context import (
     MemoryRole,
     chat_of,
     folded,
+    from_newest_user,
     summary_message,
 )
 from agent_memory.core.fitting import Fitted, Fitting, cost_of
@@ -185,7 +186,9 @@ class Packer:
         if recalls:
             placed = Placed(self.counter, self.role, self.blocks, len(window.leading))
             room = min(self.max_recall_tokens, self.max_tokens - used)
-            chat = chat_of([*messages, *window.asked])
+            # of a long window the rest costs the same with them and without
+            near = from_newest_user([*messages[len(window.leading) :], *window.asked])
+            chat = chat_of([*window.leading, *near])
             kept, extra = placed.choose(recalls, room, chat, question)
         return MemoryContext(
             messages=messages,

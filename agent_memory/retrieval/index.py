@@ -16,14 +16,16 @@ from agent_memory.retrieval.features import PLACE, Features
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import Ranked, informativeness, ranked
 from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments
+from agent_memory.retrieval.tokens import Tokens
 
 ANY = -1
 """The dimension of an index of which no vector is known: whatever a question has."""
 
-DEPTH = 50
+DEPTH = 40
 """Records of each of the two first looks, by meaning and by words, that are compared closely."""
 
 _DIGITS = 6
+_MERGED = 8  # times as large as the next one a segment stays by itself
 
 
 class SegmentIndex:
@@ -167,19 +169,22 @@ class SegmentIndex:
 
     def _nearest(self, places: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """As `Tokens.best`, of some records."""
-        found = np.zeros((len(places), len(tokens)), np.float32)
-        if len(tokens):
-            at = np.searchsorted(self._firsts, places, side="right") - 1
-            for number in np.unique(at).tolist():
-                own = np.flatnonzero(at == number)
-                some = self.segments[number].tokens.at(places[own] - self._firsts[number])
-                found[own] = some.best(tokens)
+        if not len(tokens):
+            return np.zeros((len(places), 0), np.float32)
+        at = np.searchsorted(self._firsts, places, side="right") - 1
+        order = np.argsort(at, kind="stable")
+        pieces: list[np.ndarray] = []
+        for number in np.unique(at).tolist():
+            own = places[at == number] - self._firsts[number]
+            pieces += self.segments[number].tokens.of_records(own)
+        found = np.empty((len(places), len(tokens)), np.float32)
+        found[order] = Tokens.of(pieces).best(tokens)
         return found
 
 
 def _are_merged(one: Segment, other: Segment) -> bool:
     """Whether two neighbours become one: so a record is copied only now and then."""
-    return one.records < 2 * other.records and one.records + other.records <= MOST_ROWS
+    return one.records < _MERGED * other.records and one.records + other.records <= MOST_ROWS
 
 
 def _best(scores: np.ndarray, depth: int, above: float) -> np.ndarray:

@@ -50,15 +50,18 @@ class Tokens(NamedTuple):
         rows: np.ndarray = self.rows[self.starts[place] : self.starts[place + 1]]
         return rows
 
+    def of_records(self, places: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+        """The pieces of each of some records."""
+        chosen = np.asarray(places, np.intp)
+        ends = self.starts[chosen + 1].tolist()
+        return [
+            self.rows[first:end]
+            for first, end in zip(self.starts[chosen].tolist(), ends, strict=True)
+        ]
+
     def at(self, places: Sequence[int] | np.ndarray) -> Self:
         """The pieces of some records."""
-        chosen = np.asarray(places, np.intp)
-        firsts = self.starts[:-1][chosen].astype(np.intp)
-        sizes = np.diff(self.starts)[chosen].astype(np.intp)
-        ends = np.cumsum(sizes)
-        rows = np.repeat(firsts - ends + sizes, sizes) + np.arange(int(sizes.sum()))
-        starts = np.concatenate([[0], ends]).astype(np.uint32)
-        return type(self)(self.rows[rows], starts)
+        return self.of(self.of_records(places))
 
     def best(self, questions: np.ndarray) -> np.ndarray:
         """(records, pieces of the question) the best cosine of each record's pieces with each of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agent_memory.core.long_texts import PART, Part, marked, passages
@@ -74,14 +74,14 @@ def sources_of(record: Record) -> tuple[Source, ...]:
     return tuple((record.session_id, seq) for seq in record.sources)
 
 
-def telling(question: str, hits: Sequence[Hit]) -> list[Hit]:
+def telling(question: str, hits: Iterable[Hit]) -> Iterator[Hit]:
     """Return the hits that tell something beside what was asked."""
     languages = languages_of(question)
     asked = frozenset(words(question, languages))
-    return [hit for hit in hits if not tells_nothing(asked, languages, *_said(hit.record))]
+    return (hit for hit in hits if not tells_nothing(asked, languages, *_said(hit.record)))
 
 
-def recalls(hits: Sequence[Hit], block: str, scope: Scope | None = None) -> Iterator[Recall]:
+def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iterator[Recall]:
     """Return hits as recalls, in their order: those that are wanted, where a scope says which."""
     weights = fitted()["rank"]
     for hit in hits:

@@ -246,5 +246,9 @@ def _vectors(store: Store) -> Iterator[tuple[Any, ...]]:
         for records, features in store.all_vectors(block):
             for place, one in enumerate(records):
                 terms = [*features.words[place], features.tokens.of_record(place)]
-                arrays = [features.meaning[place], np.array(features.places[place].tolist()), *terms]
+                arrays = [
+                    features.meaning[place],
+                    np.array(features.places[place].tolist()),
+                    *terms,
+                ]
                 yield block, asdict(one), [np.asarray(array).tolist() for array in arrays]
