@@ -118,7 +118,8 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
         around = np.maximum(around, numbers["around"][name] * _at(strength, place))
         covered = np.maximum(covered, _at(there, place))
     words_around = around @ share
-    cosines = (one.cosines - query.baseline) / (1 - query.baseline)
+    # below what unrelated texts have there is nothing to tell; near 1 the scale would run away
+    cosines = np.maximum(-1, (one.cosines - query.baseline) / (1 - query.baseline))
     meaning = np.where(one.filled, cosines, numbers["without_vector"] * words)
     if not len(worth):  # a question of stop words alone goes by its meaning
         words = words_around = meaning
