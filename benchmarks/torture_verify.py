@@ -12,6 +12,7 @@ import numpy as np
 from agent_memory import AgentMemory, operations
 from agent_memory.core.records import Entry, Head, Record, Scope
 from agent_memory.engine.paging import all_heads
+from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores.base import Store
 from agent_memory.testing.features import everything
 from benchmarks.torture_ledger import DOUBLED, LOST, REORDERED, UNFINISHED, Finding
@@ -22,7 +23,6 @@ LEASED, DUE = "leased", "due"
 
 _INSPECTION = 60.0
 _POLL = 0.02
-_DIMENSION = 256
 
 
 def catch_up(memory: AgentMemory) -> list[Finding]:
@@ -150,4 +150,4 @@ def _check_records(
 def _records(store: Store, block: str, owner: str) -> list[Record]:
     if block == FACTS:  # what tells of a whole batch names no message
         return [record for record in store.records(block, owner) if record.sources]
-    return everything(store, block, owner, _DIMENSION)
+    return everything(store, block, owner, MiniLMEmbedder.dimension)

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
+from agent_memory import AgentMemory, VectorMemory
 from agent_memory.errors import (
     ConfigError,
     DimensionMismatch,
     MissingExtra,
+    ModelOutputInvalid,
     ModelRefused,
     ModelUnavailable,
 )
@@ -338,3 +340,96 @@ def test_fastembed_wants_a_folder_that_is_there(
     FastEmbedEmbedder("BAAI/bge-small-en", tmp_path)
     with pytest.raises(ConfigError, match="missing"):
         FastEmbedEmbedder("BAAI/bge-small-en", tmp_path / "missing")
+
+
+class Own:
+    """A user's own object with `embed`, and whatever else is given."""
+
+    def __init__(self, **more: object) -> None:
+        self.__dict__ |= more
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0, float(len(text)), 0.0] for text in texts]
+
+
+class OwnOfLangChain:
+    model = "m-1"
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return Own().embed(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        return [0.0, 0.0, 2.0]
+
+
+class OwnOfLlamaIndex:
+    def get_text_embedding_batch(self, texts: list[str]) -> list[list[float]]:
+        return Own().embed(texts)
+
+    def get_query_embedding(self, text: str) -> list[float]:
+        return [0.0, 0.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Own().embed,
+        Own(),
+        Own(name="mine"),
+        Own(name="mine", dimension=3),
+        Own(name="mine", dimension=3, load=lambda: None),
+        OwnOfLangChain(),
+        OwnOfLlamaIndex(),
+    ],
+    ids=["function", "embed", "named", "with dimension", "whole", "LangChain", "LlamaIndex"],
+)
+def test_an_embedder_of_ones_own(given: object) -> None:
+    """A wrong one asks a user's object for what it was never said to have, or reads a question as
+    a message where the object tells them apart."""
+    embedder = open_embedder(given)
+    embedder.load()
+    assert embedder.dimension == 3
+    assert not embedder.on_this_machine  # it may cost money
+    rows = embedder.embed(["abc", ""])
+    assert np.linalg.norm(rows[0]) == pytest.approx(1)
+    assert rows[0] @ [1, 3, 0] == pytest.approx(10**0.5)
+    asked = embedder.encode_query("abc").vector
+    reads = isinstance(given, (OwnOfLangChain, OwnOfLlamaIndex))
+    assert list(asked) == pytest.approx([0, 0, 1] if reads else list(rows[0]))
+    with AgentMemory("memory://", embedding=given, blocks=[VectorMemory()]) as memory:
+        memory.update("s", {"role": "user", "content": "The harbour opens at nine."}, user_id="a")
+        memory.flush()
+        assert memory.search("When does the harbour open?", user_id="a", least=0.0)
+
+
+def test_names_tell_embedders_of_ones_own_apart() -> None:
+    """A wrong one gives two models one name, so that their vectors mix."""
+    one, other = OwnOfLangChain(), OwnOfLangChain()
+    other.model = "m-2"
+    names = [open_embedder(given).name for given in (one, other, Own(), Own(name="mine"))]
+    assert len(set(names)) == 4
+    assert names[3] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (lambda texts: [[1.0]], ModelOutputInvalid),
+        (lambda texts: [[1.0] * (n + 1) for n, _ in enumerate(texts)], ModelOutputInvalid),
+        (lambda texts: [[float("nan")] for _ in texts], ModelOutputInvalid),
+        (lambda texts: 1 / 0, ModelUnavailable),
+    ],
+    ids=["too few", "of two lengths", "no numbers", "it fails"],
+)
+def test_a_function_that_returns_no_vectors(
+    function: Callable[[list[str]], object], error: type[Exception]
+) -> None:
+    """A wrong one keeps vectors that are no vectors, or fails with an error of numpy."""
+    with pytest.raises(error, match="embedder"):
+        open_embedder(function).embed(["a", "b"])
+
+
+def test_what_is_no_embedder_is_refused() -> None:
+    """A wrong one fails at the first message."""
+    with pytest.raises(ConfigError, match="embed_documents"):
+        AgentMemory("memory://", embedding=3)

@@ -27,6 +27,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Lease, Recall, Record, Scope
 from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Resources, record_id
+from agent_memory.models.embedders.cache import CachedEmbedder
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.sql.store import SQLStore
@@ -211,6 +212,9 @@ class CheapEmbedder:
     name = "cheap"
     dimension = 4
 
+    def load(self) -> None:
+        pass
+
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([[1.0, 0.0, 0.0, 0.0] for _ in texts], dtype=np.float32)
 
@@ -222,7 +226,7 @@ class Vectors(VectorMemory):
     world: Any
 
     def bind(self, resources: Resources) -> Vectors:
-        return super().bind(replace(resources, embedders=lambda name: CheapEmbedder()))
+        return super().bind(replace(resources, embedders=lambda name: CachedEmbedder(CheapEmbedder())))
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         self.world.fail(self.name, "before")

@@ -75,7 +75,7 @@ class Place:
         if block == FACTS:
             self.store.put_records(FACTS, [record])
         else:
-            features = Features.of_vectors(np.eye(256, dtype=np.float32)[:1])
+            features = Features.of_vectors(np.eye(384, dtype=np.float32)[:1])
             self.store.put_vectors(VECTORS, [record], features)
 
 

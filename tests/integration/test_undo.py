@@ -401,7 +401,7 @@ def test_whatever_was_said_and_taken_back(
         assert sorted(
             one.quote for fact in memory.user("ada").facts() for one in fact.evidence
         ) == sorted(log)
-        found = {one.text for one in memory.search("word end", user_id="ada", limit=100)}
+        found = {one.text for one in memory.search("word end", user_id="ada", limit=100, least=0.0)}
         assert {f"user: {word}" for word in log} <= found
 
 

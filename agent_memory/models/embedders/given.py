@@ -104,8 +104,12 @@ EmbeddingField = Annotated[Any, AfterValidator(check_embedding)]
 def embedder_of(value: Any) -> Any:
     """The embedder of a function or an object; see `check_embedding`."""
     check_embedding(value)
-    if hasattr(value, "embed") and hasattr(value, "dimension"):
-        return value
+    if hasattr(value, "embed"):
+        if all(hasattr(value, name) for name in ("name", "dimension", "load")):
+            return value  # an `Embedder` in full, which may have `encode` too
+        own = getattr(value, "name", None)
+        name = own if isinstance(own, str) else _named(value)
+        return GivenEmbedder(name, value.embed, getattr(value, "dimension", None))
     documents = next((name for name in _DOCUMENTS if hasattr(value, name)), None)
     if documents is None:
         return GivenEmbedder(_named(value), value)
