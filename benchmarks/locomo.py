@@ -24,20 +24,18 @@ from rich.table import Table
 from agent_memory import AgentMemory, VectorMemory
 from benchmarks import chats, conversations
 from benchmarks.conversations import ADVERSARIAL, Conversation, Question
-from benchmarks.evidence import DEPTHS, Found, figures, gain, interval
+from benchmarks.evidence import DEPTHS, Found, figures, interval
 from benchmarks.foreign import FOREIGN, SMALL_TALK
 
 BUDGETS = (1_000, 2_000, 4_000)
 AS_SENT = 0
-"""Stands for a context at default settings, which is not filled; budgets are, by `min_relevance=0`."""
+"""Stands for a context at default settings; budgets are filled, by `min_relevance=0`."""
 
-COMPARED = (5, 10)
 Settings = dict[str, Any]
 TurnOf = dict[tuple[str, int], str]
 """The turn at each place of the log."""
 
 _ROOM = 1_000_000  # of contexts: only recalls are to be short of tokens
-_OURS, _PLAIN = "as set", "plain hybrid"
 
 
 def run(
@@ -61,10 +59,9 @@ def run(
     out: Annotated[Path | None, typer.Option(help="A JSON file for the figures.")] = None,
 ) -> None:
     """Measure and print tables."""
-    given = dict(_setting(one) for one in change)
-    methods = {_OURS: given}
+    settings = dict(_setting(one) for one in change)
     some = _conversations(data, only)
-    found: dict[str, list[Found]] = {name: [] for name in methods}
+    found: list[Found] = []
     quiet: list[bool] = []
     turns, indexing = 0, 0.0
     with Progress(console=Console(stderr=True)) as progress:
@@ -73,21 +70,16 @@ def run(
             with TemporaryDirectory() as folder, ExitStack() as opened:
                 url = f"sqlite:///{Path(folder, 'm.db').as_posix()}"
                 memories = {
-                    name: {
-                        budget: opened.enter_context(_memory(url, budget, embedding, settings))
-                        for budget in (*BUDGETS, AS_SENT)
-                    }
-                    for name, settings in methods.items()
+                    budget: opened.enter_context(_memory(url, budget, embedding, settings))
+                    for budget in (*BUDGETS, AS_SENT)
                 }
-                turn_of, took = _say(memories[_OURS][BUDGETS[0]], conversation)
+                turn_of, took = _say(memories[BUDGETS[0]], conversation)
                 turns, indexing = turns + len(turn_of), indexing + took
                 for question in conversation.questions:
-                    for name, budgets in memories.items():
-                        found[name].append(_ask(budgets, conversation.name, question, turn_of))
+                    found.append(_ask(memories, conversation.name, question, turn_of))
                     progress.advance(asked)
-                ours, user = memories[_OURS][AS_SENT], conversation.name
                 quiet += [
-                    not ours.get("asking", what, user_id=user).recalls
+                    not memories[AS_SENT].get("asking", what, user_id=conversation.name).recalls
                     for what in (*FOREIGN, *SMALL_TALK)
                 ]
     told = {
@@ -96,7 +88,7 @@ def run(
         "indexed_per_second": turns / indexing,
         "embedding": embedding,
         "idle_without_recall": 100 * fmean(quiet),
-        **_told(methods[_OURS], found[_OURS]),
+        **_told(settings, found),
     }
     _show(told, found)
     if out is not None:
@@ -200,24 +192,9 @@ def _told(settings: Settings, found: Sequence[Found]) -> dict[str, Any]:
     }
 
 
-def _gains(found: Sequence[Found], plain: Sequence[Found]) -> dict[str, Any]:
-    """For each part and depth, what is gained in percentage points, with its interval."""
-    others = _components(plain)
-    gains: dict[str, Any] = {}
-    for name, part in _components(found).items():
-        gains[name] = {}
-        for depth in COMPARED:
-            mean, low, high = gain(part, others[name], depth)
-            gains[name][f"recall@{depth}"] = {"mean": mean, "low": low, "high": high}
-    return gains
-
-
-def _show(told: Mapping[str, Any], found: Mapping[str, Sequence[Found]]) -> None:
+def _show(told: Mapping[str, Any], found: Sequence[Found]) -> None:
     console = Console()
-    console.print(*_tables(told, _components(found[_OURS]), _OURS))
-    if _PLAIN in found:
-        console.print(*_tables(told["baseline"], _components(found[_PLAIN]), _PLAIN))
-        console.print(_comparison(told["gains"]))
+    console.print(*_tables(told, _components(found)))
     times = told["search_ms"]
     console.print(
         f"{told['turns']:,} turns, {told['indexed_per_second']:,.0f} a second; a search takes "
@@ -227,12 +204,9 @@ def _show(told: Mapping[str, Any], found: Mapping[str, Sequence[Found]]) -> None
     )
 
 
-def _tables(
-    told: Mapping[str, Any], parts: Mapping[str, Sequence[Found]], title: str
-) -> tuple[Table, Table]:
+def _tables(told: Mapping[str, Any], parts: Mapping[str, Sequence[Found]]) -> tuple[Table, Table]:
     ranks = Table("questions", "number", *(f"R@{k}" for k in DEPTHS), "95 % of R@10", "all@10")
     budgets = Table("questions", "MRR", *(f"within {b:,}" for b in BUDGETS), "as sent", "tokens")
-    ranks.title = budgets.title = title
     for name, part in parts.items():
         means = told["figures"][name]
         low, high = interval([one.recall(10) for one in part])
@@ -243,17 +217,6 @@ def _tables(
         tokens = f"{means[f'tokens at {AS_SENT}']:,.0f}"
         budgets.add_row(name, f"{means['mrr']:.1f}", *shares, tokens)
     return ranks, budgets
-
-
-def _comparison(gains: Mapping[str, Any]) -> Table:
-    columns = [column for depth in COMPARED for column in (f"R@{depth}", "95 % of it")]
-    table = Table("questions", *columns, title=f"{_OURS}, above the {_PLAIN}")
-    for name, depths in gains.items():
-        cells = []
-        for one in depths.values():
-            cells += [f"{one['mean']:+.1f}", f"{one['low']:+.1f} to {one['high']:+.1f}"]
-        table.add_row(name, *cells)
-    return table
 
 
 if __name__ == "__main__":

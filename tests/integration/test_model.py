@@ -226,7 +226,9 @@ class Vectors(VectorMemory):
     world: Any
 
     def bind(self, resources: Resources) -> Vectors:
-        return super().bind(replace(resources, embedders=lambda name: CachedEmbedder(CheapEmbedder())))
+        return super().bind(
+            replace(resources, embedders=lambda name: CachedEmbedder(CheapEmbedder()))
+        )
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         self.world.fail(self.name, "before")
