@@ -72,22 +72,6 @@ def interval(shares: Sequence[float]) -> tuple[float, float]:
     return means[int(0.025 * _RESAMPLES)] * 100, means[int(0.975 * _RESAMPLES)] * 100
 
 
-def gain(found: Sequence[Found], plain: Sequence[Found], depth: int) -> tuple[float, float, float]:
-    """By how much more evidence one search brings than another of the same questions.
-
-    Args:
-        found: What the one brought.
-        plain: What the other brought, question by question.
-        depth: Among so many memories.
-
-    Returns:
-        The mean of the differences, and the ends of its 95 % interval, in percentage points. Only
-        questions are drawn, each with both its results, so what makes some harder is in neither.
-    """
-    gains = [a.recall(depth) - b.recall(depth) for a, b in zip(found, plain, strict=True)]
-    return (_percent(gains), *interval(gains))
-
-
 def _share(evidence: frozenset[str], turns: frozenset[str]) -> float:
     return len(evidence & turns) / len(evidence)
 

@@ -132,7 +132,7 @@ def run(
     data = json.loads(pairs.read_text(encoding="utf-8"))
     table = Table("haystack", "first", "among ten", "shown by get", "foreign", "small talk")
     right, wrong = list[float](), list[float]()
-    places: list[Path | None] = [*(file or [None])]
+    places: list[Path | None] = [*file] if file else [None]
     for one in places:
         found = measure(one, data)
         figures = (found.first, found.among_ten, found.shown, found.foreign, found.small_talk)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 _UNKNOWN = [("", "What it will do cannot be told before the errors below are mended.")]
-_USUAL = {"max_stm_ratio": 1.0, "by": "age", "rrf_k": 60.0}
+_USUAL = {"max_stm_ratio": 1.0, "by": "age"}
 """Settings that are not worth a word as they are."""
 
 _WORDS = {"by", "folder", "roles", "store"}

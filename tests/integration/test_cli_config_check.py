@@ -140,9 +140,9 @@ MISTAKES = {
     ),
     'overflow = { kind = "chain" }': ("error overflow.members", "This field is needed"),
     'overflow = { kind = "chain", members = [{ kind = "flush_to_ltm", blocks = '
-    '[{ kind = "vector", min_scoer = 1 }] }] }': (
-        "error overflow.members[0].blocks[0].min_scoer",
-        "Did you mean min_score",
+    '[{ kind = "vector", dimenson = 1 }] }] }': (
+        "error overflow.members[0].blocks[0].dimenson",
+        "Did you mean dimension",
     ),
     'blocks = [{ kind = "vector", roles = ["user", 3] }]': (
         "error blocks[0].roles[1]",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.evidence import Found, figures, gain, interval
+from benchmarks.evidence import Found, figures, interval
 
 
 def found(evidence: str, ranked: Sequence[str], within: str = "") -> Found:
@@ -54,15 +54,3 @@ def test_the_interval_holds_the_mean() -> None:
     assert 45 < low < 60 < high < 75
     assert interval(shares) == (low, high)
     assert interval([1.0] * 5) == (100, 100)
-
-
-def test_what_is_gained_is_paired() -> None:
-    """Wrong: the interval is as wide as that of two unrelated runs, or has the sign turned."""
-    easy, hard = found("a", ["a"]), found("a", [])
-    plain = [easy] * 50 + [hard] * 50
-    better = [easy] * 60 + [hard] * 40
-    mean, low, high = gain(better, plain, 5)
-    assert mean == pytest.approx(10)
-    assert 3 < low < 10 < high < 18
-    assert gain(plain, plain, 5) == (0, 0, 0)
-    assert gain(plain, better, 5)[0] == pytest.approx(-10)
