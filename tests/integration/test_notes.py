@@ -182,7 +182,7 @@ def test_while_the_embedder_is_down_words_find_them(memory: AgentMemory) -> None
     assert found("brew")[0].startswith("Prefers green tea")
     embedder.down, embedder.asked = True, 0
     assert found("What is the dog named?") == ["Has a dog named Rex."]
-    assert found("And how about the green one?")[0].startswith("Prefers green tea")
+    assert found("How long is the green tea to brew?")[0].startswith("Prefers green tea")
     assert embedder.asked == 1
 
 
