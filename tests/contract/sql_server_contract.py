@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import (

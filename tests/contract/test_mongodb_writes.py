@@ -14,7 +14,8 @@ from pymongo import MongoClient
 
 from agent_memory.core.records import Head, Lease
 from agent_memory.errors import LeaseLost, SessionDeleting, StoreUnavailable
-from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.store import MongoDBStore
 from agent_memory.testing.contract import DAY, draft, record, stored

@@ -21,7 +21,6 @@ from agent_memory.testing.features import worded
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
-from tests.contract.two_releases_contract import TwoReleasesContract
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.sql import Served, empty_database, opened, serve, today
 
@@ -48,10 +47,6 @@ class TestPostgresOutages(OutageContract):
 
 
 class TestPostgresMigrations(MigrationContract):
-    """On PostgreSQL."""
-
-
-class TestPostgresTwoReleases(TwoReleasesContract):
     """On PostgreSQL."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from qdrant_client import models
 
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import Features
@@ -95,11 +96,17 @@ def test_a_server_that_keeps_no_model(server: StandIn, stores: list[QdrantStore]
 
 def test_vectors_that_a_server_leaves_out() -> None:
     """Else: a record without any word, or of no vector, ends the reading of all others."""
-    features = features_at([{"meaning": [1.0, 0.0]}, {"meaning_around": [0.0, 1.0]}], 2)
+    place = Features.of_words([]).places
+    payload = {"tokens": "", "place": np.zeros(1, place.dtype)[0].tolist()}
+    points = [
+        models.Record(id=n, payload=payload, vector=vector)
+        for n, vector in enumerate([{"meaning": [1.0, 0.0]}, {}])
+    ]
+    features = features_at(points, 2)
     assert np.array_equal(features.meaning, [[1, 0], [0, 0]])
-    assert np.array_equal(features.meaning_around, [[0, 0], [0, 1]])
-    assert [len(one.ids) for one in (*features.words, *features.words_around)] == [0] * 4
-    assert features_at([{}], 0).meaning.shape == (1, 0)
+    assert [len(one.ids) for one in features.words] == [0, 0]
+    assert [len(features.tokens.of_record(at)) for at in range(2)] == [0, 0]
+    assert features_at(points[1:], 0).meaning.shape == (1, 0)
 
 
 def test_blocks_of_namespaces_that_begin_alike(server: StandIn, stores: list[QdrantStore]) -> None:

@@ -17,8 +17,10 @@ import pytest
 
 from agent_memory import VectorMemory
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable, UnknownStore
-from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.terms import Terms
+from agent_memory.retrieval.tokens import Tokens
 from agent_memory.stores.qdrant.names import Names, embedding
 from agent_memory.stores.qdrant.points import batches
 from agent_memory.stores.qdrant.store import QdrantStore
@@ -67,9 +69,9 @@ def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) 
     assert server.aliases == {ALIAS: name, f"{ALIAS}.written": name}
     (made,) = asked(server, f"PUT /collections/{name}")[:1]
     dense = {"size": 4, "distance": "Dot"}
-    assert made.body["vectors"] == {"meaning": dense, "meaning_around": dense}
+    assert made.body["vectors"] == {"meaning": dense}
     sparse = {"modifier": "idf"}
-    assert made.body["sparse_vectors"] == {"words": sparse, "words_around": sparse}
+    assert made.body["sparse_vectors"] == {"words": sparse}
     assert made.body["hnsw_config"] == {"m": 0, "payload_m": 16}
     assert server.indexes[name] == {
         "owner": {"type": "keyword", "is_tenant": True},
@@ -378,7 +380,9 @@ def test_batches_keep_below_the_limits_of_servers() -> None:
         rows = np.full((len(texts), dimension), 1 / 3, np.float32)
         ids = np.arange(2**32 - words, 2**32, dtype=np.uint32)
         terms = [Terms(ids, np.full(words, 1 / 3, np.float32))] * len(texts)
-        found = list(batches(records, Features(rows, rows, terms, terms)))
+        places = Features.of_words(terms).places
+        features = Features(rows, Tokens.none(len(texts)), terms, places)
+        found = list(batches(records, features))
         assert all(
             len(batch) == 1 or sum(len(p.model_dump_json()) for p in batch) < 8 * 2**20
             for batch in found
@@ -387,9 +391,9 @@ def test_batches_keep_below_the_limits_of_servers() -> None:
         return [len(batch) for batch in found]
 
     assert sizes(["short"] * 600, 8) == [256, 256, 88]
-    assert max(sizes(["short"] * 300, 3072)) < 65
+    assert max(sizes(["short"] * 300, 3072)) < 130
     assert max(sizes(["\n" * 1_000_000] * 10, 8)) < 5
-    assert max(sizes(["short"] * 20, 8, words=20_000)) < 7
+    assert max(sizes(["short"] * 20, 8, words=20_000)) < 14
     assert sizes(["x" * 40_000_000, "y"], 8) == [1, 1]
     assert sizes([], 8) == []
     with pytest.raises(ValueError, match="for each record"):

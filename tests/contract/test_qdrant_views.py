@@ -1,31 +1,32 @@
-"""How the four views are asked of a Qdrant server, in one request, and what becomes of its answers.
+"""How a question is asked of a Qdrant server, and what becomes of its answers.
 
 On the wire against a stand-in: see `tests/servers/qdrant.py`.
 """
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
+from math import log
 
 import numpy as np
 import pytest
-from agent_memory.retrieval.views import VIEWS
 from qdrant_client import models
 
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.features import Features, Query
-from agent_memory.retrieval.terms import asked
-from agent_memory.stores.coding import record_body, to_micros
+from agent_memory.retrieval.encoding import TOKEN
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.terms import term_of
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.vectors import EncryptedVectors, RecordSeals
 from agent_memory.stores.qdrant.names import embedding
+from agent_memory.stores.qdrant.points import MEANING, WORDS
 from agent_memory.stores.qdrant.store import QdrantStore
-from agent_memory.stores.qdrant.views import hits
+from agent_memory.stores.qdrant.views import holding, neighbourhood
 from agent_memory.testing.contract import record
-from agent_memory.testing.features import for_words, halved, ranked, units, worded
+from agent_memory.testing.features import for_words, ranked, units, worded
 from tests.servers.qdrant import StandIn
-
-WORDS, MEANINGS = VIEWS[:2], VIEWS[2:]
 
 
 @pytest.fixture
@@ -43,72 +44,68 @@ def store(server: StandIn) -> Iterator[QdrantStore]:
 
 
 def fill(store: QdrantStore, count: int = 1) -> Features:
-    """Records of the user a and as many of b, each with all four vectors."""
+    """Records of the user a and as many of b, with words and meaning."""
     store.open_vectors("v", 4, "m")
-    said, near = ["fox den den"] * count, ["owl"] * count
-    rows, around = units(count, 4), halved(units(count, 4, seed=8))
-    features = worded(said, near, rows, around)
+    features = worded(["fox den den"] * count, units(count, 4))
     for owner in "ab":
         records = [record(f"{owner}{n:03}", f"user:{owner}") for n in range(count)]
         store.put_vectors("v", records, features)
     return features
 
 
-def test_a_point_has_four_vectors(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: a view has nothing to search, or weights that differ from those of other stores."""
+def test_a_point_has_all_that_it_is_found_by(server: StandIn, store: QdrantStore) -> None:
+    """Wrong: a search has nothing to look at, or weights that differ from those of other stores."""
     features = fill(store)
     sent = next(r for r in server.requests if str(r).startswith("PUT") and "points" in r.path)
-    vectors = sent.body["points"][0]["vector"]
-    assert set(vectors) == set(VIEWS)
-    for view, rows in zip(MEANINGS, (features.meaning, features.meaning_around), strict=True):
-        assert vectors[view] == rows[0].tolist()
-    for view, texts in zip(WORDS, (features.words, features.words_around), strict=True):
-        terms = dict(zip(vectors[view]["indices"], vectors[view]["values"], strict=True))
-        assert terms == dict(zip(texts[0].ids.tolist(), texts[0].weights.tolist(), strict=True))
+    point = sent.body["points"][0]
+    assert point["vector"].keys() == {MEANING, WORDS}
+    assert point["vector"][MEANING] == features.meaning[0].tolist()
+    words = point["vector"][WORDS]
+    terms = dict(zip(words["indices"], words["values"], strict=True))
+    text = features.words[0]
+    assert terms == dict(zip(text.ids.tolist(), text.weights.tolist(), strict=True))
+    pieces = np.frombuffer(b64decode(point["payload"]["tokens"]), np.int8).reshape(-1, TOKEN)
+    assert np.array_equal(pieces, features.tokens.of_record(0))
+    assert point["payload"]["place"] == list(features.places[0].tolist())
 
 
-def test_one_request_carries_all_views(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: a search waits for the server several times, walks other users' points, counts their
-    words, or is sent every record four times."""
+def test_a_search_is_a_batch_and_the_neighbours(server: StandIn, store: QdrantStore) -> None:
+    """Wrong: a search waits for the server many times, walks other users' points, or counts their
+    words."""
     fill(store, 3)
     server.requests.clear()
     found = store.search_vectors("v", "user:a", for_words("fox owl", units(1, 4)[0]), 2)
     assert {hit.record.owner for hit in found} == {"user:a"}
-    (request,) = server.requests
-    assert str(request).endswith("/points/query/batch")
+    assert len(found) == 2
+    batch, *others = server.requests
+    assert str(batch).endswith("/points/query/batch")
+    assert [str(one).rsplit("/", 1)[1] for one in others] == ["count", "scroll"]
     owned = {"must": [{"key": "owner", "match": {"value": "user:a"}}]}
-    searches = request.body["searches"]
-    assert [one["using"] for one in searches] == list(VIEWS)
-    for search in searches:
-        assert [one["using"] for one in search["prefetch"]] == list(VIEWS)
-        assert {one["limit"] for one in search["prefetch"]} == {2}
-        assert search["limit"] >= 4 * 2
-        for one in (search, *search["prefetch"]):
-            assert one["filter"] == owned
-            wanted = {"idf": {"corpus": owned}} if one["using"] in WORDS else None
-            assert one.get("params") == wanted
-    assert sum(one["with_payload"] for one in searches) == 1
+    *each, words, meaning = batch.body["searches"]
+    assert [one["query"]["nearest"]["indices"] for one in each] == [
+        [term_of("fox")], [term_of("owl")]
+    ]  # fmt: skip
+    assert [one["limit"] for one in each] == [1, 1]
+    assert (words["using"], meaning["using"]) == (WORDS, MEANING)
+    for one in (*each, words):
+        assert one["params"] == {"idf": {"corpus": owned}}
+    for one in batch.body["searches"]:
+        assert one["filter"] == owned
+    assert others[0].body["filter"] == owned
+    assert owned["must"][0] in others[1].body["filter"]["must"]
 
 
-@pytest.mark.parametrize("left", [WORDS, MEANINGS])
-def test_views_that_nothing_is_sought_in(
-    server: StandIn, store: QdrantStore, left: tuple[str, ...]
-) -> None:
-    """Wrong: an empty vector is sent, which a server refuses; or a record comes without text."""
+def test_what_nothing_is_sought_in(server: StandIn, store: QdrantStore) -> None:
+    """Wrong: an empty vector is sent, which a server refuses; or nothing is asked for at a cost."""
     fill(store, 3)
-    server.requests.clear()
-    vector = units(1, 4)[0]
-    query = for_words("fox owl") if left == WORDS else Query(vector)
-    found = store.search_vectors("v", "user:a", query, 2)
-    (request,) = server.requests
-    assert [one["using"] for one in request.body["searches"]] == list(left)
-    assert len(found) >= 2
-    for hit in found:
-        given = dict(zip(VIEWS, hit.scores, strict=True))
-        assert all((given[view] > 0) == (view in left) for view in VIEWS)
+    for query, used in ((for_words("fox"), {WORDS}), (Query(units(1, 4)[0]), {MEANING})):
+        server.requests.clear()
+        assert len(store.search_vectors("v", "user:a", query, 2)) == 2
+        batch = server.requests[0].body["searches"]
+        assert {one["using"] for one in batch} == used
     server.requests.clear()
     assert store.search_vectors("v", "user:a", for_words(""), 2) == []
-    assert store.search_vectors("v", "user:a", query, 0) == []
+    assert store.search_vectors("v", "user:a", for_words("fox"), 0) == []
     assert server.requests == []
 
 
@@ -119,14 +116,12 @@ def test_words_only(server: StandIn, store: QdrantStore) -> None:
     assert embedding(name) == (0, "words-only")
     made = next(r for r in server.requests if str(r) == f"PUT /collections/{name}")
     assert made.body["vectors"] == {}
-    assert set(made.body["sparse_vectors"]) == set(WORDS)
-    # neither has the words of the other: each answer lacks a record
-    store.put_vectors("v", [record("a"), record("b")], worded(["fox", ""], ["", "fox"]))
-    assert set(server.points(name)[0].vector) == set(WORDS)
+    assert made.body["sparse_vectors"].keys() == {WORDS}
+    store.put_vectors("v", [record("a"), record("b")], worded(["fox", "fox den"]))
     unopened = QdrantStore(server.url)
     for handle in (store, unopened):
         found = handle.search_vectors("v", "user:a", for_words("fox"), 9)
-        assert [one.id for one, _ in ranked(found)] == ["a", "b"]
+        assert {one.id for one, _ in ranked(found, "words")} == {"a", "b"}
         with pytest.raises(DimensionMismatch):
             handle.search_vectors("v", "user:a", Query(units(1, 4)[0]), 9)
     unopened.begin_vectors("v", 4, "m")
@@ -140,57 +135,59 @@ def test_words_only(server: StandIn, store: QdrantStore) -> None:
 
 
 def test_encrypted_records_are_found_by_words(server: StandIn, store: QdrantStore) -> None:
-    """Wrong: the server is told the words, or encryption costs half of what is found."""
+    """Wrong: the server is told the words, or encryption costs what is found."""
     keys = Keys({"k": bytes(range(32))})
     encrypted = EncryptedVectors(store, RecordSeals(keys, "default", plaintext=False))
     encrypted.open_vectors("v", 0, "words-only")
     plain = [record("a", text="the fox"), record("b", text="an owl")]
-    encrypted.put_vectors("v", plain, worded(["fox", "owl"], ["fox den", "owl den"]))
-    encrypted.put_vectors("v", [record("c", "user:b")], worded(["fox"], ["fox"]))
+    encrypted.put_vectors("v", plain, worded(["fox den", "owl den"]))
+    encrypted.put_vectors("v", [record("c", "user:b")], worded(["fox"]))
     (found,) = encrypted.search_vectors("v", "user:a", for_words("fox"), 9)
     assert found.record == plain[0]
-    assert found.scores[0] > 0
-    assert found.scores[1] > 0
+    assert found.words > 0
     (name,) = server.collections
-    told = {i for one in server.points(name) for view in WORDS for i in one.vector[view].indices}
+    told = {number for one in server.points(name) for number in one.vector[WORDS].indices}
     assert len(told) == 3
-    assert not told & set(asked("fox owl den"))
+    assert not told & {term_of(word) for word in ("fox", "owl", "den")}
 
 
-# Pure
+def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
+    """Wrong: a word is taken for rarer or commoner than it is."""
+    query, count = for_words("fox owl"), 100
+    answers = [
+        [
+            models.ScoredPoint(
+                id=1,
+                version=0,
+                score=weight * log(1 + (count - held + 0.5) / (held + 0.5)),
+                vector={WORDS: models.SparseVector(indices=[number], values=[weight])},
+            )
+        ]
+        for number, weight, held in ((term_of("fox"), 1.5, 3), (term_of("owl"), 0.7, 60))
+    ]
+    assert holding(query, answers, count) == [3, 60]
+    assert holding(query, [answers[0], []], count) == [3, 0]
 
 
-def point(name: str, score: float, owner: str | None = "user:a") -> models.ScoredPoint:
-    payload = None
-    if owner is not None:
-        one = record(name, owner)
-        payload = {
-            **{key: getattr(one, key) for key in ("id", "owner", "session_id", "first", "last")},
-            "created_at": to_micros(one.created_at),
-            "body": record_body(one),
-        }
-    return models.ScoredPoint(id=name, version=0, score=score, payload=payload)
-
-
-def test_what_is_made_of_answers() -> None:
-    """Wrong: a record is found that is none of any view's best, as where a collection has several
-    shards, each of which has its own; or what means the opposite is found for that; or a record
-    that was deleted between two of the answers breaks the search."""
-    answers = {
-        "words": [point("a", 3.0, None), point("b", 2.0, None), point("c", 1.0, None)],
-        "meaning": [point("d", 0.5), point("a", 0.4), point("b", 0.0), point("c", -0.2)],
-        "meaning_around": [point("e", 0.3, None), point("b", 0.2, None), point("a", 0.1, None)],
+def test_neighbours_are_looked_for_in_few_spans() -> None:
+    """Wrong: each candidate is a condition of its own, or what stands far off is read."""
+    points = {
+        at: models.ScoredPoint(
+            id=at, version=0, score=1.0, payload={"session_id": session, "last": last}
+        )
+        for at, (session, last) in enumerate([("s", 3), ("s", 9), ("s", 90), ("t", 9)])
     }
-    found = {hit.record.id: hit.scores for hit in hits(answers, 1, "v")}
-    assert found == {"a": (3.0, 0.0, 0.4, 0.1), "d": (0.0, 0.0, 0.5, 0.0)}
-    found = {hit.record.id: hit.scores for hit in hits(answers, 4, "v")}
-    assert found["c"] == (1.0, 0.0, -0.2, 0.0)
-    del answers["words"], answers["meaning_around"]
-    assert [hit.record.id for hit in hits(answers, 4, "v")] == ["d", "a"]
-    assert hits({}, 4, "v") == []
+    near = neighbourhood("user:a", points).should
+    assert isinstance(near, list)
+    spans = [
+        (one.must[0].match.value, one.must[1].range.gte, one.must[1].range.lte)  # type: ignore
+        for one in near
+    ]
+    assert spans == [("s", -5, 17), ("s", 82, 98), ("t", 1, 17)]
 
 
 def test_a_question_of_no_meaning(store: QdrantStore) -> None:
-    """Wrong: the zeros that an embedder gives for words it does not know find just anything."""
+    """Wrong: zeros fail, or find anything as if it were meant."""
     fill(store, 3)
-    assert store.search_vectors("v", "user:a", Query(np.zeros(4, np.float32)), 9) == []
+    found = store.search_vectors("v", "user:a", Query(np.zeros(4, np.float32)), 9)
+    assert all(hit.relevance < 0.01 for hit in found)

@@ -15,7 +15,8 @@ import pytest
 
 from agent_memory.core.records import Lease
 from agent_memory.errors import ConfigError, StoreUnavailable, UnknownStore
-from agent_memory.retrieval.features import Features, Query
+from agent_memory.retrieval.features import Features
+from agent_memory.retrieval.query import Query
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.store import RedisStore
 from agent_memory.stores.redis.url import check_redis_url, redis_options, redis_place

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 _NEAR = 20  # records to one candidate, at most
+_MORE = 1.25  # times as many are asked for: a server adds up the numbers of a word
 _TRIES = 5
 """Other processes may begin the block, or drop it, between two steps."""
 
@@ -119,7 +120,7 @@ class QdrantStore:
             name: str | None = self._own(block, width)
         else:
             name = self._in_force(block, width)
-        asked = queries(owner, query, max(DEPTH, limit)) if limit > 0 and name else []
+        asked = queries(owner, query, int(_MORE * max(DEPTH, limit))) if limit > 0 and name else []
         points: dict[Any, Any] = {}
         held, count, dimension = [0.0] * len(query.words), 0, 0
         if asked and name is not None:
@@ -129,17 +130,17 @@ class QdrantStore:
                     batch = client.query_batch_points(name, asked)
                     count = client.count(name, count_filter=where(owner=owner), exact=False).count
                     answers = [one.points for one in batch]
-                    points = {
+                    found = {
                         point.id: point
                         for some in answers[len(numbers_of(query)) :]
                         for point in some
                     }
-                    if points:
+                    if found:
                         near, _ = client.scroll(
-                            name, neighbourhood(owner, points), limit=_NEAR * len(points),
+                            name, neighbourhood(owner, found), limit=_NEAR * len(found),
                             with_vectors=True,
                         )  # fmt: skip
-                        points = {**{point.id: point for point in near}, **points}
+                        points = {**{point.id: point for point in near}, **found}
                 held = holding(query, answers, count)
             except Missing:
                 self._check_recalled(block)

@@ -126,7 +126,7 @@ def ranked_hits(
     import numpy as np
 
     from agent_memory.retrieval.index import DEPTH, SegmentIndex
-    from agent_memory.retrieval.score import ranked
+    from agent_memory.retrieval.score import informativeness, ranked
 
     read: list[tuple[Any, Record]] = undamaged(
         points, lambda point: (point, record_at(point.payload, block))
@@ -135,9 +135,16 @@ def ranked_hits(
     features = features_at([point for point, _ in read], dimension)
     index = SegmentIndex(dimension).extended([record.id for _, record in read], features)
     own = index.candidates(query, len(index))._replace(total=count, holding=np.array(held))
-    found = [own]
+    # chosen anew among what was read, as other stores choose: a server adds up the numbers of a
+    # word, where the best one counts
+    depth = max(DEPTH, limit)
+    words = own.weights @ informativeness(count, own.holding)
+    first = [at for at in np.argsort(-words, kind="stable")[:depth] if words[at] > 0]
+    first += [at for at in np.argsort(-own.cosines, kind="stable") if own.filled[at]][:depth]
+    near = index.with_neighbours(own.names.numbers[np.array(first, np.intp)])
+    compared = [own.at(np.flatnonzero(np.isin(own.names.numbers, near)))]
     if query.pending is not None:
         pending = query.pending
         records = {**records, **pending.records}
-        found.append(pending.index.candidates(pending.query, max(DEPTH, limit)))
-    return hits(ranked(found, query, limit), records)
+        compared.append(pending.index.candidates(pending.query, depth))
+    return hits(ranked(compared, query, limit), records)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agent_memory.errors import StoreUnavailable
-from agent_memory.stores.sql.migrations import STEPS, stored_version
+from agent_memory.stores.sql.migrations import FIRST, STEPS, stored_version
 from agent_memory.stores.sql.sqlite_connection import Connection
 
 BUSY_SECONDS = 30.0
@@ -36,7 +36,7 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
     with TemporaryDirectory(prefix="agent-memory-") as folder:
         copy = Path(folder) / "copy.db"
         with copying(path, copy) as ours:
-            found, newest = stored_version(Connection(ours)), 1 + len(STEPS)
+            found, newest = stored_version(Connection(ours)), FIRST + len(STEPS)
         later = f"; the next use makes it {newest}" if found and found < newest else ""
         schema = f"schema version {found}{later}" if found else "with no memory in it yet"
         yield f"{_SQLITE}{copy.as_posix()}", schema
