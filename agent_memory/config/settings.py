@@ -147,7 +147,7 @@ class AgentMemoryConfig(Sourced):
     max_messages: int | None = Field(default=None, ge=2)
     max_message_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     max_recall_tokens: int | None = Field(default=None, ge=0)
-    min_relevance: float = Field(default=0.2, ge=0, le=1)
+    min_relevance: float = Field(default=0.1, ge=0, le=1)
     model: str | None = None
     api_base: Address[str | None] = Field(default=None, repr=False)
     api_key: SecretStr | None = None

@@ -162,7 +162,7 @@ class VectorMemory(Block):
                     stored = vectors.vector_blocks().get(self.name, given)
                     return [] if stored == given else [mismatch(self.name, stored, given)]
                 # not every Qdrant server tells the model, but each refuses another dimension
-                query = Query.of("Anybody?", embedder.encode_query("Anybody?"))
+                query = Query.asked("Anybody?", embedder)
                 vectors.search_vectors(self.name, "nobody", query, 1)
         except DimensionMismatch as error:
             return [str(error)]
@@ -276,7 +276,7 @@ class VectorMemory(Block):
 
         embedder = self._ready()
         tails = self.resources.pending.of(self.name, scope)
-        query = Query.of(question, embedder.encode_query(question), embedder.baseline)
+        query = Query.asked(question, embedder)
         encode = SoonEncoded(embedder, _ENCODE_SECONDS)
         waiting = self._waiting.index(
             tails, scope.owner, question, partial(self._made, scope, encode), encode.is_whole

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from agent_memory.core.courtesies import asked_in
 from agent_memory.retrieval.encoding import NO_STARTS, NO_TOKENS, Encoding
 from agent_memory.retrieval.features import SPEAKER, USER
 from agent_memory.retrieval.languages import languages_of, persons
@@ -17,6 +18,7 @@ from agent_memory.retrieval.words import forms_of
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
+    from agent_memory.models.embedders.base import Encoder
     from agent_memory.retrieval.index import SegmentIndex
 
 _WRITTEN = re.compile(r"\S+")
@@ -25,7 +27,11 @@ _FIRST_PERSON = re.compile(
     r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ww]e|us|[Oo]urs?|i'(?:m|ve|d|ll)"
     r"|(?:do|did|am|was|have|had|can|should|would|will) i)\b"
 )
-_HOW_TO = re.compile(r"\bhow (?:do|can|could|should|would) I\b", re.IGNORECASE)  # anybody does
+# what anybody asks or tells an assistant
+_ANYBODY = re.compile(
+    r"\bhow (?:do|can|could|should|would) I\b|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write) me\b",
+    re.IGNORECASE,
+)
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)
 _NO_VECTOR = np.empty(0, np.float32)
 
@@ -66,6 +72,16 @@ class Query:
     speakers: tuple[int, ...] = ()
     baseline: float = 0.0
     pending: Pending | None = None
+
+    @classmethod
+    def asked(cls, question: str, encoder: Encoder) -> Self:
+        """The query of what a question asks, without the thanks and greetings around it.
+
+        Raises:
+            ModelError: The encoder's model cannot be reached or refuses.
+        """
+        asked = asked_in(question)
+        return cls.of(asked, encoder.encode_query(asked), encoder.baseline)
 
     @classmethod
     def of(cls, question: str, encoding: Encoding, baseline: float = 0.0) -> Self:
@@ -120,7 +136,7 @@ def _meant(question: str) -> Iterator[int]:
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")
     first, second = persons(question)
-    if (first or _FIRST_PERSON.search(_HOW_TO.sub("", question))) and not (
+    if (first or _FIRST_PERSON.search(_ANYBODY.sub("", question))) and not (
         second or _SECOND_PERSON.search(question)
     ):
         yield term_of(USER)

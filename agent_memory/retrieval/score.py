@@ -29,6 +29,7 @@ PARTS = (
 """The terms of the sum, by name."""
 
 _LONG_WORDS, _LONG_FROM = 12, 1.6
+_MORE = 20
 _DIGITS = 6
 
 
@@ -61,8 +62,12 @@ def fitted() -> Mapping[str, Any]:
 
 
 def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
-    """The worth of words that `holding` of `count` records have; never below 0, as in Lucene."""
-    worth: np.ndarray = np.log1p(odds(count, holding))
+    """The worth of words that `holding` of `count` records have; never below 0, as in Lucene.
+
+    Each is counted as if one of some more records had it: in a memory of two records a word is not
+    common because one of them has it.
+    """
+    worth: np.ndarray = np.log1p(odds(count + _MORE, holding + 1))
     return worth.astype(np.float32)
 
 

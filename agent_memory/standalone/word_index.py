@@ -105,7 +105,7 @@ class WordIndex(ItemIndex):
         from agent_memory.retrieval.query import Query
 
         owner, least = self._owner(user_id), check_search(top_k, threshold)
-        question = Query.of(text_of("query", query), NoEmbedder().encode_query(query))
+        question = Query.asked(text_of("query", query), NoEmbedder())
         if not top_k or not question.words:
             return []
         hits = self._vectors.search_vectors(self._block, owner, question, top_k)

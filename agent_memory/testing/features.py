@@ -48,7 +48,7 @@ def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
 
 def for_words(words: str, vector: np.ndarray | None = None) -> Query:
     """A question for words, and for a vector if one is given."""
-    query = Query.of(words, NoEmbedder().encode_query(words))
+    query = Query.asked(words, NoEmbedder())
     return query if vector is None else replace(query, meaning=vector)
 
 

@@ -75,7 +75,7 @@ class LogBlock(ManualBlock):
         from agent_memory.retrieval.turns import recalls, telling
         from agent_memory.stores.indexes import hits
 
-        query = Query.of(question, NoEmbedder().encode_query(question))
+        query = Query.asked(question, NoEmbedder())
         found = hits(known.traits.search(query, len(known.records)), known.records)
         least = scope.floor * self.resources.min_relevance
         near = [hit for hit in found if hit.relevance >= least]

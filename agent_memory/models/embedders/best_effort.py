@@ -71,11 +71,10 @@ class BestEffort:
 
         if not self.rests:
             try:
-                embedder = self._embedder()
-                return Query.of(question, embedder.encode_query(question), embedder.baseline)
+                return Query.asked(question, self._embedder())
             except DOWN as error:
                 self._rest(error)
-        return Query.of(question, NoEmbedder().encode_query(question))
+        return Query.asked(question, NoEmbedder())
 
     def has_vectors(self) -> bool | None:
         """Whether it gives any; None while that can't be told."""
