@@ -104,9 +104,8 @@ def _recalled(memory: AgentMemory, question: str) -> list[Recall]:
 
 def _gate(recall: Recall) -> float:
     """What the logistic function is of."""
-    rank, by = fitted()["rank"], fitted()["relevance"]
-    parts = (by.get(name, 0.0) * value / rank[name] for name, value in recall.views.items())
-    return float(sum(parts))
+    by, likely = fitted()["relevance"], np.clip(recall.relevance or 0.0, 1e-9, 1 - 1e-9)
+    return float(by["middle"] + np.log(likely / (1 - likely)) / by["slope"])
 
 
 def fit(right: list[float], wrong: list[float]) -> tuple[float, float, float]:
@@ -132,8 +131,7 @@ def run(
     data = json.loads(pairs.read_text(encoding="utf-8"))
     table = Table("haystack", "first", "among ten", "shown by get", "foreign", "small talk")
     right, wrong = list[float](), list[float]()
-    places: list[Path | None] = [*file] if file else [None]
-    for one in places:
+    for one in file or (None,):
         found = measure(one, data)
         figures = (found.first, found.among_ten, found.shown, found.foreign, found.small_talk)
         table.add_row(one.name if one else "sentences", *(f"{figure:.2f}" for figure in figures))

@@ -35,7 +35,7 @@ def main() -> None:
         with AgentMemory(store="memory://", blocks=[SkillMemory(folder=folder)]) as memory:
             for broken in memory.open("skills").broken():
                 print(f"Broken: {broken}")
-            for question in ("Can you ship version 2.3 today?", "I like my coffee black."):
+            for question in ("Can you ship release 2.3 today?", "I like my coffee black."):
                 recalls = memory.get("s-1", question, user_id="sarah").recalls
                 print(f"\n{question}", *(recall.text for recall in recalls), sep="\n  ")
 

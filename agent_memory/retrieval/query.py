@@ -29,7 +29,7 @@ _FIRST_PERSON = re.compile(
 )
 # what anybody asks or tells an assistant
 _ANYBODY = re.compile(
-    r"\bhow (?:do|can|could|should|would) I\b|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write) me\b",
+    r"\bhow (?:do|can|could|should|would) I\b|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let) me\b",
     re.IGNORECASE,
 )
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)

@@ -28,7 +28,7 @@ PARTS = (
 )
 """The terms of the sum, by name."""
 
-_LONG_WORDS, _LONG_FROM = 12, 1.6
+_LONG_WORDS, _LONG_FROM, _LONG_TO = 12, 1.6, 2.5
 _MORE = 20
 _DIGITS = 6
 
@@ -93,17 +93,23 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     return Ranked(
         one.names.at(best).all(),
         counted[:limit],
-        _relevance(parts[best]),
+        _relevance(parts[best], len(worth)),
         parts[best],
         one.cosines[best],
         (one.weights @ worth)[best],
     )
 
 
-def _relevance(parts: np.ndarray) -> np.ndarray:
-    """(n,) a logistic function of some of the terms."""
+def _relevance(parts: np.ndarray, words: int) -> np.ndarray:
+    """(n,) a logistic function of four of the terms: of words, what is beyond chance, since the
+    more a text says the nearer its nearest words are to any others; of coverage, its square, which
+    says that all of the question's words are there: of one word alone that says nothing."""
     by = fitted()["relevance"]
-    near = parts @ np.array([by.get(name, 0.0) for name in PARTS], np.float32)
+    own = dict(zip(PARTS, parts.T, strict=True))
+    chance = by["chance"] + by["chance_long"] * own["long"]
+    near = own["meaning"] + by["words"] * (own["words"] - chance) / (1 - chance)
+    covered = (1 - 1 / max(1, words)) * own["coverage_around"] ** 2
+    near += by["meant"] * own["meant"] + by["coverage"] * covered
     found: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near - by["middle"])))
     return found
 
@@ -136,7 +142,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
     length = np.log1p(one.places["words"] / _LONG_WORDS) - _LONG_FROM
     return np.column_stack([
         meaning, total / size, _nearest(meaning), words, words_around, covered @ share,
-        np.maximum(0, length), one.places["asks"],
+        length.clip(0, _LONG_TO), one.places["asks"],
         one.meant,
     ]).astype(np.float32)  # fmt: skip
 

@@ -47,8 +47,8 @@ def test_each_filter_keeps_what_meets_it(memory: AgentMemory) -> None:
     assert found(memory, blocks=["static"]) == ["Cats are welcome."]
     assert found(memory, roles=["assistant"]) == [second]
     assert found(memory, roles="user", until=date(2026, 3, 3)) == [first]
-    assert found(memory, since=BEGUN + timedelta(days=2)) == sorted([third, fourth])
-    assert found(memory, where={"topic": "b"}) == sorted([third, fourth])
+    assert found(memory, since=BEGUN + timedelta(days=2), least=0.0) == sorted([third, fourth])
+    assert found(memory, where={"topic": "b"}, least=0.0) == sorted([third, fourth])
     assert found(memory, where={"topic": {"$ne": "b"}}, roles=["user"]) == [first]
     assert found(memory, blocks=["none"]) == []
     assert found(memory, limit=1, roles=["user"], where={"topic": "b"}) == [third]

@@ -538,7 +538,7 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
     memory.open("skills").save(DEPLOY)
     memory.user("sarah").skills().save(REFUND)
     for question, name in {
-        "Can you ship version 2.3 today?": "deploy",
+        "Can you ship release 2.3 today?": "deploy",
         "The customer wants her money back.": "refund",
         "A new hire needs a laptop and an account.": "new-colleague",
         "Our website does not respond!": "outage",
@@ -615,7 +615,7 @@ def test_while_the_embedder_is_down_words_are_compared(memory: AgentMemory, fold
 
 def test_how_near_a_skill_has_to_be_is_a_setting(folder: Path) -> None:
     """Wrong: with an embedder of other cosines all is recalled, or nothing."""
-    question = "Can you ship version 2.3 today?"
+    question = "Can you ship release 2.3 today?"
     for least, found in ((0.0, ["deploy"]), (0.99, [])):
         blocks = [SkillMemory(folder=folder)]
         with AgentMemory(store="memory://", blocks=blocks, min_relevance=least) as memory:
