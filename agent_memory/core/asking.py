@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from agent_memory.core.courtesies import is_courtesy
 from agent_memory.core.messages import Message
 from agent_memory.core.text import SENTENCE
 from agent_memory.core.window import role_of
@@ -16,6 +17,7 @@ _LINE = 200  # characters of either end, where neither is a paragraph of its own
 _TAIL = 40
 _BREAK = "\n\n"
 
+_SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 _ENDS_ASKING = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
 _ASKS = re.compile(f"[?\u061f\uff1f\u037e\u055e\u1367]|{_ENDS_ASKING.pattern}")
 
@@ -31,22 +33,28 @@ def ends_asking(text: str) -> bool:
 
 
 def asked_for(message: Message) -> Message:
-    """What to recall for: the message; of a long one the question, at its beginning or its end.
+    """What to recall for: the message without thanks and greetings ("Thank you! Which size was
+    it?"); of a long one the question, at its beginning or its end.
 
     Beside a document a question most often has a paragraph of its own. Else it is looked for in the
-    sentences at both ends. More of the document would only drown it.
+    sentences at both ends, in those that ask if any does. More of the document would only drown it.
     """
     text = message.text().strip()
-    if len(text) <= MOST:
-        return message
-    return Message(role=role_of(message), content=asked_in(text))
+    asked = asked_in(text)
+    return message if asked == text else Message(role=role_of(message), content=asked)
 
 
 def asked_in(text: str) -> str:
     """The same of a text."""
     text = text.strip()
-    if len(text) <= MOST:
-        return text
+    if len(text) > MOST:
+        text = _at_the_ends(text)
+    some = _SENTENCES.split(text)
+    said = [one for one in some if not is_courtesy(one)]
+    return " ".join(said) if 0 < len(said) < len(some) else text
+
+
+def _at_the_ends(text: str) -> str:
     first, begun, _ = text[: _END + 1].partition(_BREAK)
     _, ended, last = text[-_END - 1 :].rpartition(_BREAK)
     ends = [end for end, whole in ((first, begun), (last, ended)) if whole]
@@ -58,4 +66,6 @@ def _sentences(text: str) -> list[str]:
     begin, end = text[:_LINE], text[-_LINE:]
     breaks = [found.end() for found in SENTENCE.finditer(begin)]
     first = next((found.end() for found in SENTENCE.finditer(end)), 0)
-    return [begin[: breaks[-1]] if breaks else begin, end[first:]]
+    ends = [begin[: breaks[-1]] if breaks else begin, end[first:]]
+    said = [one for some in ends for one in _SENTENCES.split(some)]
+    return [one for one in said if asks(one)] or ends

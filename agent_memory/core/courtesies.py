@@ -113,15 +113,6 @@ _UNSPACED = re.compile(
 )
 
 
-_SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
-
-
-def asked_in(text: str) -> str:
-    """What a text asks, without thanks and greetings around it: "Thank you! Which size was it?"."""
-    some = _SENTENCES.split(text)
-    return " ".join(one for one in some if not is_courtesy(one)) if len(some) > 1 else text
-
-
 def is_courtesy(text: str) -> bool:
     """Whether a text is nothing but thanks, greetings, nods and signs."""
     if len(text) > _LONGEST:

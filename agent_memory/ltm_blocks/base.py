@@ -138,7 +138,8 @@ class Block(BaseModel, ABC):
         return False
 
     def recalled(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Told which of its recalls stand in a context that is sent to a model."""
+        """Told which of its recalls stand in a context that is sent to a model and, more likely
+        than not, have to do with what was asked."""
 
     @property
     def versioned(self) -> bool:

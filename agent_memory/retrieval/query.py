@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from agent_memory.core.courtesies import asked_in
 from agent_memory.retrieval.encoding import NO_STARTS, NO_TOKENS, Encoding
 from agent_memory.retrieval.features import SPEAKER, USER
 from agent_memory.retrieval.languages import languages_of, persons
@@ -29,7 +28,8 @@ _FIRST_PERSON = re.compile(
 )
 # what anybody asks or tells an assistant
 _ANYBODY = re.compile(
-    r"\bhow (?:do|can|could|should|would) I\b|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let) me\b",
+    r"\bhow (?:do|can|could|should|would) I\b"
+    r"|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let) me\b",
     re.IGNORECASE,
 )
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)
@@ -75,13 +75,12 @@ class Query:
 
     @classmethod
     def asked(cls, question: str, encoder: Encoder) -> Self:
-        """The query of what a question asks, without the thanks and greetings around it.
+        """The query of a question that is still to be encoded.
 
         Raises:
             ModelError: The encoder's model cannot be reached or refuses.
         """
-        asked = asked_in(question)
-        return cls.of(asked, encoder.encode_query(asked), encoder.baseline)
+        return cls.of(question, encoder.encode_query(question), encoder.baseline)
 
     @classmethod
     def of(cls, question: str, encoding: Encoding, baseline: float = 0.0) -> Self:

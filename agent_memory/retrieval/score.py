@@ -131,7 +131,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
     words_around = around @ share
     # below what unrelated texts have there is nothing to tell; near 1 the scale would run away
     cosines = np.maximum(-1, (one.cosines - query.baseline) / (1 - query.baseline))
-    meaning = np.where(one.filled, cosines, numbers["without_vector"] * words)
+    meaning = np.where(one.filled, cosines, numbers["without_vector"] * (there @ share))
     if not len(worth):  # a question of stop words alone goes by its meaning
         words = words_around = meaning
     total, size = meaning.copy(), np.ones(count, np.float32)

@@ -174,16 +174,13 @@ def _rows(word: str) -> np.ndarray:
 def _features(word: str, count: int = 60) -> Features:
     """With words whose numbers, side by side, nobody else has."""
     rows = _rows(word)[:count]
-    words = [f"{word} {word}words"] * count
-    return worded(words, [f"{word}near {word}around"] * count, rows, np.roll(rows, 1, axis=1))
+    return worded([f"{word} {word}words"] * count, rows)
 
 
 def _marks() -> list[bytes]:
     """The bytes of the numbers in a marked record's features, as segments have them."""
     marked = Segment.of([MARK], _features(MARK, 1), compact=True)
-    vectors = (marked.meaning.rows[0][:16], marked.meaning_around.rows[0][:16])
-    words = (marked.words.terms, marked.words_around.terms)
-    return [numbers.tobytes() for numbers in (*vectors, *words)]
+    return [numbers.tobytes() for numbers in (marked.meaning.rows[0][:16], marked.words.terms)]
 
 
 _WAYS: dict[str, Callable[[SQLStore], None]] = {

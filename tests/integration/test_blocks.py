@@ -62,7 +62,9 @@ def test_facts_carry_category_source_and_quote(fake: FakeLLM) -> None:
             "role": "user",
             "confidence": 1.0,
         }
-        (shown,) = memory.get("t", "department?", user_id="sarah").extracted_facts
+        (shown,) = memory.get(
+            "t", "Which department does she work in?", user_id="sarah"
+        ).extracted_facts
         assert shown.text == "Sarah works in Marketing."
 
 

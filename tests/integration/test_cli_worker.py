@@ -65,7 +65,7 @@ def absorbed(users: int) -> list[tuple[str, int]]:
         found = [
             record
             for user in range(users)
-            for record in everything(memory._store, "vector", f"user:u{user}", 256)
+            for record in everything(memory._store, "vector", f"user:u{user}", 384)
         ]
     return sorted((record.session_id, record.sources[0]) for record in found)
 
@@ -200,7 +200,7 @@ def test_replay_under_another_embedding_model(fake: FakeLLM) -> None:
         api_key="none",
         blocks=[VectorMemory()],
     ) as memory:
-        assert len(memory.search("says", user_id="u0")) == 6
+        assert len(memory.search("says", user_id="u0", least=0.0)) == 6
 
 
 def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:

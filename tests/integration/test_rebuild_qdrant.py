@@ -106,10 +106,9 @@ def talk(rig: Rig, sessions: int = 3) -> list[str]:
 
 
 def recalled(memory: AgentMemory) -> list[str]:
-    return sorted(
-        found.text
-        for found in memory.search("hello: a fact, a wish, what was said", user_id="ada", limit=100)
-    )
+    asked = "hello: a fact, a wish, what was said"
+    found = memory.search(asked, user_id="ada", limit=100, least=0.0)
+    return sorted(one.text for one in found)
 
 
 class Cut(Exception):

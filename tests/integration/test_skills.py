@@ -542,7 +542,7 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
         "The customer wants her money back.": "refund",
         "A new hire needs a laptop and an account.": "new-colleague",
         "Our website does not respond!": "outage",
-        "I need to be reimbursed for my train ticket": "expenses",
+        "How do I get the costs of my journey paid back?": "expenses",
     }.items():
         assert name in recalled(memory, question)[:2], question
         best = memory.user("sarah").skills().search(question, limit=2)

@@ -178,8 +178,8 @@ def _vectors(memory: AgentMemory) -> dict[str, tuple[object, ...]]:
     found: dict[str, tuple[object, ...]] = {}
     for records, features in memory._store.all_vectors("vector"):
         for at, one in enumerate(records):
-            rows = features.meaning[at].tobytes(), features.meaning_around[at].tobytes()
-            found[one.id] = (one.text, one.first, rows, set(features.words_around[at].ids.tolist()))
+            meaning, words = features.meaning[at].tobytes(), set(features.words[at].ids.tolist())
+            found[one.id] = (one.text, one.first, meaning, words)
     return found
 
 

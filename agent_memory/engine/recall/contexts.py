@@ -35,6 +35,8 @@ from agent_memory.stores.pending import Pending
 
 logger = logging.getLogger(__name__)
 
+_IS_MEANT = 0.5  # relevance from which on a recall counts as one that was asked for
+
 Found = dict[str, list[Recall]]
 
 
@@ -256,7 +258,11 @@ class Contexts:
     def _count(self, seen: Seen, context: MemoryContext) -> None:
         query = seen.query
         for block in self.blocks:
-            ids = [one.id for one in context.recalls if one.block == block.name]
+            ids = [
+                one.id
+                for one in context.recalls
+                if one.block == block.name and (one.relevance is None or one.relevance >= _IS_MEANT)
+            ]
             if ids and block.counts_recalls:
                 try:
                     block.recalled(seen.scope, ids)

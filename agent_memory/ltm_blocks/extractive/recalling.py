@@ -125,14 +125,15 @@ def recalls(
 
     scores = {place: sum(factors(place).values()) for place in places}
     best = heapq.nlargest(limit, places, key=lambda place: (scores[place], -place))
-    return [_recall(known.facts[place], factors(place)) for place in best]
+    given = relevance if query else [None] * len(known.facts)
+    return [_recall(known.facts[place], factors(place), given[place]) for place in best]
 
 
 def _found_by(fact: Fact) -> str:
     return f"{fact.subject} {fact.category} {fact.text}"
 
 
-def _recall(fact: Fact, factors: dict[str, float]) -> Recall:
+def _recall(fact: Fact, factors: dict[str, float], relevance: float | None) -> Recall:
     return Recall(
         block=fact.block,
         id=fact.id,
@@ -149,4 +150,5 @@ def _recall(fact: Fact, factors: dict[str, float]) -> Recall:
             "confidence": fact.confidence,
         },
         views=factors,
+        relevance=relevance,
     )
