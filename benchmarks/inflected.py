@@ -58,7 +58,7 @@ def _found(language: Language) -> Iterator[str | None]:
         for number, message in enumerate(messages):
             memory.update(f"s-{number}", {"role": "user", "content": message}, user_id=_USER)
         for question, _ in language.pairs:
-            recalls = memory.search(question, user_id=_USER, limit=1, blocks=["log"])
+            recalls = memory.search(question, user_id=_USER, limit=1, blocks=["log"], least=0.0)
             yield recalls[0].text.removeprefix("user: ") if recalls else None
 
 

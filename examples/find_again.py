@@ -11,7 +11,7 @@ TALK = [
     ("assistant", "That is the E5, a fine route. Shall I look for huts that are open in October?"),
     ("user", "Yes, and remind me that my order number for the boots is AX-4471."),
 ]
-QUESTIONS = ["Sea or mountains?", "Where did we go last year?", "AX-4471"]
+QUESTIONS = ["Sea or mountains?", "What did I buy for hiking?", "AX-4471"]
 
 
 def main() -> None:

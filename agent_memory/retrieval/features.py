@@ -15,7 +15,7 @@ from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.encoding import Encoding
 from agent_memory.retrieval.languages import ENGLISH
-from agent_memory.retrieval.telling import only_asks
+from agent_memory.retrieval.telling import asking
 from agent_memory.retrieval.terms import NO_TERMS, Terms, Written, term_of, weighted, written
 from agent_memory.retrieval.tokens import Tokens
 
@@ -23,7 +23,7 @@ PLACE = np.dtype(
     [("session", "<u4"), ("seq", "<u4"), ("part", "<u2"), ("words", "<u2"), ("asks", "u1")]
 )
 """Where a record stands and how long it is: the session's number, seq (0 for a record without
-neighbours) and passage; the words of its message; whether it only asks."""
+neighbours) and passage; the words of its message; how much of it asks, in percent."""
 
 SPEAKER = "\0speaker "
 """Begins the term that stands for who speaks: no word of a text has a zero byte."""
@@ -168,8 +168,8 @@ def _alone(count: int) -> np.ndarray:
 
 def _place(turn: Turn) -> tuple[int, ...]:
     words = min(turn.words or len(turn.text.split()), _MOST_WORDS)
-    asks = turn.part.of == 1 and only_asks(turn.text)
-    return term_of(turn.session_id), turn.seq, turn.part.number, words, int(asks)
+    asks = asking(turn.text) if turn.part.of == 1 else 0
+    return term_of(turn.session_id), turn.seq, turn.part.number, words, asks
 
 
 def _speakers(turn: Turn) -> list[int]:

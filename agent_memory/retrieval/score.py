@@ -11,6 +11,7 @@ is in the user's memory. A record that is not encoded yet is compared by the sam
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -29,7 +30,7 @@ PARTS = (
 """The terms of the sum, by name."""
 
 _LONG_WORDS, _LONG_FROM, _LONG_TO = 12, 1.6, 2.5
-_MORE = 20
+_MORE, _MANY = 20, 300
 _DIGITS = 6
 
 
@@ -93,24 +94,26 @@ def ranked(found: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     return Ranked(
         one.names.at(best).all(),
         counted[:limit],
-        _relevance(parts[best], len(worth)),
+        _relevance(parts[best], len(worth), one.total),
         parts[best],
         one.cosines[best],
         (one.weights @ worth)[best],
     )
 
 
-def _relevance(parts: np.ndarray, words: int) -> np.ndarray:
+def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
     """(n,) a logistic function of four of the terms: of words, what is beyond chance, since the
     more a text says the nearer its nearest words are to any others; of coverage, its square, which
-    says that all of the question's words are there: of one word alone that says nothing."""
+    says that all of the question's words are there: of one word alone that says nothing. Of few
+    records none comes near by chance, so that there less is asked."""
     by = fitted()["relevance"]
     own = dict(zip(PARTS, parts.T, strict=True))
     chance = by["chance"] + by["chance_long"] * own["long"]
     near = own["meaning"] + by["words"] * (own["words"] - chance) / (1 - chance)
     covered = (1 - 1 / max(1, words)) * own["coverage_around"] ** 2
     near += by["meant"] * own["meant"] + by["coverage"] * covered
-    found: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near - by["middle"])))
+    few = by["few"] * math.log(_MANY / min(_MANY, max(1, total)))
+    found: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near + few - by["middle"])))
     return found
 
 
@@ -142,7 +145,7 @@ def _parts(one: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
     length = np.log1p(one.places["words"] / _LONG_WORDS) - _LONG_FROM
     return np.column_stack([
         meaning, total / size, _nearest(meaning), words, words_around, covered @ share,
-        length.clip(0, _LONG_TO), one.places["asks"],
+        length.clip(0, _LONG_TO), one.places["asks"] / 100,
         one.meant,
     ]).astype(np.float32)  # fmt: skip
 

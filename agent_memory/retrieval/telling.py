@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from agent_memory.core.asking import ends_asking
+from agent_memory.core.asking import asks, ends_asking
+from agent_memory.core.text import sentences
 from agent_memory.retrieval.words import words, words_up_to
 
 FULL = 12
@@ -44,6 +45,15 @@ _MOST_KNOWN = 4_000
 def only_asks(text: str) -> bool:
     """Whether a text is a question, and too short to tell something beside it."""
     return ends_asking(text) and words_up_to(FULL, text) < FULL
+
+
+def asking(text: str) -> int:
+    """How much of a text asks, of one that is too short to be an answer: percent of its words."""
+    if not only_asks(text):
+        return 0
+    said = sentences(text)
+    sizes = [len(one.split()) for one in said]
+    return 100 * sum(n for n, one in zip(sizes, said, strict=True) if asks(one)) // sum(sizes)
 
 
 def tells_nothing(

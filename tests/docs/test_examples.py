@@ -33,8 +33,9 @@ EXPECTED = {
         "With VectorMemory: user: I planted sage in pot 4.",
     ],
     "find_again": [
-        "  1.10  user: The mountains, ten days. Last year we walked from Oberstdorf to Meran.",
-        "(words 1.00, words_around 1.00, meaning 1.00, meaning_around 1.00, priors",
+        "  2.49  assistant: Would you rather go to the sea or to the mountains, and for how long?",
+        "(meaning 0.58, meaning_around 0.28, nearest 1.49, words 0.92, words_around 0.92,",
+        "What did I buy for hiking?\n  1.",
         "  user: The mountains, ten days.",
     ],
     "profile": [
@@ -92,7 +93,7 @@ EXPECTED = {
     ],
     "spatial": [
         "  0.69  Keys on the kitchen table.  (8.9 m away, confidence 0.90)",
-        "  0.72  Keys on the shelf in the hall.  (6.8 m away, confidence 1.00)",
+        "  0.75  Keys on the shelf in the hall.  (6.8 m away, confidence 1.00)",
         "  0.27  Something red on the floor, perhaps a ball.",
         "[('The door is open.', 0.5)]",
     ],

@@ -607,7 +607,7 @@ def test_while_the_embedder_is_down_words_are_compared(memory: AgentMemory, fold
         return [recall.id for recall in down.get(Scope("sarah"), message, 5)]
 
     assert found("Roll out the release") == ["deploy"]
-    assert found("Write a new poem about colleagues by the sea") == []
+    assert found("Write a new poem about birds by the sea") == []
     skills = down.open(Scope("sarah"))
     assert skills.search("new colleagues")[0].name == "new-colleague"
     assert skills.search("ops") == [DEPLOY]
