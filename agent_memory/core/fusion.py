@@ -27,7 +27,7 @@ def merge(
     """All blocks' recalls in one list, best first.
 
     What is pinned comes first. Else a recall ranks by its score over the best score of its block,
-    and by what another block makes of the message that it tells of: a fact and the words it was
+    times the best relevance there, where the block tells one, and by what another block makes of the message that it tells of: a fact and the words it was
     found in speak for each other. Ties go to the block named first.
     Left out are recalls whose every source the window still shows. Of texts that say the same (four
     of five pairs of words alike, and all names and numbers) the best stays.
@@ -54,7 +54,11 @@ def merge(
         for weight, recall in zip(_weights(wanted, every), wanted, strict=True)
         if recall.pinned or weight >= floors.get(recall.block, -math.inf)
     ]
-    ranked.sort(key=lambda pair: (not pair[1].pinned, -pair[0]))
+    likely = {
+        block: max((one.relevance for one in recalls if one.relevance is not None), default=1.0)
+        for block, recalls in found.items()
+    }
+    ranked.sort(key=lambda pair: (not pair[1].pinned, -pair[0] * likely[pair[1].block]))
     return _folded([recall for _, recall in ranked])
 
 

@@ -32,14 +32,15 @@ _SAID = {
 
 
 def bm25(texts: Mapping[str, str], question: str, usual: float = 20) -> dict[str, float]:
-    """What each text gets by Okapi BM25, with 0.9 for k1 and 0.75 for b, written out."""
+    """What each text gets by Okapi BM25, with 0.9 for k1 and 0.75 for b, as if one of 20
+    more texts had each word, written out."""
     scores = {}
     for name, text in texts.items():
         words, score = text.split(), 0.0
         for word in question.split():
             times = words.count(word)
             holding = sum(word in other.split() for other in texts.values())
-            rarity = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
+            rarity = math.log(1 + (len(texts) + 19 - holding + 0.5) / (holding + 1.5))
             damping = 0.9 * (1 - 0.75 + 0.75 * len(words) / usual)
             score += rarity * 1.9 * times / (times + damping)
         scores[name] = score
@@ -238,7 +239,7 @@ class ViewsContract(Contract):
         store.open_vectors("v", 3, "m")
         features = replace(worded(["fox"] * 6, units(6, 3)), words=terms)
         store.put_vectors("v", [record(f"{n}") for n in range(6)], features)
-        rarity = math.log(1 + (6 - 1 + 0.5) / (1 + 0.5))
+        rarity = math.log(1 + (6 + 19 - 1 + 0.5) / (1 + 1.5))
         for place, number in enumerate(numbers):
             query = Query(words=((number,),))
             (found,) = other.search_vectors("v", "user:a", query, 9)

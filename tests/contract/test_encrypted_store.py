@@ -508,7 +508,7 @@ def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
     ):
         memory.flush()
         found = {
-            one.first for one in everything(memory.components.store, "vector", "session:s", 256)
+            one.first for one in everything(memory.components.store, "vector", "session:s", 384)
         }
         head = store.head("s")
         assert head is not None

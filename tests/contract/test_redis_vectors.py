@@ -102,7 +102,7 @@ def test_what_earlier_releases_wrote_is_packed(
     monkeypatch.setattr(reading, "_PAGE", 7)
     said = [f"fox {'red ' * (n % 3)}" for n in range(30)]
     records = [record(f"{n:02}", session_id=f"s{n % 4}") for n in range(30)]
-    features = worded(said, said, units(30, 4))
+    features = worded(said, units(30, 4))
     older = RedisStore(server.url, "old")
     older.append("s", [draft("x")])
     older.open_vectors("v", 4, "m")
@@ -115,7 +115,7 @@ def test_what_earlier_releases_wrote_is_packed(
     ask("HSET", keys[4], "09", b"broken")
     ask("SET", older._keys.layout, 1)
     older.delete_vectors("v", session_id="s1")
-    older.put_vectors("v", [record("new")], worded(["fox"], ["fox"], units(1, 4)))
+    older.put_vectors("v", [record("new")], worded(["fox"], units(1, 4)))
     there = {f"{n:02}" for n in range(30) if n % 4 != 1} | {"new"}
     store = RedisStore(server.url, "old")
     assert ask("GET", older._keys.layout) == b"2"

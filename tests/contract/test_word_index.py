@@ -40,7 +40,7 @@ def bm25(query: str, texts: dict[str, str]) -> dict[str, float]:
         length = sum(words.values())
         for word in set(query.split()) & set(words):
             holding = sum(word in one for one in said.values())
-            rare = math.log(1 + (len(said) - holding + 0.5) / (holding + 0.5))
+            rare = math.log(1 + (len(said) + 19 - holding + 0.5) / (holding + 1.5))
             damping = 0.9 * (0.25 + 0.75 * length / TURN_LENGTH)
             found[name] = found.get(name, 0) + rare * 1.9 * words[word] / (words[word] + damping)
     return found

@@ -336,7 +336,7 @@ class Asked(Block):
 
 def test_a_document_is_recalled_for_by_its_ends() -> None:
     """Wrong: a pasted document costs seconds of work to recall for, and nothing is recalled."""
-    pasted = f"What is this? {words(200_000)} Sum it up, please."
+    pasted = f"What is this? {words(200_000)} Can you sum it up?"
     with AgentMemory(store="memory://", blocks=[Asked()]) as memory:
         block = memory.blocks["asked"]
         assert isinstance(block, Asked)
@@ -346,5 +346,5 @@ def test_a_document_is_recalled_for_by_its_ends() -> None:
         memory.get("s", "Why?")
         assert [len(one) < 5_000 for one in block._said] == [True] * 3
         assert block._said[0].startswith("What is this?")
-        assert block._said[1].endswith("Sum it up, please.")
+        assert block._said[1].endswith("Can you sum it up?")
         assert block._said[2] == "Why?"

@@ -567,7 +567,7 @@ def test_another_embedder(tmp_path: Path, model: Model) -> None:
                     absorbed(memory, "s2", said("I moved to Rome", "2024-06-05"))
                 home = MOVED if number else HOME
                 assert now(memory) == [home, "Works at Acme."]
-                found = memory.search("Acme", user_id="ada")
+                found = memory.search("Acme", user_id="ada", least=0.0)
                 assert sorted(texts(found)) == [home, "Works at Acme."]
                 assert all(one.views["relevance"] >= 0 for one in found)
                 assert memory.user("ada").stale() == []

@@ -54,7 +54,7 @@ def test_a_turn_is_found_by_its_words_its_speaker_and_its_day() -> None:
     assert {term_of(word) for word in named} <= ids
     assert features.places["seq"].tolist() == [1, 2]
     assert features.places["words"].tolist() == [1, 40]
-    assert features.places["asks"].tolist() == [1, 0]
+    assert features.places["asks"].tolist() == [100, 0]
     assert len(features.tokens.of_record(1)) == 41
 
 

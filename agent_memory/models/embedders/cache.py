@@ -80,17 +80,14 @@ class CachedEmbedder:
 
     @property
     def baseline(self) -> float:
-        """The mean cosine of twelve unrelated sentences, from 0 to 0.95; measured once."""
+        """The mean cosine of twelve unrelated sentences, from 0 to 0.95; measured once, in the
+        call that embeds the first texts."""
         if self._baseline is None:
             try:
-                rows = self.embed(_UNRELATED)
+                self.encode(_UNRELATED[:1])
             except AgentMemoryError as error:  # it is down: whoever needs its vectors says so
                 logger.info("the baseline of %s cannot be measured yet: %s", self.name, error)
-                return 0.0
-            count = len(rows)
-            mean = (float((rows @ rows.T).sum()) - count) / (count * (count - 1))
-            self._baseline = min(_MOST_BASELINE, max(0.0, mean))
-        return self._baseline
+        return self._baseline or 0.0
 
     def load(self) -> None:
         """Load the inner embedder."""
@@ -148,9 +145,21 @@ class CachedEmbedder:
     def _asked_for(self, texts: list[str]) -> list[Encoding]:
         encode = getattr(self.inner, "encode", None)
         if encode is not None:
-            made: list[Encoding] = encode(texts)
-            return made
-        return self._encoded(texts, lambda: self.inner.embed(texts))
+            own: list[Encoding] = encode(texts)
+            return own
+        more = _UNRELATED if self._baseline is None else ()
+        asked = [*texts, *more]
+        made = self._encoded(asked, lambda: self.inner.embed(asked))
+        if more:
+            self._measure([one.vector for one in made[len(texts) :]])
+        return made[: len(texts)]
+
+    def _measure(self, rows: Sequence[np.ndarray]) -> None:
+        import numpy as np
+
+        count, total = len(rows), sum(rows)
+        mean = (float(np.dot(total, total)) - count) / (count * (count - 1))
+        self._baseline = min(_MOST_BASELINE, max(0.0, mean))
 
     def _encoded(self, texts: Sequence[str], embed: Any) -> list[Encoding]:
         """What an embedder of whole texts returns, checked."""
