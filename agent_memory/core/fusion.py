@@ -27,8 +27,9 @@ def merge(
     """All blocks' recalls in one list, best first.
 
     What is pinned comes first. Else a recall ranks by its score over the best score of its block,
-    times the best relevance there, where the block tells one, and by what another block makes of the message that it tells of: a fact and the words it was
-    found in speak for each other. Ties go to the block named first.
+    times the best relevance there, where the block tells one, and by what another block makes of
+    the message that it tells of: a fact and the words it was found in speak for each other. Ties go
+    to the block named first.
     Left out are recalls whose every source the window still shows. Of texts that say the same (four
     of five pairs of words alike, and all names and numbers) the best stays.
 
