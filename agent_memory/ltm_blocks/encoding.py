@@ -1,18 +1,15 @@
-"""Encoding what was said before anybody asks, and within the time that a question has."""
+"""Encoding what was said before anybody asks."""
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from agent_memory.core import threads
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.errors import AgentMemoryError
-from agent_memory.models.embedders.base import Encoder
-from agent_memory.models.embedders.none import NoEmbedder
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.encoding import Encoding
@@ -22,7 +19,6 @@ logger = logging.getLogger(__name__)
 Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """As `Encoder.encode`."""
 
-_BATCH = 8
 _MOST_OWNERS = 10_000
 
 
@@ -75,48 +71,3 @@ class EncodeAhead:
             with self._lock:
                 if more and not self._stopped:
                     self._waiting.setdefault(owner, encode)
-
-
-class SoonEncoded:
-    """Encodes texts within a time limit, the last first; others get no vector.
-
-    Args:
-        embedder: Encodes them.
-        seconds: The limit, over all calls.
-    """
-
-    def __init__(self, embedder: Encoder, seconds: float) -> None:
-        self._embedder = embedder
-        self._until = monotonic() + seconds
-        self._whole = True
-
-    def is_whole(self) -> bool:
-        """Whether all texts were encoded so far."""
-        return self._whole
-
-    def __call__(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text, with a vector of zeros for those left out."""
-        found: list[Encoding | None] = [None] * len(texts)
-        missing: list[int] = []
-        for at, text in enumerate(texts):
-            if self._embedder.cached([text]):
-                found[at] = self._embedder.encode([text])[0]
-            else:
-                missing.append(at)
-        size = _BATCH if self._embedder.on_this_machine else max(1, len(missing))
-        while missing and monotonic() < self._until:
-            batch, missing = missing[-size:], missing[:-size]
-            made = self._embedder.encode([texts[at] for at in batch])
-            for at, one in zip(batch, made, strict=True):
-                found[at] = one
-        if missing:
-            self._whole = False
-        blank = self._blank()
-        return [blank if one is None else one for one in found]
-
-    def _blank(self) -> Encoding:
-        import numpy as np
-
-        dimension = self._embedder.dimension
-        (none,) = NoEmbedder().encode([""])
-        return none._replace(vector=np.zeros(dimension, np.float32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
@@ -20,9 +20,10 @@ from agent_memory.errors import (
     StoreUnavailable,
 )
 from agent_memory.ltm_blocks.base import Block, Resources, message_id
-from agent_memory.ltm_blocks.encoding import Encode, EncodeAhead, SoonEncoded
+from agent_memory.ltm_blocks.encoding import Encode, EncodeAhead
 from agent_memory.ltm_blocks.waiting import WHOLE, Waiting
 from agent_memory.models.embedders.base import Encoder
+from agent_memory.models.embedders.best_effort import BestEffort
 from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.stores import check_url, serves
 from agent_memory.stores.base import VectorStore, swaps_vectors
@@ -39,7 +40,6 @@ T = TypeVar("T")
 
 _DEEP = 20  # records that only ask or say the same, beyond those that are wanted
 _AHEAD = 32  # texts that are encoded at a time, ahead of questions
-_ENCODE_SECONDS = 0.5  # that a question waits for what is not encoded yet
 _DEEPER = 4  # times as many are looked at where many say the same
 _DEEPEST = 2_000
 
@@ -93,6 +93,7 @@ class VectorMemory(Block):
     _vectors: VectorStore = PrivateAttr()
     _waiting: Waiting = PrivateAttr()
     _ahead: EncodeAhead = PrivateAttr()
+    _meanings: BestEffort = PrivateAttr()
 
     @field_validator("store")
     @classmethod
@@ -130,7 +131,7 @@ class VectorMemory(Block):
         """
         bound = super().bind(resources)
         bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting(bound.roles)
-        bound._ahead = EncodeAhead()
+        bound._ahead, bound._meanings = EncodeAhead(), BestEffort(bound._ready)
         try:
             bound._ready()
         except (ModelUnavailable, StoreUnavailable) as error:
@@ -272,16 +273,16 @@ class VectorMemory(Block):
 
     def _query(self, scope: Scope, question: str) -> Query:
         """The query of a question, over stored records and those of what is not absorbed yet."""
-        from agent_memory.retrieval.query import Query
-
-        embedder = self._ready()
+        if self._embedder is None and not self._meanings.rests:
+            with suppress(ModelUnavailable):  # then by words, and the recall says so
+                self._ready()
+        query = self._meanings.query(question)
         tails = self.resources.pending.of(self.name, scope)
-        query = Query.asked(question, embedder)
-        encode = SoonEncoded(embedder, _ENCODE_SECONDS)
+        soon = self._meanings.soon()
         waiting = self._waiting.index(
-            tails, scope.owner, question, partial(self._made, scope, encode), encode.is_whole
+            tails, scope.owner, question, partial(self._made, scope, soon), soon.is_whole
         )
-        if not encode.is_whole():
+        if not soon.is_whole():
             self.said(scope)
         return query if waiting is None else query.with_pending(*waiting)
 

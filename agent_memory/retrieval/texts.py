@@ -21,13 +21,14 @@ class TextIndex:
 
     Attributes:
         texts: As given.
-        encoded: Whether they have vectors.
+        encoded: Whether all have vectors.
     """
 
     def __init__(self, texts: Sequence[str], encodings: Sequence[Encoding]) -> None:
         self.texts = texts
         features = Features.of_statements(texts, encodings)
-        self.encoded = features.dimension > 0
+        rows = np.asarray(features.meaning.any(axis=1))
+        self.encoded = all(row or not text.strip() for row, text in zip(rows, texts, strict=True))
         ids = [str(place) for place in range(len(texts))]
         self._index = SegmentIndex(features.dimension).extended(ids, features)
 

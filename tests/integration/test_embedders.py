@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pydantic import SecretStr
 
-from agent_memory import AgentMemory, VectorMemory
+from agent_memory import AgentMemory, NoteMemory, VectorMemory
 from agent_memory.errors import (
     ConfigError,
     DimensionMismatch,
@@ -72,6 +72,10 @@ def note_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     waits: list[float] = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
     return waits
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -430,6 +434,57 @@ def test_a_function_that_returns_no_vectors(
     """A wrong one keeps vectors that are no vectors, or fails with an error of numpy."""
     with pytest.raises(error, match="embedder"):
         open_embedder(function).embed(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (lambda texts: [[1.0, 0.0, 0.0]] * (len(texts) + 1), "one vector for each text"),
+        (lambda texts: [[float("nan"), 0.0, 0.0] for _ in texts], "finite numbers"),
+        (lambda texts: [[1.0, 0.0] for _ in texts], "3 were expected"),
+        (lambda texts: 1 / 0, "ZeroDivisionError"),
+    ],
+    ids=["too many", "no numbers", "another dimension", "it fails"],
+)
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_an_embedder_that_goes_wrong_loses_nothing(
+    bad: Callable[[list[str]], object], says: str, when: str
+) -> None:
+    """A wrong one recalls nothing then, says nothing, or does not say what is wrong; or what was
+    said meanwhile is not found when the embedder is sound again."""
+    sound = when == "later"
+
+    class Embeds:
+        name, dimension = "mine", 3
+
+        def embed(self, texts: list[str]) -> object:
+            return Own().embed(texts) if sound else bad(texts)
+
+    blocks = [VectorMemory(), NoteMemory()]
+    with AgentMemory("memory://", embedding=Embeds(), blocks=blocks) as memory:
+        memory.user("ana").notes().add("Her ferry leaves at six.")
+        memory.update("s", user("The harbour opens at nine."), user_id="ana")
+        memory.flush()
+        sound = False
+        memory.update("s", user("The harbour closes at eight."), user_id="ana")
+        told = [one.error for one in memory.flush() if one.error]
+        assert told
+        assert all("'mine'" in one and says in one for one in told)
+        context = memory.get("t", "When does the harbour close, and when the ferry?", user_id="ana")
+        shown = str(context.to_messages())
+        assert "closes at eight" in shown
+        assert "opens at nine" in shown
+        assert "leaves at six" in shown
+        for block in ("vector", "notes"):
+            (warning,) = [
+                one for one in context.warnings if f"{block!r}" in one and "words alone" in one
+            ]
+            assert "'mine'" in warning
+            assert says in warning
+        sound = True
+        memory.flush()
+        vector = memory.stats().blocks["vector"]
+        assert (vector.lag, vector.error) == (0, None)
 
 
 def test_what_is_no_embedder_is_refused() -> None:

@@ -15,6 +15,7 @@ from agent_memory.core.asking import asked_for
 from agent_memory.core.fusion import marked
 from agent_memory.core.memory_spans import operation, tell_search
 from agent_memory.core.messages import Message
+from agent_memory.core.notices import noticed
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import error_text
@@ -97,12 +98,18 @@ class FanOut:
             for block in asked:
                 self.load(block.name, block)
         with Account("other", scope.user_id, within=current_account()).charged():
-            return self.ask(
+            answers, warnings = self.ask(
                 {
-                    block.name: partial(ask_block, block, block.name, scope, message, limit)
+                    block.name: partial(
+                        noticed, partial(ask_block, block, block.name, scope, message, limit)
+                    )
                     for block in asked
                 }
             )
+        warnings += [
+            f"The block {name!r}: {text}" for name, (_, told) in answers.items() for text in told
+        ]
+        return {name: recalls for name, (recalls, _) in answers.items()}, warnings
 
     def load(self, name: str, block: Block) -> None:
         """Have a block load what it needs, the first time; the limit of its answer begins later.

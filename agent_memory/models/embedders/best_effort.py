@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from agent_memory.core.notices import notice
+from agent_memory.core.text import error_text
 from agent_memory.errors import DimensionMismatch, ModelError
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ DOWN = (ModelError, DimensionMismatch)
 """How an embedder fails: unreachable, or answering with other vectors than it did."""
 
 _REST_SECONDS = 30.0
+_SOON_SECONDS = 0.5  # that a question waits for what is not encoded yet
+_BATCH = 1_000  # characters that are encoded here before the time is looked at again
 
 
 class BestEffort:
@@ -36,6 +40,7 @@ class BestEffort:
     def __init__(self, embedder: Callable[[], Encoder]) -> None:
         self._embedder = embedder
         self._down_until = 0.0
+        self._why = ""
 
     @property
     def name(self) -> str:
@@ -50,19 +55,25 @@ class BestEffort:
             try:
                 return self._embedder().embed(texts)
             except DOWN as error:
-                self._rest(error)
+                self.rest(error)
         return np.zeros((len(texts), 0), np.float32)
 
-    def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text; without numbers while there are none to be had."""
-        from agent_memory.models.embedders.none import NoEmbedder
+    def soon(self) -> SoonEncoded:
+        """What encodes while somebody waits."""
+        return SoonEncoded(self)
 
-        if texts and not self.rests:
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return the encoding of each text; as `SoonEncoded`."""
+        return self.soon()(texts)
+
+    def opened(self) -> Encoder | None:
+        """The embedder; None while it is down, or cannot be opened."""
+        if not self.rests:
             try:
-                return self._embedder().encode(texts)
+                return self._embedder()
             except DOWN as error:
-                self._rest(error)
-        return NoEmbedder().encode(texts)
+                self.rest(error)
+        return None
 
     def query(self, question: str) -> Query:
         """Return what a question looks for."""
@@ -73,7 +84,8 @@ class BestEffort:
             try:
                 return Query.asked(question, self._embedder())
             except DOWN as error:
-                self._rest(error)
+                self.rest(error)
+        notice(f"texts are compared by their words alone for now. {self._why}")
         return Query.asked(question, NoEmbedder())
 
     def has_vectors(self) -> bool | None:
@@ -83,7 +95,7 @@ class BestEffort:
         try:
             return self._embedder().dimension > 0
         except DOWN as error:
-            self._rest(error)
+            self.rest(error)
             return None
 
     @property
@@ -91,6 +103,69 @@ class BestEffort:
         """Whether it failed lately."""
         return time.monotonic() < self._down_until
 
-    def _rest(self, error: Exception) -> None:
+    def rest(self, error: Exception) -> None:
+        """Leave it alone for a while: it failed."""
         self._down_until = time.monotonic() + _REST_SECONDS
-        logger.warning("texts are compared by their words alone for now: %s", error)
+        self._why = error_text(error)
+        logger.warning("an embedder is left alone for %g s: %s", _REST_SECONDS, self._why)
+
+
+class SoonEncoded:
+    """Encodes texts within a time limit, the last first; others get a vector of zeros, and all of
+    them no numbers while the embedder is down.
+
+    Args:
+        embedder: Encodes them.
+    """
+
+    def __init__(self, embedder: BestEffort) -> None:
+        self._best = embedder
+        self._until = time.monotonic() + _SOON_SECONDS  # over all calls
+        self._whole = True
+
+    def is_whole(self) -> bool:
+        """Whether all texts were encoded so far."""
+        return self._whole
+
+    def __call__(self, texts: Sequence[str]) -> list[Encoding]:
+        """Return the encoding of each text."""
+        from agent_memory.models.embedders.none import NoEmbedder
+
+        embedder = self._best.opened() if texts else None
+        if embedder is None:
+            self._whole = self._whole and not texts
+            return NoEmbedder().encode(texts)
+        found: dict[int, Encoding] = {}
+        missing: list[int] = []
+        for at, text in enumerate(texts):
+            if embedder.cached([text]):
+                found[at] = embedder.encode([text])[0]
+            else:
+                missing.append(at)
+        while missing and time.monotonic() < self._until and not self._best.rests:
+            batch = [missing.pop()]
+            room = _BATCH - len(texts[batch[0]])
+            while missing and (room > 0 or not embedder.on_this_machine):
+                batch.append(missing.pop())
+                room -= len(texts[batch[-1]])
+            batch.reverse()
+            try:
+                made = embedder.encode([texts[at] for at in batch])
+            except DOWN as error:
+                self._best.rest(error)
+                missing += batch
+            else:
+                found |= dict(zip(batch, made, strict=True))
+        if not missing:
+            return [found[at] for at in range(len(texts))]
+        self._whole = False
+        blank = _blank(embedder.dimension)
+        return [found.get(at, blank) for at in range(len(texts))]
+
+
+def _blank(dimension: int) -> Encoding:
+    import numpy as np
+
+    from agent_memory.retrieval.encoding import encoding_of
+
+    return encoding_of(np.zeros(dimension, np.float32))
