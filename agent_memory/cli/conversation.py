@@ -42,7 +42,7 @@ TURNS = (
      "manager can say yes or suggest others."),
 )  # fmt: skip
 
-QUESTION = "Am I eligible for remote work, and what form do I need?"
+QUESTION = "Do I qualify for working from home, and which document do I fill in?"
 
 
 CLAIMS = {

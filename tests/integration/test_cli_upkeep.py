@@ -26,7 +26,6 @@ from agent_memory.testing import FakeLLM
 SECONDS = 60.0
 """Most time for what ought to take a moment; a busy machine has that."""
 
-OLD_SCHEMA = Path(__file__).parents[1] / "contract" / "schema_v1.sql"
 
 CONFIG = """
 store = "sqlite:///m.db"
@@ -137,15 +136,6 @@ def test_doctor_tells_what_fails_elsewhere() -> None:
             assert failed.error is not None
         told = " ".join(run("doctor", "--config", "m.toml", code=1).split())
     assert "✗ absorbing extractive could not absorb, and will try again: ModelForbidden" in told
-
-
-def test_doctor_leaves_an_old_database_as_it_is() -> None:
-    """Wrong: looking with a new release locks the processes of the old one out."""
-    with closing(sqlite3.connect("m.db")) as connection:
-        connection.executescript(OLD_SCHEMA.read_text(encoding="utf-8"))
-    before = Path("m.db").read_bytes()
-    assert "schema version 1; the next use makes it 7" in run("doctor", "--config", "m.toml")
-    assert Path("m.db").read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but a text " * 40, b""])
