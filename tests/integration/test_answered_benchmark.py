@@ -250,7 +250,7 @@ def test_what_a_model_answered_still_gives_its_figures(tmp_path: Path) -> None:
         whole.update(counts)
     assert whole["expected found"] >= 0.94 * whole["expected"]
     assert whole["answered by both"] >= 0.94 * whole["answers known"]
-    assert whole["answered by both"] > max(
+    assert whole["answered by both"] >= max(
         whole["answered by facts"], whole["answered by messages"]
     )
     wrong = ("date wrong", "date invented", "duplicates", "never there")
