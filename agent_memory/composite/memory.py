@@ -199,7 +199,7 @@ class CompositeMemory:
         head = home.guard.owned(session_id, user_id) if session_id is not None else None
         scope = replace(scope_of(head, user_id, session_id), only_session=session_id is not None)
         asked = Message(role="user", content=query)
-        question = Question(asked, most_of(limit, scope), scope, name)
+        question = Question(asked, most_of(limit, scope, len(self.memories)), scope, name)
         found, warnings = self._asking.search(question)
         for warning in warnings:
             logger.warning("search: %s", warning)

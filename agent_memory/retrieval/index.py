@@ -173,12 +173,13 @@ class SegmentIndex:
             return np.zeros((len(places), 0), np.float32)
         at = np.searchsorted(self._firsts, places, side="right") - 1
         order = np.argsort(at, kind="stable")
-        pieces: list[np.ndarray] = []
-        for number in np.unique(at).tolist():
-            own = places[at == number] - self._firsts[number]
-            pieces += self.segments[number].tokens.of_records(own)
+        pieces = [
+            self.segments[number].tokens.at(places[at == number] - self._firsts[number])
+            for number in np.unique(at).tolist()
+        ]
         found = np.empty((len(places), len(tokens)), np.float32)
-        found[order] = Tokens.of(pieces).best(tokens)
+        if pieces:
+            found[order] = Tokens.joined(pieces).best(tokens)
         return found
 
 

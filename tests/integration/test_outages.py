@@ -194,6 +194,7 @@ def rigged(
 ) -> Iterator[Rig]:
     clock = [0.0]
     monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.models.embedders.best_effort._REST_SECONDS", 0.0)
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     store, fault = MemoryStore(), Fault()
     overflow: Strategy = FlushToLTM(blocks=[ExtractiveMemory(), VectorMemory()], max_stm_ratio=0.3)

@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import tiktoken
 
 _BUILD_AFTER = 20_000_000  # of a MergeCounter's work: some ten short messages
+
+_MOST_KEPT, _LONG = 4_096, 2_000
 
 # tiktoken panics over a million blanks in a row, so they are cut.
 _BLANKS = 200_000
@@ -127,4 +130,6 @@ def _counter(encoding: tiktoken.Encoding, vocabulary: Vocabulary) -> Callable[[s
         cuts = [0, *(blanks.end() for blanks in _MANY_BLANKS.finditer(text)), len(text)]
         return sum(len(encode(text[start:end])) for start, end in pairwise(cuts))
 
-    return count if normal is None else lambda text: count(normal(text))
+    whole = count if normal is None else lambda text: count(normal(text))
+    kept = lru_cache(_MOST_KEPT)(whole)  # what is recalled is counted at each question
+    return lambda text: kept(text) if len(text) < _LONG else whole(text)

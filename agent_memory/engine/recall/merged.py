@@ -20,7 +20,7 @@ from agent_memory.engine.recall.prompts import Recalls
 from agent_memory.stores.base import SessionStore
 
 SPARE = 2
-"""So many times as much is asked for as is shown."""
+"""So many times as much as is shown is asked of each of several blocks, which may say the same."""
 
 ELSEWHERE = 20
 """So many times as much is asked for where only a session's part of it is shown: how much of it
@@ -83,7 +83,7 @@ class Search:
             floor=_SEARCHED if only.least is None else 0.0,
         )
         message = Message(role="user", content=query)
-        most = limit * ELSEWHERE if only.narrows else most_of(limit, scope)
+        most = limit * ELSEWHERE if only.narrows else most_of(limit, scope, len(self.blocks))
         found, warnings = self._searcher.recall(scope, message, most, only.blocks)
         there = self._searcher.marked(scope, wanted(existing(self._store, found), scope))
         kept = {
@@ -111,9 +111,9 @@ class Search:
         return [replace(one, tokens=self._counter.text(one.text)) for one in recalls]
 
 
-def most_of(limit: int, scope: Scope) -> int:
+def most_of(limit: int, scope: Scope, blocks: int) -> int:
     """How much to ask of each block: what several say alike is shown once."""
-    return limit * (ELSEWHERE if scope.only_session else SPARE)
+    return limit * (ELSEWHERE if scope.only_session else SPARE if blocks > 1 else 1)
 
 
 def wanted(found: Found, scope: Scope) -> Found:

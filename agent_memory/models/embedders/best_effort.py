@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 DOWN = (ModelError, DimensionMismatch)
 """How an embedder fails: unreachable, or answering with other vectors than it did."""
 
-_REST_SECONDS = 30.0
+_REST_SECONDS, _LONGEST_REST = 1.0, 30.0
 _SOON_SECONDS = 0.5  # that a question waits for what is not encoded yet
 _BATCH = 1_000  # characters that are encoded here before the time is looked at again
 
@@ -31,7 +31,8 @@ _BATCH = 1_000  # characters that are encoded here before the time is looked at 
 class BestEffort:
     """An embedder that may be down: texts then have no vectors, and go by their words alone.
 
-    One that failed is left alone for a while, since recall has no time to see it fail again.
+    One that failed is left alone for a while, since recall has no time to see it fail again: for a
+    second, and each time it fails again for twice as long, up to half a minute.
 
     Args:
         embedder: Opens it.
@@ -39,7 +40,7 @@ class BestEffort:
 
     def __init__(self, embedder: Callable[[], Encoder]) -> None:
         self._embedder = embedder
-        self._down_until = 0.0
+        self._down_until, self._failed = 0.0, 0
         self._why = ""
 
     @property
@@ -82,7 +83,9 @@ class BestEffort:
 
         if not self.rests:
             try:
-                return Query.asked(question, self._embedder())
+                query = Query.asked(question, self._embedder())
+                self._failed = 0
+                return query
             except DOWN as error:
                 self.rest(error)
         notice(f"texts are compared by their words alone for now. {self._why}")
@@ -105,9 +108,10 @@ class BestEffort:
 
     def rest(self, error: Exception) -> None:
         """Leave it alone for a while: it failed."""
-        self._down_until = time.monotonic() + _REST_SECONDS
+        seconds = min(_LONGEST_REST, _REST_SECONDS * 2**self._failed)
+        self._down_until, self._failed = time.monotonic() + seconds, min(self._failed + 1, 9)
         self._why = error_text(error)
-        logger.warning("an embedder is left alone for %g s: %s", _REST_SECONDS, self._why)
+        logger.warning("an embedder is left alone for %g s: %s", seconds, self._why)
 
 
 class SoonEncoded:

@@ -169,7 +169,7 @@ class CachedEmbedder:
         from agent_memory.retrieval.encoding import encoding_of
 
         try:
-            rows = embed()
+            given = embed()
         except AgentMemoryError:
             raise
         except Exception as error:  # it may be anybody's function
@@ -177,7 +177,7 @@ class CachedEmbedder:
                 f"The embedder {self.name!r} failed with {type(error).__name__}: {error}"
             ) from error
         try:
-            rows = np.asarray(rows)
+            rows: np.ndarray[Any, Any] = np.asarray(given)
             count = len(rows)
         except (TypeError, ValueError):  # rows of different lengths, or no rows
             rows, count = np.empty(0), -1

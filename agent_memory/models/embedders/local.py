@@ -160,7 +160,7 @@ class _Model:
             ids[row, : len(one.ids)], mask[row, : len(one.ids)] = one.ids, 1
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         with _models.running():
-            states = self._session.run(None, given)[0]
+            states = np.asarray(self._session.run(None, given)[0])
         means = (states * mask[..., None]).sum(axis=1)
         means /= np.linalg.norm(means, axis=1, keepdims=True)
         for row, one in enumerate(batch):
