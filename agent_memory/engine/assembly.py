@@ -170,13 +170,13 @@ class Components:
         """Puts right what is damaged in the store."""
         return Repair(self.store, self.leases, self.absorber, self.deletion, self.windows)
 
-    def worker(self, threads: int, on_done: OnDone | None = None) -> Worker:
+    def worker(self, threads: int, on_done: OnDone | None = None, *, polls: bool = True) -> Worker:
         """A worker over this store, not started; see `Worker`."""
         jobs = list(self.absorber.blocks)
         jobs += [job for job in (self.retention.job, self.services.spending.job) if job]
         resume, beat = self.deletion.resume, self.signs.beat
         housekeeping = Housekeeping(self.store, self.records, resume, beat, jobs)
-        return Worker(self.store, self.work, housekeeping.run, threads, on_done)
+        return Worker(self.store, self.work, housekeeping.run, threads, on_done, polls)
 
     def warm_up(self, config: AgentMemoryConfig, scope: Scope | None = None) -> None:
         """See `AgentMemory.warm_up`."""

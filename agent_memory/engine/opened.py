@@ -15,12 +15,13 @@ from agent_memory.core.once import KeptKey, as_it_was
 from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.append import Appender, Update
-from agent_memory.engine.assembly import assemble
+from agent_memory.engine.assembly import Components, assemble
 from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.finding import Finding
 from agent_memory.engine.listing import Listing
 from agent_memory.engine.loop.regenerate import Regenerate
 from agent_memory.engine.paging import all_heads
+from agent_memory.engine.processing.session_work import Processed
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.sharing.shares import Shares
 from agent_memory.engine.stats import Progress
@@ -79,12 +80,15 @@ class OpenMemory:
         )
         self._listing = Listing(parts.store, partial(self._values, of_session=True))
         self._will_ask_models = bool(self.config.language_models)
-        self._background: Worker | None = None
-        if self.config.overflow_mode == "background":
-            self._background = parts.worker(self.config.background_threads)
-            self._background.start()
-            # the threads of a memory that was dropped without `close` end too
-            weakref.finalize(self, self._background.stop, 0).atexit = False
+        in_background = self.config.overflow_mode == "background"
+        threads = self.config.background_threads if in_background else 1
+        # of what waits so long that it makes questions slow; begun when there is any
+        self._behind = _worker(parts, threads, polls=in_background)
+        self._background = self._behind if in_background else None
+        if in_background:
+            self._behind.start()
+        # the threads of a memory that was dropped without `close` end too
+        weakref.finalize(self, self._behind.stop, 0).atexit = False
 
     def __repr__(self) -> str:
         return f"AgentMemory(namespace={self.config.namespace!r}, blocks={list(self.blocks)})"
@@ -122,7 +126,7 @@ class OpenMemory:
             self._guard.closed = True
             if self._background is not None:
                 self._background.drain()
-                self._background.stop()
+            self._behind.stop()
             self.components.close()
 
     def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception] | None:
@@ -149,7 +153,7 @@ class OpenMemory:
         for block in self.blocks.values():
             block.said(Scope(head.user_id, head.session_id))
         try:
-            self._work_off()
+            _work_off(self.components, self._behind)
             if not self.components.work.needed(head):
                 return head
             if self._background is not None:
@@ -160,19 +164,6 @@ class OpenMemory:
         except AgentMemoryError:  # no more: the exception of a signal may come here
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
-
-    def _work_off(self) -> None:
-        """Have a session absorbed of which so much waits that it makes questions slow, if any."""
-        work = self.components.work
-        session_id = work.backlog.next()
-        if session_id is None:
-            return
-        if self._background is None:
-            work.work_off(session_id)
-        elif (head := self._store.head(session_id)) is not None:
-            self._background.wake(head)
-        else:
-            work.backlog.done(session_id, None)
 
     def _stored(
         self, session_id: str, key: WriteKey, *, user_id: str | None = None
@@ -293,3 +284,27 @@ class OpenMemory:
             self._appender,
             self._settle,
         )
+
+
+def _worker(parts: Components, threads: int, *, polls: bool) -> Worker:
+    """The worker of a memory, which it does not keep alive."""
+
+    def on_done(_: str, done: Processed) -> None:
+        if done.absorbed and not any(one.error for one in done.absorbed):
+            _work_off(parts, worker)
+
+    worker = parts.worker(threads, on_done, polls=polls)
+    return worker
+
+
+def _work_off(parts: Components, worker: Worker) -> None:
+    """Have a session absorbed of which so much waits that it makes questions slow, if any."""
+    backlog = parts.work.backlog
+    session_id = backlog.next()
+    if session_id is None:
+        return
+    head = parts.store.head(session_id)
+    if head is not None:
+        worker.wake(head)
+    else:
+        backlog.done(session_id, None)

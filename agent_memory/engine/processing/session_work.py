@@ -216,13 +216,6 @@ class SessionWork:
             return head
 
     @apart
-    def work_off(self, session_id: str) -> None:
-        """Have a session absorbed of which so much waits that it makes questions slow."""
-        try:
-            self.process(session_id, scheduled=True)
-        except Exception:  # as in `_settle`: it is not even this update's session
-            logger.exception("session %r not absorbed; it will be tried again", session_id)
-
     def put_off(self, head: Head) -> bool:
         """Have a session that is due looked at later, if all that there is to do for it is to wait.
 

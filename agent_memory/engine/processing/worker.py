@@ -144,6 +144,7 @@ class Worker:
         housekeeping: Done before the first session, and every minute.
         threads: How many sessions at a time.
         on_done: Called with what was done for a session.
+        polls: Whether it works on what is due in the store too, not only on what it is woken for.
     """
 
     def __init__(
@@ -153,7 +154,9 @@ class Worker:
         housekeeping: Callable[[], None],
         threads: int,
         on_done: OnDone | None = None,
+        polls: bool = True,
     ) -> None:
+        self._polls = polls
         self._store = store
         self._work = work
         self._housekeeping = housekeeping
@@ -172,7 +175,7 @@ class Worker:
         self._threads: list[threading.Thread] = []
         self._stopping = False
         self._backoff = Backoff()
-        self._poll_at = 0.0
+        self._poll_at = 0.0 if self._polls else inf
         self._more = False
         self._housekeeping_at = 0.0
         self._trouble = ""
