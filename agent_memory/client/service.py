@@ -66,7 +66,7 @@ class Service:
         self._attempts = attempts
         self._open: httpx.Client | None = None
         self._closed = False
-        self._opening = fork_safe_lock()
+        self._opening = fork_safe_lock(own=True)
         begin_anew_in_child(self, Service._begin)  # no connection has two processes
 
     def __repr__(self) -> str:

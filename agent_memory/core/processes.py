@@ -7,6 +7,7 @@ threads end with the interpreter, wherever they are.
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - its own hooks must be there before ours run
+import itertools
 import os
 import sys
 import threading
@@ -44,15 +45,21 @@ class _Living:
 _locks, _known = _Living(), _Living()
 
 
-def fork_safe_lock() -> threading.RLock:
+def fork_safe_lock(*, own: bool = False) -> threading.RLock:
     """A lock that nobody holds in a forked child, so that what it guards is whole there too.
 
     The fork waits for whoever holds it. So it is for short work, or for work that no child could
     go on with half-done. Who holds one takes no other, and does not fork. It is taken by `with`
     alone, which no signal's exception can tear; a signal's handler takes it again.
+
+    Args:
+        own: Whether nobody else is to have the same lock: for work that takes long, or takes
+            another lock. Else a few are handed out by turns, however many memories are open: each
+            fork, and each call of the main thread, looks at all of them.
     """
-    lock = known_lock()
-    _locks.add(lock)
+    lock = known_lock() if own else _SHARED[next(_turns) % len(_SHARED)]
+    if own:
+        _locks.add(lock)
     return lock
 
 
@@ -61,6 +68,12 @@ def known_lock() -> threading.RLock:
     lock = threading.RLock()
     _known.add(lock)
     return lock
+
+
+_SHARED = [known_lock() for _ in range(64)]
+_turns = itertools.count()
+for _one in _SHARED:
+    _locks.add(_one)
 
 
 def is_own(lock: threading.RLock) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from time import sleep
 from typing import TYPE_CHECKING
 
 from agent_memory.core import threads
@@ -20,6 +21,7 @@ Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """As `Encoder.encode`."""
 
 _MOST_OWNERS = 10_000
+_LATER_SECONDS = 0.2  # who says something and ends loads no encoder
 
 
 class EncodeAhead:
@@ -54,6 +56,7 @@ class EncodeAhead:
             self._waiting.clear()
 
     def _run(self) -> None:
+        sleep(_LATER_SECONDS)
         while True:
             with self._lock:
                 if not self._waiting:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _END_SECONDS = 5.0
 
-_loading = fork_safe_lock()
+_loading = fork_safe_lock(own=True)
 _ending = threading.Event()
 _importing: int | None = None
 _loader: threading.Thread | None = None

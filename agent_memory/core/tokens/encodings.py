@@ -61,7 +61,7 @@ class Encoding:
         self._ranks: dict[bytes, int] | None = None
         self._built: Callable[[str], int] | None = None
         self._builder: threading.Thread | None = None
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(own=True)
 
     def build(self) -> Callable[[str], int]:
         """Build tiktoken's tokenizer, unless that was done, and have it count from now on."""

@@ -34,7 +34,7 @@ class Indexes:
     """
 
     def __init__(self, build: Callable[[Sequence[Observation]], PlaceIndex]) -> None:
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(own=True)
         self._kept: OrderedDict[str, tuple[tuple[Key, ...], PlaceIndex]] = OrderedDict()
         self.build = build
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.notices import notice
 from agent_memory.core.text import error_text
-from agent_memory.errors import DimensionMismatch, ModelError
+from agent_memory.errors import DimensionMismatch, ModelError, SpendingLimitReached
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,6 +81,7 @@ class BestEffort:
         from agent_memory.models.embedders.none import NoEmbedder
         from agent_memory.retrieval.query import Query
 
+        why = self._why
         if not self.rests:
             try:
                 query = Query.asked(question, self._embedder())
@@ -88,7 +89,8 @@ class BestEffort:
                 return query
             except DOWN as error:
                 self.rest(error)
-        notice(f"texts are compared by their words alone for now. {self._why}")
+                why = error_text(error)
+        notice(f"texts are compared by their words alone for now. {why}")
         return Query.asked(question, NoEmbedder())
 
     def has_vectors(self) -> bool | None:
@@ -107,7 +109,9 @@ class BestEffort:
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:
-        """Leave it alone for a while: it failed."""
+        """Leave it alone for a while: it failed. One that a user may not ask is there for others."""
+        if isinstance(error, SpendingLimitReached):
+            return
         seconds = min(_LONGEST_REST, _REST_SECONDS * 2**self._failed)
         self._down_until, self._failed = time.monotonic() + seconds, min(self._failed + 1, 9)
         self._why = error_text(error)

@@ -204,7 +204,7 @@ class _Models:
     """The models of this process, by how many threads they use."""
 
     def __init__(self) -> None:
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(own=True)
         self._begin()
         begin_anew_in_child(self, _Models._begin)  # its threads do not survive a fork
 

@@ -39,7 +39,7 @@ class FastEmbedEmbedder:
         self.model = model
         self._path = path
         self._threads = threads
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(own=True)
         self._loaded: Any = None
 
     def __repr__(self) -> str:
