@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent_memory.core.context import MemoryContext
+from agent_memory.core.reasons import reason
 from agent_memory.core.records import DeadLetter, LeftOut, Recall
 
 _LONGEST = 100
@@ -36,7 +37,7 @@ class Explanation:
         return self.context.recalls
 
     def __str__(self) -> str:
-        recalled = [_line(recall, f"score {recall.score:.2f}") for recall in self.recalls]
+        recalled = [_line(recall, reason(recall)) for recall in self.recalls]
         left_out = [_line(one.recall, one.why) for one in self.left_out]
         return "\n".join(
             [

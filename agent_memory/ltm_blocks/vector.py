@@ -16,7 +16,7 @@ from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope
 from agent_memory.core.threads import given_up
 from agent_memory.errors import (
     DimensionMismatch,
-    ModelUnavailable,
+    ModelError,
     StoreUnavailable,
 )
 from agent_memory.ltm_blocks.base import Block, Resources, message_id
@@ -134,7 +134,7 @@ class VectorMemory(Block):
         bound._ahead, bound._meanings = EncodeAhead(), BestEffort(bound._ready)
         try:
             bound._ready()
-        except (ModelUnavailable, StoreUnavailable) as error:
+        except (ModelError, StoreUnavailable) as error:
             # an outage must not keep a service from starting; `_ready` is tried again when needed
             logger.warning("the vectors of block %r cannot be used yet: %s", self.name, error)
         except BaseException:
@@ -274,7 +274,7 @@ class VectorMemory(Block):
     def _query(self, scope: Scope, question: str) -> Query:
         """The query of a question, over stored records and those of what is not absorbed yet."""
         if self._embedder is None and not self._meanings.rests:
-            with suppress(ModelUnavailable):  # then by words, and the recall says so
+            with suppress(ModelError):  # then by words, and the recall says so
                 self._ready()
         query = self._meanings.query(question)
         tails = self.resources.pending.of(self.name, scope)

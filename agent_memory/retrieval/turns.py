@@ -16,6 +16,9 @@ from agent_memory.retrieval.score import PARTS, fitted
 from agent_memory.retrieval.telling import tells_nothing
 from agent_memory.retrieval.words import words
 
+_UNREAD = {"meaning": "unread"}
+"""What the words of a record that has no vector are taken to mean is no meaning."""
+
 
 def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
     """The entries of some roles that have text, with their turns; a long one with several."""
@@ -97,7 +100,7 @@ def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iter
                 sources=sources,
                 metadata=dict(record.metadata),
                 views={
-                    name: weights[name] * value
+                    _UNREAD.get(name, name) if not hit.cosine else name: weights[name] * value
                     for name, value in zip(PARTS, hit.parts, strict=True)
                     if value
                 },

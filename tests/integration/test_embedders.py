@@ -436,6 +436,17 @@ def test_a_function_that_returns_no_vectors(
         open_embedder(function).embed(["a", "b"])
 
 
+def test_a_function_that_fails_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong one keeps a service from starting, or recalls nothing."""
+    with AgentMemory("memory://", embedding=lambda texts: 1 / 0) as memory:
+        memory.update("s", user("The harbour opens at nine."), user_id="ana")
+        explained = str(memory.explain("When does the harbour open?", user_id="ana"))
+    assert "The harbour opens at nine." in explained
+    assert "by its words alone" in explained
+    assert "ZeroDivisionError" in explained
+    assert "cannot be used yet" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("bad", "says"),
     [

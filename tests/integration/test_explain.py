@@ -41,12 +41,12 @@ def test_what_is_recalled_is_what_get_recalls(memory: AgentMemory) -> None:
 
 def test_below_the_floor() -> None:
     """Wrong: what was found and fell under a floor leaves no trace."""
-    with AgentMemory(store="memory://", min_relevance=0.9, recall_timeout=30) as memory:
+    with AgentMemory(store="memory://", min_relevance=0.99, recall_timeout=30) as memory:
         memory.update("mon", [user(LISBON), user("Lisbon is hilly.")], user_id="ana")
         explained = memory.explain("What of the Lisbon spring light?", user_id="ana")
     assert [LISBON in one.text for one in explained.recalls] == [True]
     assert [one.recall.text for one in explained.left_out] == ["user: Lisbon is hilly."]
-    assert "min_relevance asks 0.9" in reasons(explained)
+    assert "min_relevance asks 0.99" in reasons(explained)
 
 
 def test_no_room() -> None:

@@ -109,7 +109,7 @@ class BestEffort:
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:
-        """Leave it alone for a while: it failed. One that a user may not ask is there for others."""
+        """Leave it alone for a while: it failed. What one user may not ask others may."""
         if isinstance(error, SpendingLimitReached):
             return
         seconds = min(_LONGEST_REST, _REST_SECONDS * 2**self._failed)

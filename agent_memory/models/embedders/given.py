@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator
 
-from agent_memory.errors import ConfigError, ModelOutputInvalid
+from agent_memory.errors import (
+    AgentMemoryError,
+    ConfigError,
+    ModelOutputInvalid,
+    ModelUnavailable,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +43,7 @@ class GivenEmbedder:
         self._embed = embed
         self._dimension = dimension
         if query is not None:
-            self.embed_query = lambda text: _array(query(text))
+            self.embed_query = lambda text: self._asked(query, text)
 
     def __repr__(self) -> str:
         return f"GivenEmbedder({self.name!r})"
@@ -49,9 +54,10 @@ class GivenEmbedder:
 
         Raises:
             ModelOutputInvalid: It returns no vector.
+            ModelUnavailable: It failed.
         """
         if self._dimension is None:
-            rows = _array(self._embed(["dimension"]))
+            rows = self._asked(self._embed, ["dimension"])
             if rows.ndim != 2 or len(rows) != 1 or not rows.shape[1]:
                 raise ModelOutputInvalid(
                     f"The embedder {self.name!r} returned an array of {rows.shape} for one text. "
@@ -69,7 +75,17 @@ class GivenEmbedder:
 
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
-        return _array(self._embed(list(texts)))
+        return self._asked(self._embed, list(texts))
+
+    def _asked(self, function: Callable[[Any], Any], what: Any) -> np.ndarray:
+        try:
+            return _array(function(what))
+        except AgentMemoryError:
+            raise
+        except Exception as error:  # it may be anybody's function
+            raise ModelUnavailable(
+                f"The embedder {self.name!r} failed with {type(error).__name__}: {error}"
+            ) from error
 
 
 def _array(rows: Any) -> np.ndarray:
