@@ -79,7 +79,8 @@ class AgentMemoryConfig(Sourced):
         max_recall_tokens: What recalls may take of `max_tokens` at most. None for a fifth of it,
             but no less than 500 and no more than 2,000.
         min_relevance: The probability, from 0 to 1, that a recall has to do with the message, which
-            it needs to stand in a context. 0 takes all that has room. `search` asks a fifth of it.
+            it needs to stand in a context. 0 takes all that has room. `search` asks a twentieth of
+            it.
         model: A litellm model, such as "openai/gpt-4o-mini"; it also picks the tokenizer. None
             works without a language model.
         api_base: Address of the model's API, where it is not the provider's own.

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_DEEP = 20  # records that only ask or say the same, beyond those that are wanted
+_DEEP = 10  # records that only ask or say the same, beyond those that are wanted
 _AHEAD = 32  # texts that are encoded at a time, ahead of questions
 _DEEPER = 4  # times as many are looked at where many say the same
 _DEEPEST = 2_000

@@ -21,7 +21,7 @@ from agent_memory.retrieval.tokens import Tokens
 ANY = -1
 """The dimension of an index of which no vector is known: whatever a question has."""
 
-DEPTH = 40
+DEPTH = 20
 """Records of each of the two first looks, by meaning and by words, that are compared closely."""
 
 _DIGITS = 6

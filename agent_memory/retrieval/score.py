@@ -30,7 +30,7 @@ PARTS = (
 """The terms of the sum, by name."""
 
 _LONG_WORDS, _LONG_FROM, _LONG_TO = 12, 1.6, 2.5
-_MORE, _MANY = 20, 300
+_MORE, _FEW, _MANY = 20, 6, 300
 _DIGITS = 6
 
 
@@ -112,7 +112,7 @@ def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
     near = own["meaning"] + by["words"] * (own["words"] - chance) / (1 - chance)
     covered = (1 - 1 / max(1, words)) * own["coverage_around"] ** 2
     near += by["meant"] * own["meant"] + by["coverage"] * covered
-    few = by["few"] * math.log(_MANY / min(_MANY, max(1, total)))
+    few = by["few"] * math.log(_MANY / min(_MANY, max(_FEW, total)))
     found: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near + few - by["middle"])))
     return found
 
@@ -155,8 +155,9 @@ def _nearest(meaning: np.ndarray) -> np.ndarray:
     the question has no word of stands out by that."""
     if not len(meaning):
         return meaning
-    near = np.exp((meaning - meaning.max()) / fitted()["nearest"])
-    found: np.ndarray = near / near.sum()
+    nearest = float(meaning.max())
+    near = np.exp((meaning - nearest) / fitted()["nearest"])
+    found: np.ndarray = near / near.sum() * min(1.0, max(0.0, nearest / fitted()["near"]))
     return found
 
 

@@ -26,7 +26,7 @@ ELSEWHERE = 20
 """So many times as much is asked for where only a session's part of it is shown: how much of it
 comes from elsewhere nobody knows."""
 
-_SEARCHED = 0.2
+_SEARCHED = 0.05
 """Share of `min_relevance` that a search asks: who searches looks through a list."""
 
 logger = logging.getLogger(__name__)
