@@ -14,7 +14,6 @@ from agent_memory.errors import (
     AgentMemoryError,
     DimensionMismatch,
     ModelOutputInvalid,
-    ModelUnavailable,
 )
 from agent_memory.models.embedders.base import Embedder
 
@@ -110,7 +109,7 @@ class CachedEmbedder:
         asked = getattr(self.inner, "embed_query", None)
         if asked is None:
             return self.encode([text])[0]
-        return self._encoded([text], lambda: asked(text)[None])[0]
+        return self._encoded([text], lambda _: asked(text)[None])[0]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text; those not kept come from one call of the embedder.
@@ -149,7 +148,7 @@ class CachedEmbedder:
             return own
         more = _UNRELATED if self._baseline is None else ()
         asked = [*texts, *more]
-        made = self._encoded(asked, lambda: self.inner.embed(asked))
+        made = self._encoded(asked, self.inner.embed)
         if more:
             self._measure([one.vector for one in made[len(texts) :]])
         return made[: len(texts)]
@@ -165,17 +164,10 @@ class CachedEmbedder:
         """What an embedder of whole texts returns, checked."""
         import numpy as np
 
-        from agent_memory.models.embedders.vectors import unit_rows
+        from agent_memory.models.embedders.vectors import answered, unit_rows
         from agent_memory.retrieval.encoding import encoding_of
 
-        try:
-            given = embed()
-        except AgentMemoryError:
-            raise
-        except Exception as error:  # it may be anybody's function
-            raise ModelUnavailable(
-                f"The embedder {self.name!r} failed with {type(error).__name__}: {error}"
-            ) from error
+        given = answered(self.name, embed, texts)
         try:
             rows: np.ndarray[Any, Any] = np.asarray(given)
             count = len(rows)

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator
 
 from agent_memory.errors import (
-    AgentMemoryError,
     ConfigError,
     ModelOutputInvalid,
-    ModelUnavailable,
 )
 
 if TYPE_CHECKING:
@@ -78,14 +76,9 @@ class GivenEmbedder:
         return self._asked(self._embed, list(texts))
 
     def _asked(self, function: Callable[[Any], Any], what: Any) -> np.ndarray:
-        try:
-            return _array(function(what))
-        except AgentMemoryError:
-            raise
-        except Exception as error:  # it may be anybody's function
-            raise ModelUnavailable(
-                f"The embedder {self.name!r} failed with {type(error).__name__}: {error}"
-            ) from error
+        from agent_memory.models.embedders.vectors import answered
+
+        return _array(answered(self.name, function, what))
 
 
 def _array(rows: Any) -> np.ndarray:

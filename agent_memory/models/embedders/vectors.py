@@ -7,7 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from agent_memory.errors import ModelOutputInvalid
+from agent_memory.errors import AgentMemoryError, ModelOutputInvalid, ModelUnavailable
+
+
+def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
+    """What anybody's function gives.
+
+    Raises:
+        ModelUnavailable: It failed.
+    """
+    try:
+        return function(asked)
+    except AgentMemoryError:
+        raise
+    except Exception as error:  # it may be anybody's function
+        raise ModelUnavailable(
+            f"The embedder {name!r} failed with {type(error).__name__}: {error}"
+        ) from error
 
 
 def unit_rows(rows: Any) -> np.ndarray:
