@@ -33,8 +33,10 @@ def ends_asking(text: str) -> bool:
 
 
 def asked_for(message: Message) -> Message:
-    """What to recall for: the message without thanks and greetings ("Thank you! Which size was
-    it?"); of a long one the question, at its beginning or its end.
+    """Return the part of a message that is recalled for.
+
+    Thanks and greetings are left out, as in "Thank you! Which size was it?". A long message is
+    reduced to its question, which stands at the beginning or the end.
 
     Beside a document a question most often has a paragraph of its own. Else it is looked for in the
     sentences at both ends, in those that ask if any does. More of the document would only drown it.
@@ -45,7 +47,7 @@ def asked_for(message: Message) -> Message:
 
 
 def asked_in(text: str) -> str:
-    """The same of a text."""
+    """Return the part of a text that is recalled for; see `asked_for`."""
     text = text.strip()
     if len(text) > MOST:
         text = _at_the_ends(text)

@@ -1,4 +1,4 @@
-"""What a call says beside what it gives: that something was left out, and why."""
+"""Notices: a call reports what it left out, and why, to its caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _told: ContextVar[list[str] | None] = ContextVar("agent_memory_notices", default
 
 
 def notice(text: str) -> None:
-    """Say something to whoever listens; where nobody does, log it."""
+    """Report a notice to the caller that collects notices. Log it if there is none."""
     told = _told.get()
     if told is None:
         logger.warning("%s", text)
@@ -24,7 +24,7 @@ def notice(text: str) -> None:
 
 
 def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
-    """What a call gives, and what it says beside that. Both on this thread."""
+    """Make a call on this thread. Return its result and its notices."""
     told: list[str] = []
     before = _told.set(told)
     try:

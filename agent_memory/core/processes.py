@@ -57,9 +57,10 @@ def fork_safe_lock(*, own: bool = False) -> threading.RLock:
             another lock. Else a few are handed out by turns, however many memories are open: each
             fork, and each call of the main thread, looks at all of them.
     """
-    lock = known_lock() if own else _SHARED[next(_turns) % len(_SHARED)]
-    if own:
-        _locks.add(lock)
+    if not own:
+        return _SHARED[next(_turns) % len(_SHARED)]
+    lock = known_lock()
+    _locks.add(lock)
     return lock
 
 
@@ -70,10 +71,8 @@ def known_lock() -> threading.RLock:
     return lock
 
 
-_SHARED = [known_lock() for _ in range(64)]
+_SHARED = [fork_safe_lock(own=True) for _ in range(64)]
 _turns = itertools.count()
-for _one in _SHARED:
-    _locks.add(_one)
 
 
 def is_own(lock: threading.RLock) -> bool:

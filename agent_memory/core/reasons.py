@@ -1,4 +1,4 @@
-"""Why something is recalled, in words. Pure."""
+"""The reason of a recall, in words. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LESS = -0.1
 
 
 def reason(recall: Recall) -> str:
-    """What speaks for a recall, and against it: "98 % likely: close in meaning, has all of the
-    question's words". Of a block that tells no more, its score."""
+    """Return what speaks for and against a recall: "98 % likely: close in meaning, said by who is
+    meant". A recall without a relevance gives its score."""
     views = recall.views
     if recall.relevance is None:
         return f"score {recall.score:.2f}"

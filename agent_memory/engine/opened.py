@@ -15,14 +15,12 @@ from agent_memory.core.once import KeptKey, as_it_was
 from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.core.threads import apart, given_up
 from agent_memory.engine.append import Appender, Update
-from agent_memory.engine.assembly import Components, assemble
+from agent_memory.engine.assembly import assemble
 from agent_memory.engine.edit.regenerate import Regeneration
 from agent_memory.engine.finding import Finding
 from agent_memory.engine.listing import Listing
 from agent_memory.engine.loop.regenerate import Regenerate
 from agent_memory.engine.paging import all_heads
-from agent_memory.engine.processing.session_work import Processed
-from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.sharing.shares import Shares
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.tool_calls import Toolbox
@@ -82,8 +80,8 @@ class OpenMemory:
         self._will_ask_models = bool(self.config.language_models)
         in_background = self.config.overflow_mode == "background"
         threads = self.config.background_threads if in_background else 1
-        # of what waits so long that it makes questions slow; begun when there is any
-        self._behind = _worker(parts, threads, polls=in_background)
+        # Without background mode its thread starts with the first backlog.
+        self._behind = parts.worker(threads, polls=in_background)
         self._background = self._behind if in_background else None
         if in_background:
             self._behind.start()
@@ -153,7 +151,7 @@ class OpenMemory:
         for block in self.blocks.values():
             block.said(Scope(head.user_id, head.session_id))
         try:
-            _work_off(self.components, self._behind)
+            self._behind.work_off()
             if not self.components.work.needed(head):
                 return head
             if self._background is not None:
@@ -284,27 +282,3 @@ class OpenMemory:
             self._appender,
             self._settle,
         )
-
-
-def _worker(parts: Components, threads: int, *, polls: bool) -> Worker:
-    """The worker of a memory, which it does not keep alive."""
-
-    def on_done(_: str, done: Processed) -> None:
-        if done.absorbed and not any(one.error for one in done.absorbed):
-            _work_off(parts, worker)
-
-    worker = parts.worker(threads, on_done, polls=polls)
-    return worker
-
-
-def _work_off(parts: Components, worker: Worker) -> None:
-    """Have a session absorbed of which so much waits that it makes questions slow, if any."""
-    backlog = parts.work.backlog
-    session_id = backlog.next()
-    if session_id is None:
-        return
-    head = parts.store.head(session_id)
-    if head is not None:
-        worker.wake(head)
-    else:
-        backlog.done(session_id, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
@@ -14,11 +14,7 @@ from agent_memory.core.fusion import folded
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope
 from agent_memory.core.threads import given_up
-from agent_memory.errors import (
-    DimensionMismatch,
-    ModelError,
-    StoreUnavailable,
-)
+from agent_memory.errors import DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, Resources, message_id
 from agent_memory.ltm_blocks.encoding import Encode, EncodeAhead
 from agent_memory.ltm_blocks.waiting import WHOLE, Waiting
@@ -274,8 +270,10 @@ class VectorMemory(Block):
     def _query(self, scope: Scope, question: str) -> Query:
         """The query of a question, over stored records and those of what is not absorbed yet."""
         if self._embedder is None and not self._meanings.rests:
-            with suppress(ModelError):  # then by words, and the recall says so
+            try:
                 self._ready()
+            except ModelError as error:  # the question goes by its words, and the context says so
+                self._meanings.rest(error)
         query = self._meanings.query(question)
         tails = self.resources.pending.of(self.name, scope)
         soon = self._meanings.soon()

@@ -5,7 +5,7 @@ with other records. *Late interaction* (Khattab and Zaharia, "ColBERT", 2020) fi
 piece of the question the nearest one of the record; each word of the question counts by how rare it
 is in the user's memory. A record that is not encoded yet is compared by the same words alone.
 
-`score.json` has the numbers; `benchmarks/fit.py` makes the calibration.
+`score.json` has the numbers; `python -m benchmarks.paraphrases --fit` prints the calibration.
 """
 
 from __future__ import annotations

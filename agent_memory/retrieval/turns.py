@@ -16,8 +16,8 @@ from agent_memory.retrieval.score import PARTS, fitted
 from agent_memory.retrieval.telling import tells_nothing
 from agent_memory.retrieval.words import words
 
-_UNREAD = {"meaning": "unread"}
-"""What the words of a record that has no vector are taken to mean is no meaning."""
+_BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
+"""The terms of a record without a vector. Its words stand in for its meaning."""
 
 
 def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, Turn]]:
@@ -86,9 +86,10 @@ def telling(question: str, hits: Iterable[Hit]) -> Iterator[Hit]:
 
 def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iterator[Recall]:
     """Return hits as recalls, in their order: those that are wanted, where a scope says which."""
-    weights = fitted()["rank"]
+    weights = [fitted()["rank"][name] for name in PARTS]
     for hit in hits:
         record = hit.record
+        names = PARTS if hit.cosine else _BY_WORDS
         sources = sources_of(record)
         if scope is None or scope.wants(sources):
             yield Recall(
@@ -100,8 +101,8 @@ def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iter
                 sources=sources,
                 metadata=dict(record.metadata),
                 views={
-                    _UNREAD.get(name, name) if not hit.cosine else name: weights[name] * value
-                    for name, value in zip(PARTS, hit.parts, strict=True)
+                    name: weight * value
+                    for name, weight, value in zip(names, weights, hit.parts, strict=True)
                     if value
                 },
                 relevance=hit.relevance,

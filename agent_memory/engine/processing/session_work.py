@@ -215,7 +215,6 @@ class SessionWork:
             logger.exception("session %r not processed; it will be tried again", head.session_id)
             return head
 
-    @apart
     def put_off(self, head: Head) -> bool:
         """Have a session that is due looked at later, if all that there is to do for it is to wait.
 

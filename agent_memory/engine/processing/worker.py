@@ -199,6 +199,18 @@ class Worker:
                 self._add(head)
                 self._changed.notify_all()
 
+    def work_off(self) -> None:
+        """Wake the next session of the backlog, if there is one. The others follow it."""
+        backlog = self._work.backlog
+        session_id = backlog.next()
+        if session_id is None:
+            return
+        head = self._store.head(session_id)
+        if head is not None:
+            self.wake(head)
+        else:
+            backlog.done(session_id, None)
+
     @apart
     def drain(self) -> None:
         """Wait until all sessions that wait now have been worked on, but for those that failed."""
@@ -255,6 +267,8 @@ class Worker:
                 self._backoff.succeeded(session_id)
                 if self._on_done is not None:
                     self._on_done(session_id, processed)
+                if processed.absorbed and not any(one.error for one in processed.absorbed):
+                    self.work_off()
             except Damaged as error:
                 leave_out(error)
                 self._postpone(session_id)

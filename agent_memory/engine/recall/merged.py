@@ -20,7 +20,7 @@ from agent_memory.engine.recall.prompts import Recalls
 from agent_memory.stores.base import SessionStore
 
 SPARE = 2
-"""So many times as much as is shown is asked of each of several blocks, which may say the same."""
+"""Results asked of each of several blocks, over those that are shown: blocks may say the same."""
 
 ELSEWHERE = 20
 """So many times as much is asked for where only a session's part of it is shown: how much of it
@@ -113,7 +113,9 @@ class Search:
 
 def most_of(limit: int, scope: Scope, blocks: int) -> int:
     """How much to ask of each block: what several say alike is shown once."""
-    return limit * (ELSEWHERE if scope.only_session else SPARE if blocks > 1 else 1)
+    if scope.only_session:
+        return limit * ELSEWHERE
+    return limit * SPARE if blocks > 1 else limit
 
 
 def wanted(found: Found, scope: Scope) -> Found:

@@ -125,8 +125,10 @@ def recalls(
 
     scores = {place: sum(factors(place).values()) for place in places}
     best = heapq.nlargest(limit, places, key=lambda place: (scores[place], -place))
-    given = relevance if query else [None] * len(known.facts)
-    return [_recall(known.facts[place], factors(place), given[place]) for place in best]
+    return [
+        _recall(known.facts[place], factors(place), relevance[place] if query else None)
+        for place in best
+    ]
 
 
 def _found_by(fact: Fact) -> str:

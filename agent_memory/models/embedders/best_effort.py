@@ -60,11 +60,11 @@ class BestEffort:
         return np.zeros((len(texts), 0), np.float32)
 
     def soon(self) -> SoonEncoded:
-        """What encodes while somebody waits."""
+        """Return an encoder for a question that waits."""
         return SoonEncoded(self)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text; as `SoonEncoded`."""
+        """Return the encoding of each text, within the time limit of a question."""
         return self.soon()(texts)
 
     def opened(self) -> Encoder | None:

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator
 
-from agent_memory.errors import (
-    ConfigError,
-    ModelOutputInvalid,
-)
+from agent_memory.errors import ConfigError, ModelOutputInvalid
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from agent_memory.errors import AgentMemoryError, ModelOutputInvalid, ModelUnava
 
 
 def answered(name: str, function: Callable[[Any], Any], asked: Any) -> Any:
-    """What anybody's function gives.
+    """Call a function of the user's own, and return its result.
 
     Raises:
         ModelUnavailable: It failed.
